@@ -1,0 +1,48 @@
+# Everything runs in .venv, made here from the exact versions of constraints.txt.
+
+SUITABLE := import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types dev clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv with the project and its tools (quick when nothing changed)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { \
+		echo "paimon-orch needs Python 3.11, 3.12 or 3.13 with its venv module, and none of python3," \
+		"python3.13, python3.12 and python3.11 on the path is one. Install one (on Debian and Ubuntu" \
+		"with its -venv package), or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3." >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install -c constraints.txt -e '.[demo,dev]'
+	@touch $@
+
+demo: install ## run the main job on real flight data: ingest, compact, check (ARGS="--months 2")
+	$(BIN)/paimon-orch demo $(ARGS)
+
+test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
+	$(BIN)/pytest $(ARGS)
+
+lint: install ## check style, format and the floors (who may import whom)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: install ## check the types strictly
+	$(BIN)/mypy
+
+dev: install ## open the Dagster UI on the example code location
+	@mkdir -p "$(DAGSTER_HOME)" && touch "$(DAGSTER_HOME)/dagster.yaml"
+	$(BIN)/dagster dev -w workspace.yaml
+
+clean: ## remove .venv and everything that tools left behind
+	rm -rf .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,234 @@
+"""Factories of assets: a table that we load, and its compaction."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from paimon_orch.dagster.failures import RETRY_TRANSIENT, failures_by_type
+from paimon_orch.dagster.metadata import (
+    Metadata,
+    PaimonMetadata,
+    column_schema,
+    compaction_metadata,
+    partition_report,
+    partition_result,
+    table_state,
+)
+from paimon_orch.dagster.names import compaction_key, group_name, pool_name, table_key
+from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.steps.inspect import TableReport, inspect
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # Spark is imported by the run that needs it
+    from pyspark.sql import SparkSession
+
+MAX_PARTITIONS_PER_RUN = 8
+
+Ingest = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
+"""Loads the partitions of the given keys (none for an unpartitioned asset); creates the table if need be.
+
+Each result is one committed snapshot. A run that is repeated must load the same rows again.
+"""
+
+
+class Strategy(Enum):
+    """How much a compaction rewrites; the names are what the launchpad shows."""
+
+    minor = "minor"
+    full = "full"
+
+
+class CompactionConfig(dg.Config):
+    """What may be changed in the launchpad for one run."""
+
+    strategy: Strategy = Field(
+        default=Strategy.minor,
+        description="minor: what the table's options ask for. full: rewrite everything into the highest level.",
+    )
+
+
+def build_table_asset(
+    table: str,
+    ingest: Ingest,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = (),
+    description: str | None = None,
+    owners: Sequence[str] = (),
+) -> dg.AssetsDefinition:
+    """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads through Spark.
+
+    Its data version is the newest snapshot that the run committed, so that maintenance makes nothing downstream stale.
+    Runs take the resources ``paimon`` and ``spark``.
+    """
+
+    @_asset(
+        table,
+        key=table_key(table, key_prefix),
+        deps=deps,
+        description=description,
+        owners=owners,
+        partitions_def=partitions_def,
+    )
+    def table_asset(
+        context: dg.AssetExecutionContext,
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        keys = context.partition_keys if partitions_def else []
+        with failures_by_type(table):
+            results = []
+            for result in ingest(paimon.catalog(), spark.session(), keys):
+                results.append(result)
+                context.log.info(
+                    "%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id
+                )
+            report = inspect(paimon.load_table(table))
+            for key, part in _by_key(report, keys).items():
+                context.add_asset_metadata(table_state(part).to_dagster(), partition_key=key)
+            return _ingested(report, results)
+
+    return table_asset
+
+
+def build_compaction_asset(
+    table: str,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    owners: Sequence[str] = (),
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
+    retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
+) -> dg.AssetsDefinition:
+    """Return the asset ``[*key_prefix, database, table, "compaction"]``, downstream of the table's own.
+
+    A run compacts its partitions, all of the table without ``partitions_def``, with one commit for at most
+    ``max_partitions_per_run`` of them. A run that finds nothing to do commits nothing and says so. Runs take the
+    resources ``paimon`` and ``spark``.
+    """
+
+    @_asset(
+        table,
+        key=compaction_key(table, key_prefix),
+        deps=[table_key(table, key_prefix)],
+        description=f"Lookup compaction of `{table}`: moves level-0 files up, and marks the rows that they replace "
+        "in deletion vectors instead of rewriting the files that hold them.",
+        owners=owners,
+        partitions_def=partitions_def,
+        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
+        retry_policy=retry_policy,
+    )
+    def compaction(
+        context: dg.AssetExecutionContext,
+        config: CompactionConfig,
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        with failures_by_type(table):
+            loaded = paimon.load_table(table)
+            if not partitions_def:
+                [found] = _compact(context, loaded, spark, config.strategy).values()
+                return dg.MaterializeResult(metadata=found)
+            keys = context.partition_keys
+            for start in range(0, len(keys), max_partitions_per_run):
+                group = keys[start : start + max_partitions_per_run]
+                done = _compact(context, loaded, spark, config.strategy, group)
+                for key, metadata in done.items():
+                    context.add_asset_metadata(metadata, partition_key=key)
+            return dg.MaterializeResult()
+
+    return compaction
+
+
+def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
+    """Return ``dg.asset`` with what all assets of a table have in common."""
+    common = {
+        "group_name": group_name(table),
+        "kinds": {"paimon", "spark"},
+        "code_version": "1",
+        "metadata": {"dagster/table_name": table, "dagster/storage_kind": "paimon"},
+        "pool": pool_name(table),
+        "backfill_policy": dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN),
+        "retry_policy": RETRY_TRANSIENT,
+    }
+    given = common | options
+    if given["partitions_def"] is None:
+        del given["backfill_policy"]
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", dg.BetaWarning
+        )  # of backfill_policy, for the user to no avail
+        return dg.asset(**given)
+
+
+def _by_key(report: TableReport, keys: Sequence[str]) -> dict[str, TableReport]:
+    """Return the report cut down to each partition."""
+    if not keys:
+        return {}
+    translate = PartitionKeys.of(report.schema)
+    return {key: partition_report(report, translate.path_of(key)) for key in keys}
+
+
+def _ingested(report: TableReport, results: Sequence[IngestResult]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
+    snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
+    written = PaimonMetadata(
+        snapshot_id=max(snapshots, default=None),
+        schema_id=report.schema.id,
+        snapshots=len(snapshots),
+        rows_written=sum(result.rows for result in results),
+        files_written=sum(result.files for result in results),
+        bytes_written=sum(result.bytes for result in results),
+        duration_seconds=sum(result.duration_seconds for result in results),
+    )
+    return dg.MaterializeResult(
+        metadata={
+            **written.to_dagster(),
+            "dagster/uri": report.location,
+            "dagster/column_schema": column_schema(report.schema),
+        },
+        data_version=dg.DataVersion(str(max(snapshots))) if snapshots else None,
+    )
+
+
+def _compact(
+    context: dg.AssetExecutionContext,
+    table: Table,
+    spark: SparkSessionResource,
+    strategy: Strategy,
+    keys: Sequence[str] = (),
+) -> dict[str, Metadata]:
+    """Compact partitions, without keys the whole table, and return what to report of each."""
+    translate = PartitionKeys.of(table.schema) if keys else None
+    specs = [translate.parse(key) for key in keys] if translate else None
+    before = inspect(table)
+    result = compact(table, spark.executor(), partitions=specs, strategy=strategy.value)
+    after = inspect(table, result.snapshot_id)
+    what = " ".join([table.identifier, *keys])
+    if result.snapshot_id is None:
+        context.log.info("%s: nothing to compact", what)
+    else:
+        context.log.info(
+            "%s: %d buckets compacted in %.1f s, snapshot %d",
+            *(what, result.buckets, result.duration_seconds, result.snapshot_id),
+        )
+    if translate is None:
+        return {"": compaction_metadata(before, after, result, partition=False)}
+    paths = {key: translate.path_of(key) for key in keys}
+    return {
+        key: compaction_metadata(
+            partition_report(before, path),
+            partition_report(after, path),
+            partition_result(result, path),
+            partition=True,
+        )
+        for key, path in paths.items()
+    }

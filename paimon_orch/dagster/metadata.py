@@ -1,0 +1,145 @@
+"""What runs report: one class for our keys, so that names cannot drift, and views of plans and schemas.
+
+Figures are reported as numbers, which Dagster plots.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import dagster as dg
+
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import type_to_sql
+from paimon_orch.steps.compact import CompactionResult, CompactionUnit
+from paimon_orch.steps.inspect import TableReport
+
+MAX_RECORDS = 50
+
+Metadata = dict[str, Any]
+"""Metadata by key, of whatever Dagster takes as a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaimonMetadata:
+    """The keys below ``paimon/``, each optional; sizes are in bytes, counts are of the asset or partition.
+
+    :ivar deletion_vector_rows: rows that deletion vectors hide
+    :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
+    :ivar buckets_planned: buckets that were compacted; :attr:`buckets_skipped` had nothing to do
+    :ivar plan: the decision: which buckets, and why (at most 50 of them)
+    """
+
+    snapshot_id: int | None = None
+    schema_id: int | None = None
+    snapshots: int | None = None
+    rows_written: int | None = None
+    files_written: int | None = None
+    bytes_written: int | None = None
+    files: int | None = None
+    files_before: int | None = None
+    files_after: int | None = None
+    bytes_rewritten: int | None = None
+    bytes: int | None = None
+    level0_files: int | None = None
+    deletion_vector_rows: int | None = None
+    small_file_ratio: float | None = None
+    duration_seconds: float | None = None
+    commit_attempts: int | None = None
+    buckets_planned: int | None = None
+    buckets_skipped: int | None = None
+    plan: dg.TableMetadataValue | None = None
+
+    def to_dagster(self) -> Metadata:
+        """Return the keys that have a value, in Dagster's form."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {f"paimon/{name}": value for name, value in found.items() if value is not None}
+
+
+def partition_report(report: TableReport, path: str) -> TableReport:
+    """Return a report cut down to one partition."""
+    return replace(report, buckets=tuple(b for b in report.buckets if b.partition == path))
+
+
+def partition_result(result: CompactionResult, path: str) -> CompactionResult:
+    """Return a result whose plan is cut down to one partition; its sums stay those of the commit."""
+    units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
+    return replace(result, plan=replace(result.plan, units=units))
+
+
+def table_state(report: TableReport) -> PaimonMetadata:
+    """Return what a table or partition looks like."""
+    return PaimonMetadata(
+        snapshot_id=report.snapshot_id,
+        files=report.file_count,
+        bytes=report.bytes,
+        level0_files=report.level0_files,
+        deletion_vector_rows=report.hidden_rows,
+        small_file_ratio=report.small_files / max(report.file_count, 1),
+    )
+
+
+def compaction_metadata(
+    before: TableReport, after: TableReport, result: CompactionResult, *, partition: bool
+) -> Metadata:
+    """Return what a compaction did to a table or partition, and the decision that it followed."""
+    units = result.plan.units
+    state = replace(
+        table_state(after),
+        files=None,
+        files_before=before.file_count,
+        files_after=after.file_count,
+        bytes_rewritten=sum(unit.bytes for unit in units),
+        duration_seconds=result.duration_seconds,
+        commit_attempts=result.attempts,
+        buckets_planned=len(units),
+        buckets_skipped=max(len(before.buckets) - len(units), 0),
+        plan=plan_table(units) if units else None,
+    )
+    rows = "dagster/partition_row_count" if partition else "dagster/row_count"
+    return state.to_dagster() | ({} if after.row_count is None else {rows: after.row_count})
+
+
+def plan_table(units: Sequence[CompactionUnit]) -> dg.TableMetadataValue:
+    """Return the first buckets of a compaction plan as a table; plans begin with the largest."""
+    columns = ("partition", "bucket", "reason", "files", "rows", "bytes", "output_level")
+    records = [
+        dg.TableRecord(
+            {
+                "partition": unit.partition_text,
+                **{name: getattr(unit, name) for name in columns[1:]},
+            }
+        )
+        for unit in units[:MAX_RECORDS]
+    ]
+    texts = ("partition", "reason")
+    types = {name: "string" if name in texts else "int" for name in columns}
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])
+    return dg.MetadataValue.table(records, schema=schema)
+
+
+def column_schema(schema: TableSchema) -> dg.TableSchema:
+    """Return a table's columns as Dagster shows them, with its keys as constraints."""
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                field.name,
+                type_to_sql(field.type.with_nullable(True)),
+                field.description,
+                dg.TableColumnConstraints(
+                    nullable=field.type.nullable, unique=schema.primary_keys == (field.name,)
+                ),
+            )
+            for field in schema.fields
+        ],
+        dg.TableConstraints(
+            [
+                f"{kind} ({', '.join(names)})"
+                for kind, names in (
+                    ("primary key", schema.primary_keys),
+                    ("partitioned by", schema.partition_keys),
+                )
+                if names
+            ]
+        ),
+    )

@@ -1,0 +1,47 @@
+"""What a table's Dagster objects are called: asset keys, groups, pools, sensors and schedules."""
+
+import re
+from collections.abc import Sequence
+
+import dagster as dg
+
+from paimon_orch.errors import InputError
+
+COMPACTION = "compaction"
+
+
+def table_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+    """Return the key of a table's asset, ``[*prefix, database, table]``."""
+    return dg.AssetKey([*prefix, *_split(table)])
+
+
+def compaction_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+    """Return the key of a table's compaction asset."""
+    return dg.AssetKey([*table_key(table, prefix).path, COMPACTION])
+
+
+def group_name(table: str) -> str:
+    """Return the asset group of a table: its database."""
+    return _plain(_split(table)[0])
+
+
+def pool_name(table: str) -> str:
+    """Return the pool of all ops that commit to a table."""
+    return f"paimon/{table}"
+
+
+def object_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
+    """Return the name of a sensor, job or schedule, such as ``latest_snapshot__lake__orders``."""
+    return _plain("__".join([action, *table_key(table, prefix).path]))
+
+
+def _split(table: str) -> tuple[str, str]:
+    database, dot, name = table.partition(".")
+    if not (database and dot and name) or "." in name:
+        raise InputError(f"table name {table!r} must be 'database.table'")
+    return database, name
+
+
+def _plain(name: str) -> str:
+    """Return a name with the characters that Dagster takes in names."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -1,0 +1,98 @@
+"""The two things that runs need: the warehouse, and Spark."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from paimon_orch.steps.executor import Executor, Progress, Undo
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # Spark is imported when it is used: sensors and checks never need it
+    from pyspark.sql import SparkSession
+
+U = TypeVar("U")
+
+
+class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # its parameter is for subclasses that yield
+    """A warehouse of Paimon tables.
+
+    >>> PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE"))
+    """
+
+    warehouse: str = Field(description="Where the tables lie: a local path or a file: URI.")
+
+    def catalog(self) -> Catalog:
+        """Return the library's catalog; nothing is read yet."""
+        return Catalog(self.warehouse)
+
+    def load_table(self, identifier: str) -> Table:
+        """Return ``database.table``; raises :class:`paimon_orch.errors.NotFoundError` if it is not there."""
+        return self.catalog().table(identifier)
+
+
+class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # as above
+    """A Spark session that starts when it is first asked for, and stops with the process's last step.
+
+    A session that runs already is used as it is, whatever the fields say, and is left running.
+    """
+
+    master: str = Field(
+        default="local[*]", description="The Spark master, unless 'remote' names a server."
+    )
+    remote: str | None = Field(
+        default=None, description="A Spark Connect address, such as sc://spark:15002."
+    )
+    spark_config: dict[str, str] = Field(
+        default={}, description="Spark settings for a session that is started here."
+    )
+
+    _started: "SparkSession | None" = PrivateAttr(default=None)
+
+    def session(self) -> "SparkSession":
+        """Return the session, and start one if none is running in this process."""
+        from paimon_orch.spark import active_session, spark_session
+
+        active = active_session()
+        if active is not None:
+            return active
+        self._started = spark_session(self.master, self.remote, self.spark_config)
+        return self._started
+
+    def executor(self) -> Executor:
+        """Return what runs work units on the session; without units no session starts."""
+        return _LazyExecutor(self)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
+        """Stop the session if it was started here."""
+        if self._started is not None:
+            from paimon_orch.spark import stop_session
+
+            stop_session(self._started)
+            self._started = None
+
+
+class _LazyExecutor:
+    """Asks for the session with the first unit: a run with nothing to do pays for no JVM."""
+
+    def __init__(self, resource: SparkSessionResource) -> None:
+        self._resource = resource
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Run the units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
+        if not units:
+            return []
+        from paimon_orch.spark import SparkExecutor
+
+        executor = SparkExecutor(self._resource.session())
+        return executor.map(run, units, label=label, progress=progress, undo=undo)

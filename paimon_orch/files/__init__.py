@@ -1,0 +1,1 @@
+"""Data files: readers and writers, with statistics, schema evolution and deletion vectors."""

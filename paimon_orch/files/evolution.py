@@ -1,0 +1,98 @@
+"""Columns of old files in the shape of the read schema (format section 9)."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.cast import cast, truncated
+from paimon_orch.files.nested import (
+    map_atoms,
+    map_entries,
+    map_fields,
+    map_types,
+    with_fields,
+    with_values,
+)
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+
+def source_of(field: Field, file_fields: Sequence[Field]) -> Field | None:
+    """Return the column of a file's schema that holds a column of the read schema: the one with its id."""
+    return next((source for source in file_fields if source.id == field.id), None)
+
+
+def stored_as(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return data of a caller as a column's Arrow type; finer timestamps are cut, other losses raise.
+
+    Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` if the values do not fit.
+    """
+    if array.type == target:
+        return array
+    if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
+        return _timestamps(array, target)
+    return array.cast(target)
+
+
+def conform(array: pa.Array, data_type: DataType) -> pa.Array:
+    """Return what a file holds as the Arrow type of its Paimon type; the values stay the same."""
+    target = arrow_type(data_type)
+    if array.type == target:
+        return array
+    return map_atoms(array, data_type, target, _conform_atom)
+
+
+def _conform_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+    if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
+        return _timestamps(array, target)
+    return array if array.type == target else array.cast(target)
+
+
+def _timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
+    """Return timestamps in another unit, finer ones cut; with or without zone they count alike."""
+    cut = truncated(array, target.unit)
+    return cut.cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
+
+
+def evolve(array: pa.Array, old: DataType, new: DataType) -> pa.Array:
+    """Return a column of type ``old`` as type ``new``; nullability is not looked at."""
+    array = conform(array, old)
+    if old.with_nullable(True) == new.with_nullable(True):
+        return array
+    target = arrow_type(new)
+    match old, new:
+        case RowType(fields=old_fields), RowType(fields=new_fields):
+            return with_fields(array, target, _evolved_fields(array, old_fields, new_fields))
+        case ArrayType(element=old_element), ArrayType(element=new_element):
+            return with_values(array, target, evolve(array.values, old_element, new_element))
+        case (MapType(), MapType()) | (MultisetType(), MultisetType()):
+            parts = [
+                evolve(array.values.field(at), *kinds)
+                for at, kinds in enumerate(zip(map_types(old), map_types(new), strict=True))
+            ]
+            return with_values(array, target, map_entries(target, parts))
+        case _, AtomicType():
+            return cast(array, old, new)
+    raise UnsupportedError(f"a column of type {old} cannot be read as {new}")
+
+
+def _evolved_fields(
+    array: pa.Array, old_fields: Sequence[Field], new_fields: Sequence[Field]
+) -> list[pa.Array]:
+    children = []
+    for field in new_fields:
+        source = source_of(field, old_fields)
+        if source is None:
+            children.append(pa.nulls(len(array), arrow_type(field.type)))
+        else:
+            children.append(evolve(array.field(source.name), source.type, field.type))
+    return children

@@ -1,0 +1,68 @@
+"""Data files of every format behind two small interfaces; the format is chosen here and nowhere else."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Protocol
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.avro import AvroFileReader, AvroFileWriter
+from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.format.options import Options
+from paimon_orch.format.paths import file_format
+from paimon_orch.format.types import Field
+
+
+class DataFileReader(Protocol):
+    """One open data file. ``num_rows`` is None if only a full read tells it."""
+
+    num_rows: int | None
+    names: Sequence[str]
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of the named columns in file order, as the file's Arrow types."""
+        ...
+
+
+class DataFileWriter(Protocol):
+    """Writes one data file to an open sink; the sink stays open."""
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows in the columns of the file."""
+        ...
+
+    def close(self) -> None:
+        """Write what is pending and the end of the file."""
+        ...
+
+
+def open_reader(source: IO[bytes], path: str, fields: Sequence[Field]) -> DataFileReader:
+    """Open a data file by the format that its name tells; ``fields`` are the columns it may have."""
+    match file_format(path):
+        case "parquet":
+            return ParquetFileReader(source)
+        case "orc":
+            return OrcFileReader(source, fields)
+        case "avro":
+            return AvroFileReader(source, fields)
+        case kind:
+            raise UnsupportedError(f"{path}: data files of format {kind!r} are not supported")
+
+
+def open_writer(
+    sink: IO[bytes], kind: str, fields: Sequence[Field], options: Options, level: int
+) -> DataFileWriter:
+    """Start a data file of format ``kind`` on a level of the merge tree.
+
+    Raises :class:`UnsupportedError` for columns that the format cannot hold.
+    """
+    codec, zstd_level = options.file_compression(level), options.zstd_level
+    match kind:
+        case "parquet":
+            return ParquetFileWriter(sink, fields, codec, zstd_level)
+        case "orc":
+            return OrcFileWriter(sink, fields, codec, zstd_level)
+        case "avro":
+            return AvroFileWriter(sink, fields, codec, zstd_level)
+    raise InputError(f"'file.format' = {kind!r}: parquet, orc and avro files are written")

@@ -1,0 +1,88 @@
+"""Nested Arrow columns beside their Paimon types: take apart, change the simple values, put together."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from paimon_orch.format.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+COUNT = AtomicType(False, "INT")
+AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
+
+
+def map_types(data_type: MapType | MultisetType) -> tuple[DataType, DataType]:
+    """Return the types of keys and values; a multiset counts its elements."""
+    if isinstance(data_type, MapType):
+        return data_type.key, data_type.value
+    return data_type.element, COUNT
+
+
+def with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """Return a list or map as type ``target`` with other values; offsets and nulls are kept."""
+    buffers = array.buffers()[: target.num_buffers]
+    return pa.Array.from_buffers(
+        target, len(array), buffers, array.null_count, array.offset, [values]
+    )
+
+
+def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]) -> pa.Array:
+    """Return a struct as type ``target`` with other fields; nulls are kept."""
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(list(fields), fields=list(target), mask=mask)
+
+
+def map_atoms(
+    array: pa.Array, data_type: DataType, target: pa.DataType, convert: AtomConverter
+) -> pa.Array:
+    """Return a column as the Arrow type ``target`` of the same shape, simple values through ``convert``.
+
+    Fields of rows are found by name; one that the array lacks becomes null.
+    """
+    match data_type:
+        case AtomicType():
+            return convert(array, data_type, target)
+        case RowType(fields=fields):
+            known = {field.name for field in array.type}
+            children = [
+                map_atoms(array.field(field.name), field.type, child.type, convert)
+                if field.name in known
+                else pa.nulls(len(array), child.type)
+                for field, child in zip(fields, target, strict=True)
+            ]
+            return with_fields(array, target, children)
+        case ArrayType(element=element):
+            return with_values(
+                array, target, map_atoms(array.values, element, target.value_type, convert)
+            )
+        case MapType() | MultisetType():
+            entries, kinds = array.values, map_types(data_type)
+            parts = [
+                map_atoms(entries.field(at), kind, child.type, convert)
+                for at, (kind, child) in enumerate(zip(kinds, map_fields(target), strict=True))
+            ]
+            return with_values(array, target, map_entries(target, parts))
+    raise TypeError(data_type)
+
+
+def map_fields(target: pa.DataType) -> "tuple[pa.Field[pa.DataType], pa.Field[pa.DataType]]":
+    """Return the key and the value field of a map type."""
+    return target.key_field, target.item_field
+
+
+def map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
+    """Return keys and values as the entries of a map of type ``target``."""
+    return pa.StructArray.from_arrays(list(parts), fields=list(map_fields(target)))
+
+
+def flat_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
+    """Return the values of all lists or maps in a row, and where each list begins; the last ends the last."""
+    offsets = array.offsets.to_pylist()
+    first, last = offsets[0], offsets[-1]
+    return array.values.slice(first, last - first), [offset - first for offset in offsets]

@@ -1,0 +1,150 @@
+"""ORC data files through pyarrow (format section 8.5).
+
+pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused; and it writes no type
+attributes, so that the files carry no field ids. No reader asks for them: columns are found by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import orc
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.nested import map_atoms
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+    type_to_sql,
+)
+
+_CODECS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "zlib": "zlib",
+    "gzip": "zlib",
+    "none": "uncompressed",
+    "uncompressed": "uncompressed",
+}
+
+
+class OrcFileReader:
+    """One open ORC file."""
+
+    def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
+        file = orc.ORCFile(source)
+        self._source = source
+        self._types = {field.name: field.type for field in fields}
+        self.num_rows: int | None = file.nrows
+        self.names: Sequence[str] = file.schema.names
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of the named columns in file order; CHAR without the blanks at the end."""
+        # the dataset reads a stripe in batches, which ORCFile does not
+        fragment = ds.OrcFileFormat().make_fragment(self._source)
+        for batch in fragment.to_batches(
+            columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
+        ):
+            arrays = [
+                self._without_padding(array, name)
+                for array, name in zip(batch.columns, batch.schema.names, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+    def _without_padding(self, array: pa.Array, name: str) -> pa.Array:
+        data_type = self._types.get(name)
+        if data_type is None or not _any_atom(data_type, "CHAR"):
+            return array
+        return map_atoms(array, data_type, array.type, _trimmed)
+
+
+def _trimmed(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
+    """ORC pads CHAR with blanks, or its writer does; readers of the reference do not show them."""
+    return pc.utf8_rtrim(array, " ") if data_type.name == "CHAR" else array
+
+
+def _any_atom(data_type: DataType, name: str) -> bool:
+    match data_type:
+        case AtomicType():
+            return data_type.name == name
+        case ArrayType(element=element) | MultisetType(element=element):
+            return _any_atom(element, name)
+        case MapType(key=key, value=value):
+            return _any_atom(key, name) or _any_atom(value, name)
+        case RowType(fields=fields):
+            return any(_any_atom(field.type, name) for field in fields)
+    raise TypeError(data_type)
+
+
+class OrcFileWriter:
+    """Writes one ORC file. Bytes reach the sink when a stripe is full."""
+
+    def __init__(
+        self, sink: IO[bytes], fields: Sequence[Field], codec: str, stripe_bytes: int
+    ) -> None:
+        if codec not in _CODECS:
+            raise InputError(f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}")
+        self._fields = list(fields)
+        self._schema = pa.schema([(field.name, _stored_type(field)) for field in fields])
+        self._writer = orc.ORCWriter(
+            sink, compression=_CODECS[codec], stripe_size=stripe_bytes
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows; raises :class:`InputError` for timestamps that ORC cannot hold through pyarrow."""
+        columns = [
+            self._stored(table.column(field.name), field, target)
+            for field, target in zip(self._fields, self._schema.types, strict=True)
+        ]
+        self._writer.write(pa.table(columns, schema=self._schema))
+
+    def _stored(
+        self, column: pa.ChunkedArray, field: Field, target: pa.DataType
+    ) -> pa.ChunkedArray:
+        try:
+            chunks = [map_atoms(chunk, field.type, target, _stored_atom) for chunk in column.chunks]
+        except pa.ArrowInvalid as error:
+            raise InputError(f"column {field.name!r} cannot be written to ORC: {error}") from error
+        return pa.chunked_array(chunks, target)
+
+    def close(self) -> None:
+        """Write the last stripe and the footer."""
+        self._writer.close()
+
+
+def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+    return array if array.type == target else array.cast(target)
+
+
+def _stored_type(field: Field) -> pa.DataType:
+    def stored(data_type: DataType) -> pa.DataType:
+        match data_type:
+            case AtomicType(name="TIME"):
+                return pa.int32()
+            case AtomicType(name="TIMESTAMP"):
+                return pa.timestamp("ns")
+            case AtomicType(name="TIMESTAMP_LTZ"):
+                return pa.timestamp("ns", tz="UTC")
+            case ArrayType(element=element):
+                return pa.list_(stored(element))
+            case MapType(key=key, value=value):
+                return pa.map_(stored(key), stored(value))
+            case RowType(fields=fields):
+                return pa.struct([(child.name, stored(child.type)) for child in fields])
+            case MultisetType():
+                raise UnsupportedError(
+                    f"column {field.name!r} of type {type_to_sql(field.type)}: ORC files hold no MULTISET; "
+                    "choose 'file.format' = 'parquet' or 'avro'"
+                )
+        return arrow_type(data_type)
+
+    return stored(field.type)

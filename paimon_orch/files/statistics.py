@@ -1,0 +1,104 @@
+"""Statistics of a data file, collected while it is written (format section 6)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.format.options import Options
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.statistics import ColumnStats, SimpleStats, StatsMode, has_bounds
+from paimon_orch.format.types import AtomicType, Field
+
+_KEY_MODE = StatsMode.parse("truncate(128)")
+
+
+def internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
+    """Return the internal value (see ``format.binary_row``) of an Arrow scalar."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.Date32Scalar | pa.Time32Scalar | pa.TimestampScalar):
+        return scalar.value
+    return scalar.as_py()
+
+
+class StatsCollector:
+    """Bounds and null counts of some columns over all tables handed to :meth:`update`."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = list(fields)
+        self._nulls = [0] * len(self._fields)
+        self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
+        self._nan = [False] * len(self._fields)
+
+    def update(self, table: pa.Table) -> None:
+        """Take the rows of a table into account."""
+        for index, field in enumerate(self._fields):
+            column = table.column(field.name)
+            self._nulls[index] += column.null_count
+            if not has_bounds(field.type) or column.null_count == len(column):
+                continue
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                self._nan[index] = True  # a bound means nothing beside NaN
+                continue
+            found = pc.min_max(column)
+            low, high = internal_value(found["min"]), internal_value(found["max"])
+            known = self._bounds[index]
+            if known is not None:
+                low, high = min(low, known[0]), max(high, known[1])
+            self._bounds[index] = (low, high)
+
+    def column(self, name: str) -> ColumnStats:
+        """Return the untruncated statistics of a column."""
+        index = [field.name for field in self._fields].index(name)
+        bounds = self._bounds[index]
+        if bounds is None or self._nan[index]:
+            return ColumnStats(None, None, self._nulls[index])
+        low, high = bounds
+        # zeros of either sign lie within the bounds, whichever order a reader uses
+        return ColumnStats(
+            -0.0 if low == 0 and isinstance(low, float) else low,
+            0.0 if high == 0 and isinstance(high, float) else high,
+            self._nulls[index],
+        )
+
+
+def key_stats(collector: StatsCollector, fields: Sequence[Field]) -> SimpleStats:
+    """Return ``_KEY_STATS``: every column of the trimmed primary key, never dense."""
+    columns = [_KEY_MODE.apply(collector.column(field.name)) for field in fields]
+    return SimpleStats.of(columns, [field.type for field in fields])
+
+
+def value_stats(
+    collector: StatsCollector, schema: TableSchema, level: int
+) -> tuple[SimpleStats, tuple[str, ...] | None]:
+    """Return ``_VALUE_STATS`` and the columns it covers (None for all), by the table's options."""
+    modes = column_modes(schema, level)
+    columns = [modes[field.name].apply(_known(collector, field)) for field in schema.fields]
+    types = [field.type for field in schema.fields]
+    if not schema.typed_options.boolean("metadata.stats-dense-store", default=True):
+        return SimpleStats.of(columns, types), None
+    kept = [index for index, column in enumerate(columns) if column != ColumnStats()]
+    stats = SimpleStats.of([columns[i] for i in kept], [types[i] for i in kept])
+    names = tuple(schema.fields[i].name for i in kept)
+    return stats, None if len(names) == len(columns) else names
+
+
+def _known(collector: StatsCollector, field: Field) -> ColumnStats:
+    """Nested columns have no statistics at all, as in the reference (section 6.4)."""
+    return collector.column(field.name) if isinstance(field.type, AtomicType) else ColumnStats()
+
+
+def column_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]:
+    """Return the statistics mode of every column (section 6.1)."""
+    options: Options = schema.typed_options
+    text = options.per_level("metadata.stats-mode.per.level").get(
+        level, options.text("metadata.stats-mode", "truncate(16)")
+    )
+    keep_first = options.integer("metadata.stats-keep-first-n-columns", -1)
+    modes = {}
+    for number, name in enumerate(schema.names):
+        default = text if keep_first < 0 or number < keep_first else "none"
+        modes[name] = StatsMode.parse(options.text(f"fields.{name}.stats-mode", default))
+    return modes

@@ -1,0 +1,236 @@
+"""Writing data files: rolling, with statistics and the metadata that manifests hold (format section 8)."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.parquet import ROW_GROUP_ROWS, ParquetFileWriter
+from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.row_kind import is_retract
+from paimon_orch.format.schema import (
+    KEY_PREFIX,
+    SEQUENCE_NUMBER,
+    SYSTEM_FIELD_ID,
+    VALUE_KIND,
+    TableSchema,
+)
+from paimon_orch.format.types import Field
+from paimon_orch.storage import FileIO
+
+_ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
+_MIN_GROUP_ROWS = 1_000  # the reference looks at the file size every 1000 rows
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriterFactory:
+    """Makes writers for the buckets of one table; picklable, so that Spark tasks make their own."""
+
+    io: FileIO
+    paths: TablePaths
+    schema: TableSchema
+
+    def writer(
+        self,
+        partition: bytes,
+        bucket: int,
+        *,
+        level: int = 0,
+        source: FileSource = FileSource.APPEND,
+        first_sequence: int = 0,
+    ) -> "RollingFileWriter":
+        """Return a writer of new data files in one bucket.
+
+        ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number.
+        """
+        directory = self.paths.bucket_dir(self.schema, partition, bucket)
+        return RollingFileWriter(self.io, directory, self.schema, level, source, first_sequence)
+
+
+class RollingFileWriter:
+    """Writes sorted (or, without primary key, ordered) rows into files of the target size.
+
+    Tables with a primary key are handed over with ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` beside the table's
+    columns; the key columns of the file are made here. A new file starts when the target size is reached.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        directory: str,
+        schema: TableSchema,
+        level: int,
+        source: FileSource,
+        first_sequence: int,
+    ) -> None:
+        options = schema.typed_options
+        self._io, self._directory, self._schema = io, directory, schema
+        self._level, self._source, self._sequence = level, source, first_sequence
+        self._names = FileNames()
+        self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
+        self._layout = file_layout(schema)
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._open: _OpenFile | None = None
+        self._done: list[DataFileMeta] = []
+        self._paths: list[str] = []
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows, which follow all rows written before."""
+        self._pending.append(table)
+        self._pending_rows += table.num_rows
+        if self._pending_rows >= self._group_rows():
+            self._flush(keep_rest=True)
+
+    def _group_rows(self) -> int:
+        held = sum(table.nbytes for table in self._pending)
+        width = max(1, held // max(1, self._pending_rows))
+        return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, min(_ROW_GROUP_BYTES, self._target) // width))
+
+    def _flush(self, *, keep_rest: bool) -> None:
+        rows = pa.concat_tables(self._pending)
+        step, start = self._group_rows(), 0
+        while rows.num_rows - start >= (step if keep_rest else 1):
+            self._write_group(rows.slice(start, step))
+            start += step
+        rest = rows.slice(start)
+        self._pending = [rest] if rest.num_rows else []
+        self._pending_rows = rest.num_rows
+
+    def _write_group(self, rows: pa.Table) -> None:
+        if self._open is None:
+            self._open = self._start_file()
+        self._open.write(rows)
+        if self._open.size >= self._target:
+            self._finish_file()
+
+    def _start_file(self) -> "_OpenFile":
+        options = self._schema.typed_options
+        kind = options.file_format(self._level)
+        name = self._names.next(options.text("data-file.prefix", "data-"), f".{kind}")
+        path = f"{self._directory}/{name}"
+        self._paths.append(path)
+        sink = self._io.open_output(path)
+        if kind != "parquet":
+            raise UnsupportedError(f"'file.format' = {kind!r}: only parquet files are written")
+        codec = options.file_compression(self._level)
+        writer = ParquetFileWriter(sink, self._layout, codec, options.zstd_level)
+        return _OpenFile(name, sink, writer, self._schema, self._layout)
+
+    def _finish_file(self) -> None:
+        if self._open is not None:
+            meta = self._open.close(self._level, self._source, self._sequence)
+            self._sequence += meta.row_count
+            self._done.append(meta)
+            self._open = None
+
+    def close(self) -> list[DataFileMeta]:
+        """Write what is pending and return the metadata of all files; none without rows."""
+        if self._pending:
+            self._flush(keep_rest=False)
+        self._finish_file()
+        return self._done
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        if self._open is not None:
+            self._open.sink.close()
+        for path in self._paths:
+            with suppress(OSError):
+                self._io.delete(path)
+
+
+def file_layout(schema: TableSchema) -> pa.Schema:
+    """Return the physical columns of a data file with their field ids (section 8.1)."""
+    if not schema.primary_keys:
+        return arrow_schema(schema.fields, with_ids=True)
+    keys = []
+    if not schema.typed_options.boolean("data-file.thin-mode"):
+        keys = [
+            Field(SYSTEM_FIELD_ID + field.id, KEY_PREFIX + field.name, field.type)
+            for field in schema.key_fields
+        ]
+    return arrow_schema([*keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.fields], with_ids=True)
+
+
+def local_wall_clock_millis() -> int:
+    """Return now as the reference stores creation times: local time read as UTC (section 4.3)."""
+    return int(datetime.now().replace(tzinfo=UTC).timestamp() * 1000)
+
+
+class _OpenFile:
+    """The file being written, and what its manifest entry will say."""
+
+    def __init__(
+        self,
+        name: str,
+        sink: IO[bytes],
+        writer: ParquetFileWriter,
+        schema: TableSchema,
+        layout: pa.Schema,
+    ) -> None:
+        self.name, self.sink, self._writer = name, sink, writer
+        self._schema, self._layout = schema, layout
+        self._stats = StatsCollector(schema.fields)
+        self._rows = self._deleted = 0
+        self._sequence: tuple[int, int] | None = None
+        self._min_key = self._max_key = EMPTY_ROW
+
+    @property
+    def size(self) -> int:
+        """Return the bytes written so far."""
+        return self.sink.tell()
+
+    def write(self, rows: pa.Table) -> None:
+        schema = self._schema
+        self._stats.update(rows)
+        if schema.primary_keys:
+            if not self._rows:
+                self._min_key = _key_row(rows, 0, schema.key_fields)
+            self._max_key = _key_row(rows, rows.num_rows - 1, schema.key_fields)
+            found = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
+            known = self._sequence or (found["min"], found["max"])
+            self._sequence = min(found["min"], known[0]), max(found["max"], known[1])
+            self._deleted += pc.sum(is_retract(rows.column(VALUE_KIND.name))).as_py() or 0
+        self._rows += rows.num_rows
+        columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._layout.names]
+        self._writer.write(pa.table(columns, schema=self._layout))
+
+    def close(self, level: int, source: FileSource, first_sequence: int) -> DataFileMeta:
+        self._writer.close()
+        size = self.size
+        self.sink.close()
+        schema = self._schema
+        stats, stats_cols = value_stats(self._stats, schema, level)
+        low, high = self._sequence or (first_sequence, first_sequence + self._rows - 1)
+        return DataFileMeta(
+            self.name,
+            size,
+            self._rows,
+            self._min_key,
+            self._max_key,
+            key_stats(self._stats, schema.key_fields),
+            stats,
+            low,
+            high,
+            schema.id,
+            level,
+            creation_time=local_wall_clock_millis(),
+            delete_row_count=self._deleted,
+            file_source=int(source),
+            value_stats_cols=stats_cols,
+        )
+
+
+def _key_row(rows: pa.Table, index: int, fields: Sequence[Field]) -> bytes:
+    values = [internal_value(rows.column(field.name)[index]) for field in fields]
+    return serialize_row(values, [field.type for field in fields])

@@ -1,0 +1,149 @@
+"""Arrow forms of Paimon types, with the field ids that data files carry (format section 8.4).
+
+``TIME`` is ``time32[ms]``; ``TIMESTAMP(p)`` is ``timestamp[ms]``, ``[us]`` or ``[ns]`` for p up to 3, 6 and 9;
+``TIMESTAMP_LTZ`` the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``.
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.types import (
+    MAX_LENGTH,
+    ArrayType,
+    AtomicType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+FIELD_ID = b"PARQUET:field_id"
+_NESTED_ID_BASE = 536870911
+_NESTED_ID_STEP = 1024
+
+_PLAIN: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "CHAR": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "TIME": pa.time32("ms"),
+}
+_ATOMIC_OF_ARROW: dict[pa.DataType, AtomicType] = {
+    pa.bool_(): AtomicType(name="BOOLEAN"),
+    pa.int8(): AtomicType(name="TINYINT"),
+    pa.int16(): AtomicType(name="SMALLINT"),
+    pa.int32(): AtomicType(name="INT"),
+    pa.int64(): AtomicType(name="BIGINT"),
+    pa.float32(): AtomicType(name="FLOAT"),
+    pa.float64(): AtomicType(name="DOUBLE"),
+    pa.date32(): AtomicType(name="DATE"),
+    pa.time32("ms"): AtomicType(name="TIME", params=(3,)),
+}
+_PRECISION_OF_UNIT = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def timestamp_unit(precision: int) -> str:
+    """Return the Arrow unit that holds a TIMESTAMP of this precision."""
+    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+
+
+def arrow_type(data_type: DataType, field_id: int | None = None, depth: int = 0) -> pa.DataType:
+    """Return the Arrow type; with ``field_id`` its nested children carry the ids of section 8.4."""
+    match data_type:
+        case AtomicType(name="DECIMAL", params=params):
+            return pa.decimal128(*params)
+        case AtomicType(name="TIMESTAMP", params=params):
+            return pa.timestamp(timestamp_unit(params[0]))
+        case AtomicType(name="TIMESTAMP_LTZ", params=params):
+            return pa.timestamp(timestamp_unit(params[0]), tz="UTC")
+        case AtomicType(name=name):
+            return _PLAIN[name]
+        case ArrayType(element=element):
+            return pa.list_(_child("element", element, field_id, depth + 1, 1))
+        case MultisetType(element=element):
+            return _map(element, AtomicType(False, "INT"), field_id, depth)
+        case MapType(key=key, value=value):
+            return _map(key, value, field_id, depth)
+        case RowType(fields=fields):
+            return pa.struct(
+                [arrow_field(field, with_ids=field_id is not None) for field in fields]
+            )
+    raise TypeError(data_type)
+
+
+def _map(key: DataType, value: DataType, field_id: int | None, depth: int) -> pa.DataType:
+    return pa.map_(
+        _child("key", key.with_nullable(False), field_id, depth + 1, -1),
+        _child("value", value, field_id, depth + 1, 1),
+    )
+
+
+def _child(
+    name: str, data_type: DataType, field_id: int | None, depth: int, sign: int
+) -> "pa.Field[pa.DataType]":
+    arrow = arrow_type(data_type, field_id, depth)
+    field = pa.field(name, arrow, data_type.nullable)
+    if field_id is None:
+        return field
+    child_id = _NESTED_ID_BASE + sign * (_NESTED_ID_STEP * field_id + depth)
+    return field.with_metadata({FIELD_ID: str(child_id).encode()})
+
+
+def arrow_field(field: Field, *, with_ids: bool = False) -> "pa.Field[pa.DataType]":
+    """Return one column; ``with_ids`` adds the metadata that makes Parquet write field ids."""
+    if not with_ids:
+        return pa.field(field.name, arrow_type(field.type), field.type.nullable)
+    arrow = arrow_type(field.type, field.id)
+    return pa.field(field.name, arrow, field.type.nullable, {FIELD_ID: str(field.id).encode()})
+
+
+def arrow_schema(fields: Iterable[Field], *, with_ids: bool = False) -> pa.Schema:
+    """Return the Arrow schema of a list of columns, in their order."""
+    return pa.schema([arrow_field(field, with_ids=with_ids) for field in fields])
+
+
+def type_of_arrow(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
+    """Return the Paimon type that holds an Arrow type, for tables created from Arrow schemas."""
+    if arrow in _ATOMIC_OF_ARROW:
+        return _ATOMIC_OF_ARROW[arrow].with_nullable(nullable)
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return AtomicType(nullable, "VARCHAR", (MAX_LENGTH,))
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return AtomicType(nullable, "VARBINARY", (MAX_LENGTH,))
+    if isinstance(arrow, pa.Decimal128Type):
+        return AtomicType(nullable, "DECIMAL", (arrow.precision, arrow.scale))
+    if isinstance(arrow, pa.TimestampType):
+        name = "TIMESTAMP" if arrow.tz is None else "TIMESTAMP_LTZ"
+        return AtomicType(nullable, name, (_PRECISION_OF_UNIT[arrow.unit],))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        element = arrow.value_field
+        return ArrayType(nullable, type_of_arrow(element.type, nullable=element.nullable))
+    if isinstance(arrow, pa.MapType):
+        item = arrow.item_field
+        return MapType(
+            nullable,
+            type_of_arrow(arrow.key_type, nullable=False),
+            type_of_arrow(arrow.item_type, nullable=item.nullable),
+        )
+    if isinstance(arrow, pa.StructType):
+        return RowType(nullable, tuple(fields_of_arrow(pa.schema(list(arrow)))))
+    raise InputError(f"Arrow type {arrow} has no Paimon type; cast the column first")
+
+
+def fields_of_arrow(schema: pa.Schema) -> list[Field]:
+    """Return columns for an Arrow schema; the ids are provisional."""
+    return [
+        Field(number, field.name, type_of_arrow(field.type, nullable=field.nullable))
+        for number, field in enumerate(schema)
+    ]

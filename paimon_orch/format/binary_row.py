@@ -1,0 +1,227 @@
+"""BinaryRow: the row encoding of keys, partitions and statistics (format section 5).
+
+Values are *internal*: what Arrow stores. DATE is days, TIME milliseconds of the day, TIMESTAMP an integer in the
+unit that Arrow uses for its precision (ms, us, ns); DECIMAL is ``decimal.Decimal``, BINARY ``bytes``, ARRAY a list,
+MAP and MULTISET a list of pairs, ROW a tuple.
+"""
+
+import struct
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+
+from paimon_orch.format.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+
+_ARITY = struct.Struct(">i")
+_I64 = struct.Struct("<q")
+_I32 = struct.Struct("<i")
+_FIXED = {
+    "BOOLEAN": struct.Struct("<?"),
+    "TINYINT": struct.Struct("<b"),
+    "SMALLINT": struct.Struct("<h"),
+    "INT": _I32,
+    "DATE": _I32,
+    "TIME": _I32,
+    "BIGINT": _I64,
+    "FLOAT": struct.Struct("<f"),
+    "DOUBLE": struct.Struct("<d"),
+}
+_INLINE_MAX = 7
+_COMPACT_DECIMAL = 18
+_COMPACT_TIMESTAMP = 3
+_INT_COUNT = AtomicType(False, "INT")
+
+
+def null_bits_size(arity: int) -> int:
+    """Return the bytes of the null-bit region, which also holds the row kind."""
+    return (arity + 63 + 8) // 64 * 8
+
+
+def encode_row(values: Sequence[object], types: Sequence[DataType], kind: int = 0) -> bytes:
+    """Encode one row without its arity."""
+    head = null_bits_size(len(types))
+    row = bytearray(head + 8 * len(types))
+    row[0] = kind
+    for index, (value, data_type) in enumerate(zip(values, types, strict=True)):
+        if value is None:
+            row[(index + 8) // 8] |= 1 << ((index + 8) % 8)
+        _put(row, head + 8 * index, value, data_type, reserve_nulls=True)
+    return bytes(row)
+
+
+def serialize_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
+    """Encode one row with its arity in front, as manifests hold it (section 5.4)."""
+    return _ARITY.pack(len(types)) + encode_row(values, types)
+
+
+EMPTY_ROW = serialize_row((), ())
+
+
+def _append(row: bytearray, slot: int, data: bytes, length: int) -> None:
+    """Put variable data behind the row, padded to eight bytes, and its offset and length in the slot."""
+    offset = len(row)
+    row += data + bytes(-len(data) % 8)
+    _I64.pack_into(row, slot, offset << 32 | length)
+
+
+def _put(  # noqa: C901 - one case a type
+    row: bytearray, slot: int, value: object, data_type: DataType, *, reserve_nulls: bool
+) -> None:
+    match data_type:
+        case AtomicType(name="DECIMAL", params=params) if params[0] > _COMPACT_DECIMAL:
+            if value is not None:
+                data = _minimal(_unscaled(value, params[1]))
+                _append(row, slot, data.ljust(16, b"\0"), len(data))
+            elif reserve_nulls:
+                _append(row, slot, bytes(16), 0)
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=params) if (
+            params[0] > _COMPACT_TIMESTAMP
+        ):
+            if value is not None:
+                per_milli = 1_000 if params[0] <= 6 else 1_000_000
+                millis, rest = divmod(_integer(value), per_milli)
+                _append(row, slot, _I64.pack(millis), rest * (1_000_000 // per_milli))
+            elif reserve_nulls:
+                _append(row, slot, bytes(8), 0)
+        case _ if value is None:
+            return
+        case AtomicType(name="DECIMAL", params=params):
+            _I64.pack_into(row, slot, _unscaled(value, params[1]))
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ"):
+            _I64.pack_into(row, slot, _integer(value))
+        case AtomicType(name=name) if name in _FIXED:
+            _FIXED[name].pack_into(row, slot, value)
+        case AtomicType():
+            _put_bytes(row, slot, value.encode() if isinstance(value, str) else _binary(value))
+        case _:
+            data = _nested(value, data_type)
+            _append(row, slot, data, len(data))
+
+
+def _put_bytes(row: bytearray, slot: int, data: bytes) -> None:
+    if len(data) > _INLINE_MAX:
+        _append(row, slot, data, len(data))
+    else:
+        row[slot : slot + len(data)] = data
+        row[slot + 7] = 0x80 | len(data)
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _binary(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _unscaled(value: object, scale: int) -> int:
+    assert isinstance(value, Decimal)
+    with localcontext(prec=76):
+        return int(value.scaleb(scale).to_integral_exact())
+
+
+def _minimal(value: int) -> bytes:
+    """Return big-endian two's complement in as few bytes as hold it."""
+    bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
+    return value.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def _nested(value: object, data_type: DataType) -> bytes:
+    match data_type:
+        case ArrayType(element=element):
+            assert isinstance(value, list | tuple)
+            return _array(value, element)
+        case MapType(key=key, value=item):
+            return _map(value, key, item)
+        case MultisetType(element=element):
+            return _map(value, element, _INT_COUNT)
+        case RowType(fields=fields):
+            assert isinstance(value, list | tuple)
+            return encode_row(value, [field.type for field in fields])
+    raise TypeError(data_type)
+
+
+def _map(value: object, key: DataType, item: DataType) -> bytes:
+    assert isinstance(value, list | tuple)
+    keys = _array([pair[0] for pair in value], key)
+    return _I32.pack(len(keys)) + keys + _array([pair[1] for pair in value], item)
+
+
+def _element_size(data_type: DataType) -> int:
+    if isinstance(data_type, AtomicType) and data_type.name in _FIXED:
+        return _FIXED[data_type.name].size
+    return 8
+
+
+def _array(values: Sequence[object], element: DataType) -> bytes:
+    """Encode an array; null elements are zero and reserve nothing (section 5.3)."""
+    head, size = 4 + (len(values) + 31) // 32 * 4, _element_size(element)
+    array = bytearray(head + len(values) * size)
+    array += bytes(-len(array) % 8)
+    _I32.pack_into(array, 0, len(values))
+    for index, value in enumerate(values):
+        if value is None:
+            array[4 + index // 8] |= 1 << index % 8
+        _put(array, head + size * index, value, element, reserve_nulls=False)
+    return bytes(array)
+
+
+def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
+    """Decode a row with arity prefix; columns that the row does not have are null.
+
+    Only simple types are decoded: keys, partitions and statistics hold no others.
+    """
+    (arity,) = _ARITY.unpack_from(data)
+    head = null_bits_size(arity)
+    row = memoryview(data)[4:]
+    if arity < 0 or len(row) < head + 8 * arity:
+        raise ValueError(f"a row of {arity} fields does not fit into {len(row)} bytes")
+    values = []
+    for index, data_type in enumerate(types):
+        is_null = index >= arity or row[(index + 8) // 8] >> ((index + 8) % 8) & 1
+        values.append(None if is_null else _get(row, head + 8 * index, data_type))
+    return tuple(values)
+
+
+def row_arity(data: bytes) -> int:
+    """Return the number of fields of a serialized row."""
+    return int(_ARITY.unpack_from(data)[0])
+
+
+def _get(row: memoryview, slot: int, data_type: DataType) -> object:
+    if not isinstance(data_type, AtomicType):
+        return None
+    name, params = data_type.name, data_type.params
+    if name in _FIXED:
+        return _FIXED[name].unpack_from(row, slot)[0]
+    (word,) = _I64.unpack_from(row, slot)
+    if name == "DECIMAL":
+        if params[0] > _COMPACT_DECIMAL:
+            word = int.from_bytes(_slice(row, word), "big", signed=True)
+        with localcontext(prec=76):
+            return Decimal(word).scaleb(-params[1])
+    if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        if params[0] <= _COMPACT_TIMESTAMP:
+            return word
+        (millis,) = _I64.unpack_from(row, word >> 32)
+        nanos = word & 0xFFFFFFFF
+        return millis * 1_000 + nanos // 1_000 if params[0] <= 6 else millis * 1_000_000 + nanos
+    data = bytes(row[slot : slot + (row[slot + 7] & 0x7F)]) if word < 0 else _slice(row, word)
+    return data.decode() if name in ("CHAR", "VARCHAR") else data
+
+
+def _slice(row: memoryview, word: int) -> bytes:
+    offset, length = word >> 32, word & 0xFFFFFFFF
+    if offset < 0 or offset + length > len(row):
+        raise ValueError(
+            f"bytes {offset} to {offset + length} lie outside a row of {len(row)} bytes"
+        )
+    return bytes(row[offset : offset + length])

@@ -1,0 +1,234 @@
+"""Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions (format sections 7.2-7.4).
+
+Everything works on whole Arrow columns. A row's bytes are kept as a matrix of fixed slots and, per column that has
+one, a variable part; the hash walks 32-bit words of many rows at once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.binary_row import null_bits_size
+from paimon_orch.format.types import AtomicType, DataType
+
+_CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
+_C1 = np.uint32(0xCC9E2D51)
+_C2 = np.uint32(0x1B873593)
+_SEED = 42
+
+Words = npt.NDArray[np.uint32]
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+
+
+def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
+    """Return the murmur hash of each row's BinaryRow, for columns of equal length."""
+    if not columns:
+        raise InputError("a bucket needs at least one key column")
+    length = len(columns[0])
+    parts = [
+        _hash_chunk([column.slice(start, _CHUNK) for column in columns], types)
+        for start in range(0, length, _CHUNK)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+
+def default_buckets(hashes: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int32]:
+    """Return ``abs(hash % count)`` with Java's truncated remainder."""
+    return np.abs(np.fmod(hashes.astype(np.int64), count)).astype(np.int32)
+
+
+def buckets(
+    columns: Sequence[pa.Array], types: Sequence[DataType], count: int, function: str = "default"
+) -> npt.NDArray[np.int32]:
+    """Return the bucket of each row by ``bucket-function.type``: default, mod or hive."""
+    if function == "default":
+        return default_buckets(hash_rows(columns, types), count)
+    if function == "mod":
+        (column,), (kind,) = columns, types
+        if not isinstance(kind, AtomicType) or kind.name not in ("INT", "BIGINT"):
+            raise InputError(
+                "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
+            )
+        if column.null_count:
+            raise InputError("'bucket-function.type' = 'mod' takes no null bucket key")
+        values: Longs = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return np.mod(values, count).astype(np.int32)
+    raise InputError(
+        f"option 'bucket-function.type' = {function!r} is not supported; use default or mod"
+    )
+
+
+def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
+    rows, arity = len(columns[0]), len(columns)
+    head = null_bits_size(arity)
+    fixed = np.zeros((rows, head + 8 * arity), np.uint8)
+    offsets = np.full(rows, head + 8 * arity, np.int64)
+    variable: list[tuple[Longs, Longs, Bytes]] = []  # per column: padded sizes, starts, bytes
+    for index, (column, data_type) in enumerate(zip(columns, types, strict=True)):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
+        slot = fixed[:, head + 8 * index : head + 8 * index + 8]
+        part = _put_column(slot, column, valid, data_type, offsets)
+        if part is not None:
+            variable.append(part)
+            offsets += part[0]
+    if not variable:
+        return _murmur_fixed(fixed)
+    return _murmur(*_assemble(fixed, offsets, variable))
+
+
+def _put_column(
+    slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], data_type: DataType, offsets: Longs
+) -> tuple[Longs, Longs, Bytes] | None:
+    """Fill the slots of one column; return its variable part, if the type has one."""
+    if not isinstance(data_type, AtomicType):
+        raise InputError(f"a bucket key must have a simple type, not {data_type}")
+    name, params = data_type.name, data_type.params
+    if name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
+        return _put_text(slot, column, offsets)
+    if name == "DECIMAL":
+        return _put_decimal(slot, column, valid, params[0], offsets)
+    if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and params[0] > 3:
+        per_milli = 1_000 if params[0] <= 6 else 1_000_000
+        ticks = np.where(valid, _as_int64(column), 0)
+        millis, rest = np.divmod(ticks, per_milli)
+        slot[:] = _bytes_of(offsets << 32 | rest * (1_000_000 // per_milli), 8)
+        sizes = np.full(len(column), 8, np.int64)
+        return sizes, np.arange(0, 8 * len(column), 8), _bytes_of(millis, 8).reshape(-1)
+    if name in ("FLOAT", "DOUBLE"):
+        width = 4 if name == "FLOAT" else 8
+        floats = np.where(valid, column.fill_null(0).to_numpy(zero_copy_only=False), 0)
+        slot[:, :width] = _bytes_of(floats.astype(f"<f{width}"), width)
+        return None
+    width = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INT": 4, "DATE": 4, "TIME": 4}.get(name, 8)
+    slot[:, :width] = _bytes_of(np.where(valid, _as_int64(column), 0), 8)[:, :width]
+    return None
+
+
+def _as_int64(column: pa.Array) -> Longs:
+    """Return integers, booleans, dates, times and timestamps as 64-bit integers; null is 0."""
+    kind = column.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.view(pa.int64())
+    result: Longs = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return result
+
+
+def _bytes_of(values: npt.NDArray[np.generic], width: int) -> Bytes:
+    """Return the little-endian bytes of each value as a matrix."""
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    return np.ascontiguousarray(little).view(np.uint8).reshape(len(values), width)
+
+
+def _put_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Longs, Bytes]:
+    binary = column.fill_null("" if pa.types.is_string(column.type) else b"").cast(
+        pa.large_binary()
+    )
+    _, offset_buffer, data_buffer = binary.buffers()
+    ends = np.frombuffer(offset_buffer, np.int64)[binary.offset : binary.offset + len(binary) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
+    starts, lengths = ends[:-1], np.diff(ends)
+    inline = lengths <= 7
+    slot[:] = _bytes_of(np.where(inline, 0, offsets << 32 | lengths), 8)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    slot[inline & valid, 7] = (0x80 | lengths[inline & valid]).astype(np.uint8)
+    for position in range(7):
+        here = lengths > position
+        here &= inline
+        slot[here, position] = data[starts[here] + position]
+    sizes = np.where(inline, 0, lengths + -lengths % 8)
+    padded = np.zeros(int(sizes.sum()), np.uint8)
+    into = np.cumsum(sizes) - sizes
+    count = np.where(inline, 0, lengths)
+    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    padded[np.repeat(into, count) + within] = data[np.repeat(starts, count) + within]
+    return sizes, into, padded
+
+
+def _put_decimal(
+    slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], precision: int, offsets: Longs
+) -> tuple[Longs, Longs, Bytes] | None:
+    scale = column.type.scale
+    column = pc.cast(column, pa.decimal128(38, scale))
+    words = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, 16)
+    words = np.where(valid[:, None], words[column.offset : column.offset + len(column)], 0)
+    if precision <= 18:
+        slot[:] = words[:, :8]
+        return None
+    big = words[:, ::-1]  # big endian, sixteen bytes
+    sign = big[:, 0] >> 7
+    filler = np.where(sign, 0xFF, 0)[:, None]
+    # leading filler bytes go, as long as the next byte keeps the sign
+    droppable = (big[:, :-1] == filler) & ((big[:, 1:] >> 7) == sign[:, None])
+    drop = np.argmin(np.c_[droppable, np.zeros(len(big), bool)], axis=1)
+    places = np.arange(16)[None, :] + drop[:, None]
+    minimal = np.where(places < 16, np.take_along_axis(big, np.minimum(places, 15), axis=1), 0)
+    lengths = np.where(valid, 16 - drop, 0)
+    slot[:] = _bytes_of(offsets << 32 | lengths, 8)
+    variable = np.where(valid[:, None], minimal, 0).astype(np.uint8)
+    return np.full(len(big), 16, np.int64), np.arange(0, 16 * len(big), 16), variable.reshape(-1)
+
+
+def _assemble(
+    fixed: Bytes, sizes: Longs, variable: list[tuple[Longs, Longs, Bytes]]
+) -> tuple[Words, Longs, Longs]:
+    """Lay the rows out one after the other; return all words, and each row's first word and word count."""
+    width = fixed.shape[1]
+    starts = np.cumsum(sizes) - sizes
+    out = np.zeros(int(sizes.sum()) // 8, np.uint64)
+    fixed_words = np.ascontiguousarray(fixed).view(np.uint64)
+    out[(starts[:, None] >> 3) + np.arange(width // 8)] = fixed_words
+    at = starts + width
+    for part_sizes, part_starts, data in variable:
+        count = part_sizes >> 3
+        within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        source = data.view(np.uint64)
+        out[np.repeat(at >> 3, count) + within] = source[
+            np.repeat(part_starts >> 3, count) + within
+        ]
+        at += part_sizes
+    return out.view(np.uint32), starts >> 2, sizes >> 2
+
+
+def _mix(state: Words, word: Words) -> Words:
+    word = word * _C1
+    word = word << np.uint32(15) | word >> np.uint32(17)
+    state = state ^ word * _C2
+    state = state << np.uint32(13) | state >> np.uint32(19)
+    return state * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _finish(state: Words, lengths: Words) -> npt.NDArray[np.int32]:
+    state = state ^ lengths
+    state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return (state ^ state >> np.uint32(16)).view(np.int32)
+
+
+def _murmur_fixed(rows: Bytes) -> npt.NDArray[np.int32]:
+    words = np.ascontiguousarray(rows).view(np.uint32)
+    state = np.full(len(rows), _SEED, np.uint32)
+    for index in range(words.shape[1]):
+        state = _mix(state, words[:, index])
+    return _finish(state, np.full(len(rows), rows.shape[1], np.uint32))
+
+
+def _murmur(words: Words, starts: Longs, counts: Longs) -> npt.NDArray[np.int32]:
+    """Hash rows of different lengths: longest first, so that step i serves a prefix of the rows."""
+    order = np.argsort(-counts, kind="stable")
+    sorted_counts, sorted_starts = counts[order], starts[order]
+    state = np.full(len(order), _SEED, np.uint32)
+    alive = len(order)
+    for index in range(int(sorted_counts[0]) if alive else 0):
+        alive = int(np.searchsorted(-sorted_counts[:alive], -index, side="left"))
+        state[:alive] = _mix(state[:alive], words[sorted_starts[:alive] + index])
+    result = np.empty(len(order), np.int32)
+    result[order] = _finish(state, (sorted_counts << 2).astype(np.uint32))
+    return result

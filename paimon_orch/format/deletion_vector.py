@@ -1,0 +1,191 @@
+"""Deletion vectors: deleted row positions of data files, in index files (format section 7.8).
+
+A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case has one.
+"""
+
+import array
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
+from paimon_orch.format.index_manifest import DeletionVectorRange
+
+FILE_VERSION = 1
+MAGIC_32 = 1581511376
+MAGIC_64 = 1681511377
+_BE = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_LE = struct.Struct("<i")
+_COUNT = struct.Struct("<q")
+_MAX_32 = 2147483647
+_MAX_GAP = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """An immutable set of deleted positions (0-based physical row numbers of one data file)."""
+
+    bitmaps: Mapping[int, BitMap]
+
+    @classmethod
+    def of(cls, positions: npt.ArrayLike) -> "DeletionVector":
+        """Make a vector of positions, in any order."""
+        values = np.asarray(positions, np.int64)
+        if values.size and values.min() < 0:
+            raise InputError(f"row position {values.min()} is negative")
+        high = values >> 32
+        return cls({int(word): _bitmap(values[high == word]) for word in np.unique(high)})
+
+    def positions(self) -> Positions:
+        """Return the deleted positions in ascending order."""
+        parts = [
+            np.asarray(bitmap.to_array(), np.int64) + (word << 32)
+            for word, bitmap in sorted(self.bitmaps.items())
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    @property
+    def cardinality(self) -> int:
+        """Return the number of deleted rows."""
+        return sum(len(bitmap) for bitmap in self.bitmaps.values())
+
+    def __or__(self, other: "DeletionVector") -> "DeletionVector":
+        """Return the union of two vectors."""
+        merged = dict(self.bitmaps)
+        for word, bitmap in other.bitmaps.items():
+            merged[word] = merged[word] | bitmap if word in merged else bitmap
+        return DeletionVector(merged)
+
+    def payload(self, *, bitmap64: bool) -> bytes:
+        """Return magic and bitmap as an index file holds them; bitmaps are run-optimised."""
+        if not bitmap64:
+            if max(self.bitmaps, default=0) > 0 or self.bitmaps.get(0, BitMap([0])).max() > _MAX_32:
+                raise InputError(
+                    "a 32-bit deletion vector holds row positions up to 2147483647; set the table option "
+                    "'deletion-vectors.bitmap64' = 'true'"
+                )
+            return _BE.pack(MAGIC_32) + _portable(self.bitmaps.get(0))
+        count = max(self.bitmaps, default=-1) + 1
+        words = [_LE.pack(word) + _portable(self.bitmaps.get(word)) for word in range(count)]
+        return _LE.pack(MAGIC_64) + _COUNT.pack(count) + b"".join(words)
+
+
+EMPTY = DeletionVector({})
+
+
+def _bitmap(values: Positions) -> BitMap:
+    # only an array.array takes pyroaring's bulk path
+    return BitMap(array.array("I", (values & 0xFFFFFFFF).astype(np.uint32).tobytes()))
+
+
+def _portable(bitmap: BitMap | None) -> bytes:
+    copy = BitMap() if bitmap is None else bitmap.copy()
+    copy.run_optimize()
+    return bytes(copy.serialize())
+
+
+def decode_payload(data: bytes, path: str) -> DeletionVector:
+    """Decode magic and bitmap, 32 or 64 bit by the magic."""
+    with corrupt_unless_decoded(path):
+        if _BE.unpack_from(data)[0] == MAGIC_32:
+            bitmap = BitMap.deserialize(data[4:])
+            return DeletionVector({0: bitmap} if bitmap else {})
+        if _LE.unpack_from(data)[0] != MAGIC_64:
+            raise ValueError(f"unknown deletion vector magic {data[:4].hex()}")
+        (count,) = _COUNT.unpack_from(data, 4)
+        if not 0 <= count <= _MAX_GAP:
+            raise ValueError(f"a deletion vector of {count} bitmaps is not believed")
+        bitmaps, at = {}, 12
+        for _ in range(count):
+            (word,) = _LE.unpack_from(data, at)
+            size = _portable_size(data, at + 4)
+            bitmap = BitMap.deserialize(data[at + 4 : at + 4 + size])
+            if bitmap:
+                bitmaps[word] = bitmap
+            at += 4 + size
+        return DeletionVector(bitmaps)
+
+
+_COOKIE_NO_RUNS = 12346
+_COOKIE_RUNS = 12347
+_NO_OFFSET_THRESHOLD = 4
+
+
+def _portable_size(data: bytes, at: int) -> int:
+    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
+    (cookie,) = struct.unpack_from("<I", data, at)
+    start = at
+    if cookie & 0xFFFF == _COOKIE_RUNS:
+        containers = (cookie >> 16) + 1
+        flags = data[at + 4 : at + 4 + (containers + 7) // 8]
+        at += 4 + len(flags)
+        has_offsets = containers >= _NO_OFFSET_THRESHOLD
+    elif cookie == _COOKIE_NO_RUNS:
+        (containers,) = struct.unpack_from("<I", data, at + 4)
+        flags = b""
+        at += 8
+        has_offsets = True
+    else:
+        raise ValueError(f"unknown bitmap cookie {cookie}")
+    if containers > 1 << 16:
+        raise ValueError(f"a bitmap of {containers} containers is not believed")
+    cardinalities = [
+        struct.unpack_from("<H", data, at + 4 * index + 2)[0] + 1 for index in range(containers)
+    ]
+    at += 4 * containers + (4 * containers if has_offsets else 0)
+    for index, cardinality in enumerate(cardinalities):
+        if flags and flags[index // 8] >> index % 8 & 1:
+            at += 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
+        else:
+            at += 2 * cardinality if cardinality <= 4096 else 8192
+    return at - start
+
+
+def encode_file(
+    vectors: Mapping[str, DeletionVector], *, bitmap64: bool = False
+) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:
+    """Return an index file of the vectors of these data files, and where each lies in it."""
+    out, ranges = bytearray([FILE_VERSION]), []
+    for data_file, vector in vectors.items():
+        payload = vector.payload(bitmap64=bitmap64)
+        # the stored length differs: 64-bit counts the size word and the checksum (section 4.4)
+        length = len(payload) + 8 if bitmap64 else len(payload)
+        ranges.append(DeletionVectorRange(data_file, len(out), length, vector.cardinality))
+        out += _BE.pack(len(payload)) + payload + _CRC.pack(zlib.crc32(payload))
+    return bytes(out), tuple(ranges)
+
+
+def decode_file(
+    data: bytes, ranges: Iterable[DeletionVectorRange], path: str
+) -> dict[str, DeletionVector]:
+    """Return the vector of every data file of an index file; checksums are verified."""
+    if data[:1] != bytes([FILE_VERSION]):
+        raise CorruptFileError(path, f"deletion vector file version {data[:1].hex() or 'missing'}")
+    return {entry.data_file: decode_range(data, entry, path) for entry in ranges}
+
+
+def decode_range(data: bytes, entry: DeletionVectorRange, path: str) -> DeletionVector:
+    """Return one vector of an index file whose whole content is ``data``."""
+    with corrupt_unless_decoded(path):
+        (size,) = _BE.unpack_from(data, entry.offset)
+        end = entry.offset + 4 + size
+        if size < 4 or end + 4 > len(data) or entry.length not in (size, size + 8):
+            raise ValueError(f"the vector of {entry.data_file} does not fit at {entry.offset}")
+        payload = data[entry.offset + 4 : end]
+        if zlib.crc32(payload) != _CRC.unpack_from(data, end)[0]:
+            raise ValueError(f"the checksum of the vector of {entry.data_file} is wrong")
+    vector = decode_payload(payload, path)
+    if entry.cardinality is not None and entry.cardinality != vector.cardinality:
+        raise CorruptFileError(
+            path,
+            f"{entry.data_file} has {vector.cardinality} deleted rows, not {entry.cardinality}",
+        )
+    return vector

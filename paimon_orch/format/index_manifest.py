@@ -1,0 +1,207 @@
+"""Index manifests: hash indexes and deletion vectors of a snapshot (format sections 4.4, 4.8)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_orch.errors import CommitConflictError, corrupt_unless_decoded
+from paimon_orch.format import avro
+from paimon_orch.format.manifest import FileKind, safe_file_name
+from paimon_orch.format.records import decode_records
+
+VERSION = 1
+HASH = "HASH"
+DELETION_VECTORS = "DELETION_VECTORS"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVectorRange:
+    """Where one data file's vector lies in an index file (section 5.4 of the merge-tree facts)."""
+
+    data_file: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalIndexMeta:
+    """Global index fields (1.4 and later), kept through rewrites and not interpreted."""
+
+    row_range_start: int
+    row_range_end: int
+    index_field_id: int
+    extra_field_ids: tuple[int, ...] | None
+    index_meta: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifestEntry:
+    """One index file of a partition's bucket."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    index_type: str
+    file_name: str
+    file_size: int
+    row_count: int
+    ranges: tuple[DeletionVectorRange, ...] | None = None
+    external_path: str | None = None
+    global_index: GlobalIndexMeta | None = None
+
+    def deleted(self) -> "IndexManifestEntry":
+        """Return the entry that removes this index file."""
+        return replace(self, kind=FileKind.DELETE)
+
+
+_RANGE = avro.record(
+    "record__DELETIONS_VECTORS_RANGES",
+    [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", avro.nullable("long"))],
+)
+_GLOBAL_INDEX = avro.record(
+    "record__GLOBAL_INDEX",
+    [
+        ("_ROW_RANGE_START", "long"),
+        ("_ROW_RANGE_END", "long"),
+        ("_INDEX_FIELD_ID", "int"),
+        ("_EXTRA_FIELD_IDS", avro.nullable({"type": "array", "items": "int"})),
+        ("_INDEX_META", avro.nullable("bytes")),
+    ],
+)
+SCHEMA = avro.record(
+    avro.ROOT_RECORD,
+    [
+        ("_VERSION", "int"),
+        ("_KIND", "int"),
+        ("_PARTITION", "bytes"),
+        ("_BUCKET", "int"),
+        ("_INDEX_TYPE", "string"),
+        ("_FILE_NAME", "string"),
+        ("_FILE_SIZE", "long"),
+        ("_ROW_COUNT", "long"),
+        (
+            "_DELETIONS_VECTORS_RANGES",
+            avro.nullable({"type": "array", "items": avro.nullable(_RANGE)}),
+        ),
+        ("_EXTERNAL_PATH", avro.nullable("string")),
+        ("_GLOBAL_INDEX", avro.nullable(_GLOBAL_INDEX)),
+    ],
+)
+
+
+def encode_index_manifest(
+    entries: Iterable[IndexManifestEntry], codec: str = "zstandard", level: int = 1
+) -> bytes:
+    """Return an index manifest file."""
+    return avro.encode(SCHEMA, (_to_avro(entry) for entry in entries), codec, level)
+
+
+def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:
+    index = entry.global_index
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_INDEX_TYPE": entry.index_type,
+        "_FILE_NAME": entry.file_name,
+        "_FILE_SIZE": entry.file_size,
+        "_ROW_COUNT": entry.row_count,
+        "_DELETIONS_VECTORS_RANGES": None
+        if entry.ranges is None
+        else [
+            {"f0": r.data_file, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality}
+            for r in entry.ranges
+        ],
+        "_EXTERNAL_PATH": entry.external_path,
+        "_GLOBAL_INDEX": None
+        if index is None
+        else {
+            "_ROW_RANGE_START": index.row_range_start,
+            "_ROW_RANGE_END": index.row_range_end,
+            "_INDEX_FIELD_ID": index.index_field_id,
+            "_EXTRA_FIELD_IDS": None
+            if index.extra_field_ids is None
+            else list(index.extra_field_ids),
+            "_INDEX_META": index.index_meta,
+        },
+    }
+
+
+def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
+    """Return the entries of an index manifest file."""
+    records = decode_records(data, path)
+    with corrupt_unless_decoded(path):
+        return [_from_avro(value, path) for value in records]
+
+
+def _from_avro(value: Mapping[str, Any], path: str) -> IndexManifestEntry:
+    avro.check_version(value, VERSION, path)
+    ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
+    return IndexManifestEntry(
+        FileKind(value["_KIND"]),
+        value["_PARTITION"],
+        value["_BUCKET"],
+        value["_INDEX_TYPE"],
+        safe_file_name(value["_FILE_NAME"], path),
+        value["_FILE_SIZE"],
+        value["_ROW_COUNT"],
+        None
+        if ranges is None
+        else tuple(
+            DeletionVectorRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY"))
+            for r in ranges
+            if r is not None
+        ),
+        value.get("_EXTERNAL_PATH"),
+        None if index is None else _global_index(index),
+    )
+
+
+def _global_index(value: Mapping[str, Any]) -> GlobalIndexMeta:
+    extra = value.get("_EXTRA_FIELD_IDS")
+    return GlobalIndexMeta(
+        value["_ROW_RANGE_START"],
+        value["_ROW_RANGE_END"],
+        value["_INDEX_FIELD_ID"],
+        None if extra is None else tuple(extra),
+        value.get("_INDEX_META"),
+    )
+
+
+def combine(
+    previous: Iterable[IndexManifestEntry],
+    changes: Iterable[IndexManifestEntry],
+    *,
+    bucketed: bool,
+) -> list[IndexManifestEntry]:
+    """Apply index changes: DELETEs first, then ADDs (section 4.8).
+
+    In bucketed tables an ADD replaces the bucket's file of the same type. In unaware-bucket tables vectors are keyed
+    by file name, and removing a file that is not there is a conflict.
+    """
+
+    def key(entry: IndexManifestEntry) -> tuple[object, ...]:
+        per_bucket = entry.index_type == HASH or (entry.index_type == DELETION_VECTORS and bucketed)
+        if per_bucket:
+            return entry.partition, entry.bucket, entry.index_type
+        return (entry.file_name,)
+
+    live: dict[tuple[object, ...], list[IndexManifestEntry]] = {}
+    for entry in previous:  # old writers left several vector files in one bucket
+        live.setdefault(key(entry), []).append(entry)
+    changes = list(changes)
+    for entry in changes:
+        if entry.kind is FileKind.ADD:
+            continue
+        missing = live.pop(key(entry), None) is None
+        if missing and len(key(entry)) == 1:
+            raise CommitConflictError(
+                f"index file {entry.file_name} is no longer part of the table: another commit changed "
+                "the same deletion vectors. Read the table again and repeat the operation."
+            )
+    for entry in changes:
+        if entry.kind is FileKind.ADD:
+            live[key(entry)] = [entry]
+    return [entry for entries in live.values() for entry in entries]

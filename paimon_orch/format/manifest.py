@@ -1,0 +1,279 @@
+"""Manifests: which data files a commit added and deleted (format sections 4.3, 4.6, 4.7)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any
+
+from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
+from paimon_orch.format import avro
+from paimon_orch.format.binary_row import EMPTY_ROW
+from paimon_orch.format.records import decode_records
+from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
+
+VERSION = 2
+
+
+class FileKind(IntEnum):
+    """What an entry says of its file."""
+
+    ADD = 0
+    DELETE = 1
+
+
+class FileSource(IntEnum):
+    """What wrote a data file."""
+
+    APPEND = 0
+    COMPACT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileMeta:
+    """Metadata of one data file. Keys are serialized rows of the trimmed primary key.
+
+    ``creation_time`` is epoch milliseconds of the writer's local wall clock read as if it were UTC.
+    """
+
+    file_name: str
+    file_size: int
+    row_count: int
+    min_key: bytes = EMPTY_ROW
+    max_key: bytes = EMPTY_ROW
+    key_stats: SimpleStats = EMPTY_STATS
+    value_stats: SimpleStats = EMPTY_STATS
+    min_sequence_number: int = 0
+    max_sequence_number: int = 0
+    schema_id: int = 0
+    level: int = 0
+    extra_files: tuple[str, ...] = ()
+    creation_time: int | None = None
+    delete_row_count: int | None = None
+    embedded_index: bytes | None = None
+    file_source: int | None = None
+    value_stats_cols: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_cols: tuple[str, ...] | None = None
+
+    def upgraded(self, level: int) -> "DataFileMeta":
+        """Return the same file on another level."""
+        return replace(self, level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """One added or deleted data file of a partition's bucket."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFileMeta = field(repr=False)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Return what makes an ADD and a DELETE speak of the same file (section 4.7)."""
+        file = self.file
+        return (
+            self.partition,
+            self.bucket,
+            file.level,
+            file.file_name,
+            file.extra_files,
+            file.embedded_index,
+            file.external_path,
+        )
+
+    def deleted(self) -> "ManifestEntry":
+        """Return the entry that deletes this file."""
+        return replace(self, kind=FileKind.DELETE)
+
+
+_STRINGS = {"type": "array", "items": "string"}
+_FILE_SCHEMA = avro.record(
+    "record__FILE",
+    [
+        ("_FILE_NAME", "string"),
+        ("_FILE_SIZE", "long"),
+        ("_ROW_COUNT", "long"),
+        ("_MIN_KEY", "bytes"),
+        ("_MAX_KEY", "bytes"),
+        ("_KEY_STATS", avro.simple_stats_schema("record__FILE__KEY_STATS")),
+        ("_VALUE_STATS", avro.simple_stats_schema("record__FILE__VALUE_STATS")),
+        ("_MIN_SEQUENCE_NUMBER", "long"),
+        ("_MAX_SEQUENCE_NUMBER", "long"),
+        ("_SCHEMA_ID", "long"),
+        ("_LEVEL", "int"),
+        ("_EXTRA_FILES", _STRINGS),
+        ("_CREATION_TIME", avro.nullable({"type": "long", "logicalType": "timestamp-millis"})),
+        ("_DELETE_ROW_COUNT", avro.nullable("long")),
+        ("_EMBEDDED_FILE_INDEX", avro.nullable("bytes")),
+        ("_FILE_SOURCE", avro.nullable("int")),
+        ("_VALUE_STATS_COLS", avro.nullable(_STRINGS)),
+        ("_EXTERNAL_PATH", avro.nullable("string")),
+        ("_FIRST_ROW_ID", avro.nullable("long")),
+        ("_WRITE_COLS", avro.nullable(_STRINGS)),
+    ],
+)
+SCHEMA = avro.record(
+    avro.ROOT_RECORD,
+    [
+        ("_VERSION", "int"),
+        ("_KIND", "int"),
+        ("_PARTITION", "bytes"),
+        ("_BUCKET", "int"),
+        ("_TOTAL_BUCKETS", "int"),
+        ("_FILE", _FILE_SCHEMA),
+    ],
+)
+
+
+def encode_manifest(
+    entries: Iterable[ManifestEntry], codec: str = "zstandard", level: int = 1
+) -> bytes:
+    """Return a manifest file."""
+    return avro.encode(SCHEMA, (_entry_to_avro(entry) for entry in entries), codec, level)
+
+
+def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
+    """Return the entries of a manifest file; fields of later releases than the writer's are null."""
+    return [_entry_from_avro(value, path) for value in decode_records(data, path)]
+
+
+def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
+    """Encode statistics as an Avro record."""
+    counts = stats.null_counts
+    return {
+        "_MIN_VALUES": stats.min_values,
+        "_MAX_VALUES": stats.max_values,
+        "_NULL_COUNTS": None if counts is None else list(counts),
+    }
+
+
+def stats_from_avro(value: Mapping[str, Any]) -> SimpleStats:
+    """Decode statistics."""
+    counts = value.get("_NULL_COUNTS")
+    return SimpleStats(
+        value["_MIN_VALUES"], value["_MAX_VALUES"], None if counts is None else tuple(counts)
+    )
+
+
+def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
+    file = entry.file
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": {
+            "_FILE_NAME": file.file_name,
+            "_FILE_SIZE": file.file_size,
+            "_ROW_COUNT": file.row_count,
+            "_MIN_KEY": file.min_key,
+            "_MAX_KEY": file.max_key,
+            "_KEY_STATS": stats_to_avro(file.key_stats),
+            "_VALUE_STATS": stats_to_avro(file.value_stats),
+            "_MIN_SEQUENCE_NUMBER": file.min_sequence_number,
+            "_MAX_SEQUENCE_NUMBER": file.max_sequence_number,
+            "_SCHEMA_ID": file.schema_id,
+            "_LEVEL": file.level,
+            "_EXTRA_FILES": list(file.extra_files),
+            "_CREATION_TIME": file.creation_time,
+            "_DELETE_ROW_COUNT": file.delete_row_count,
+            "_EMBEDDED_FILE_INDEX": file.embedded_index,
+            "_FILE_SOURCE": file.file_source,
+            "_VALUE_STATS_COLS": _list(file.value_stats_cols),
+            "_EXTERNAL_PATH": file.external_path,
+            "_FIRST_ROW_ID": file.first_row_id,
+            "_WRITE_COLS": _list(file.write_cols),
+        },
+    }
+
+
+def _list(value: tuple[str, ...] | None) -> list[str] | None:
+    return None if value is None else list(value)
+
+
+def _tuple(value: list[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)
+
+
+def _entry_from_avro(value: Mapping[str, Any], path: str) -> ManifestEntry:
+    with corrupt_unless_decoded(path):
+        avro.check_version(value, VERSION, path)
+        file = value["_FILE"]
+        meta = DataFileMeta(
+            safe_file_name(file["_FILE_NAME"], path),
+            file["_FILE_SIZE"],
+            file["_ROW_COUNT"],
+            file["_MIN_KEY"],
+            file["_MAX_KEY"],
+            stats_from_avro(file["_KEY_STATS"]),
+            stats_from_avro(file["_VALUE_STATS"]),
+            file["_MIN_SEQUENCE_NUMBER"],
+            file["_MAX_SEQUENCE_NUMBER"],
+            file["_SCHEMA_ID"],
+            file["_LEVEL"],
+            tuple(safe_file_name(name, path) for name in file["_EXTRA_FILES"]),
+            _millis(file.get("_CREATION_TIME")),
+            file.get("_DELETE_ROW_COUNT"),
+            file.get("_EMBEDDED_FILE_INDEX"),
+            file.get("_FILE_SOURCE"),
+            _tuple(file.get("_VALUE_STATS_COLS")),
+            file.get("_EXTERNAL_PATH"),
+            file.get("_FIRST_ROW_ID"),
+            _tuple(file.get("_WRITE_COLS")),
+        )
+        return ManifestEntry(
+            FileKind(value["_KIND"]),
+            value["_PARTITION"],
+            value["_BUCKET"],
+            value["_TOTAL_BUCKETS"],
+            meta,
+        )
+
+
+def _millis(value: datetime | int | None) -> int | None:
+    """Return epoch milliseconds; decoders make a datetime of the logical type, in UTC if it says nothing."""
+    if isinstance(value, datetime):
+        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
+    return value
+
+
+def safe_file_name(name: str, path: str) -> str:
+    """Return a file name that stays inside its directory; ``path`` is the file that names it."""
+    if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise CorruptFileError(path, f"names the file {name!r}, which lies outside its directory")
+    return name
+
+
+def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Cancel ADD and DELETE of the same file, in order; unmatched DELETEs stay (section 4.7)."""
+    live: dict[tuple[object, ...], ManifestEntry] = {}
+    for entry in entries:
+        identity = entry.identity
+        if entry.kind is FileKind.ADD:
+            if identity in live:
+                raise CorruptFileError(
+                    entry.file.file_name, "was added twice without being deleted"
+                )
+            live[identity] = entry
+        elif identity in live and live[identity].kind is FileKind.ADD:
+            del live[identity]
+        else:
+            live[identity] = entry
+    return list(live.values())
+
+
+def live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the ADD entries that no DELETE speaks of, whatever the order (the read path)."""
+    entries = list(entries)
+    deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}
+    return [
+        entry
+        for entry in entries
+        if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted)
+    ]

@@ -1,0 +1,160 @@
+"""Manifest lists: the manifests of a snapshot with figures to skip them by (format section 4.2)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.format import avro
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.manifest import (
+    VERSION,
+    FileKind,
+    ManifestEntry,
+    safe_file_name,
+    stats_from_avro,
+    stats_to_avro,
+)
+from paimon_orch.format.records import decode_records
+from paimon_orch.format.statistics import ColumnStats, SimpleStats
+from paimon_orch.format.types import Field
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFileMeta:
+    """One manifest of a list; partition statistics cover ADD and DELETE entries alike."""
+
+    file_name: str
+    file_size: int
+    num_added_files: int
+    num_deleted_files: int
+    partition_stats: SimpleStats
+    schema_id: int
+    min_bucket: int | None = None
+    max_bucket: int | None = None
+    min_level: int | None = None
+    max_level: int | None = None
+    min_row_id: int | None = None
+    max_row_id: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        file_name: str,
+        file_size: int,
+        entries: Sequence[ManifestEntry],
+        partition_fields: Sequence[Field],
+        schema_id: int,
+    ) -> "ManifestFileMeta":
+        """Summarize the entries of a manifest; ``schema_id`` serves an empty one."""
+        levels = [entry.file.level for entry in entries]
+        buckets = [entry.bucket for entry in entries]
+        deleted = sum(entry.kind is FileKind.DELETE for entry in entries)
+        row_ids = [
+            (entry.file.first_row_id, entry.file.first_row_id + entry.file.row_count - 1)
+            for entry in entries
+            if entry.file.first_row_id is not None
+        ]
+        all_have_ids = bool(row_ids) and len(row_ids) == len(entries)
+        return cls(
+            file_name,
+            file_size,
+            len(entries) - deleted,
+            deleted,
+            partition_stats(entries, partition_fields),
+            max((entry.file.schema_id for entry in entries), default=schema_id),
+            min(buckets, default=None),
+            max(buckets, default=None),
+            min(levels, default=None),
+            max(levels, default=None),
+            min(first for first, _ in row_ids) if all_have_ids else None,
+            max(last for _, last in row_ids) if all_have_ids else None,
+        )
+
+
+def partition_stats(entries: Sequence[ManifestEntry], fields: Sequence[Field]) -> SimpleStats:
+    """Return untruncated bounds and null counts of the partition columns over the entries."""
+    types = [field.type for field in fields]
+    rows = [deserialize_row(data, types) for data in {entry.partition for entry in entries}]
+    per_entry = [deserialize_row(entry.partition, types) for entry in entries]
+    columns = []
+    for index in range(len(fields)):
+        known: list[Any] = [row[index] for row in rows if row[index] is not None]
+        columns.append(
+            ColumnStats(
+                min(known, default=None),
+                max(known, default=None),
+                sum(row[index] is None for row in per_entry),
+            )
+        )
+    return SimpleStats.of(columns, types)
+
+
+SCHEMA = avro.record(
+    avro.ROOT_RECORD,
+    [
+        ("_VERSION", "int"),
+        ("_FILE_NAME", "string"),
+        ("_FILE_SIZE", "long"),
+        ("_NUM_ADDED_FILES", "long"),
+        ("_NUM_DELETED_FILES", "long"),
+        ("_PARTITION_STATS", avro.simple_stats_schema("record__PARTITION_STATS")),
+        ("_SCHEMA_ID", "long"),
+        ("_MIN_BUCKET", avro.nullable("int")),
+        ("_MAX_BUCKET", avro.nullable("int")),
+        ("_MIN_LEVEL", avro.nullable("int")),
+        ("_MAX_LEVEL", avro.nullable("int")),
+        ("_MIN_ROW_ID", avro.nullable("long")),
+        ("_MAX_ROW_ID", avro.nullable("long")),
+    ],
+)
+
+
+def encode_manifest_list(
+    manifests: Iterable[ManifestFileMeta], codec: str = "zstandard", level: int = 1
+) -> bytes:
+    """Return a manifest list file."""
+    return avro.encode(SCHEMA, (_to_avro(manifest) for manifest in manifests), codec, level)
+
+
+def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:
+    return {
+        "_VERSION": VERSION,
+        "_FILE_NAME": manifest.file_name,
+        "_FILE_SIZE": manifest.file_size,
+        "_NUM_ADDED_FILES": manifest.num_added_files,
+        "_NUM_DELETED_FILES": manifest.num_deleted_files,
+        "_PARTITION_STATS": stats_to_avro(manifest.partition_stats),
+        "_SCHEMA_ID": manifest.schema_id,
+        "_MIN_BUCKET": manifest.min_bucket,
+        "_MAX_BUCKET": manifest.max_bucket,
+        "_MIN_LEVEL": manifest.min_level,
+        "_MAX_LEVEL": manifest.max_level,
+        "_MIN_ROW_ID": manifest.min_row_id,
+        "_MAX_ROW_ID": manifest.max_row_id,
+    }
+
+
+def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
+    """Return the manifests of a list file."""
+    records = decode_records(data, path)
+    with corrupt_unless_decoded(path):
+        for value in records:
+            avro.check_version(value, VERSION, path)
+        return [
+            ManifestFileMeta(
+                safe_file_name(value["_FILE_NAME"], path),
+                value["_FILE_SIZE"],
+                value["_NUM_ADDED_FILES"],
+                value["_NUM_DELETED_FILES"],
+                stats_from_avro(value["_PARTITION_STATS"]),
+                value["_SCHEMA_ID"],
+                value.get("_MIN_BUCKET"),
+                value.get("_MAX_BUCKET"),
+                value.get("_MIN_LEVEL"),
+                value.get("_MAX_LEVEL"),
+                value.get("_MIN_ROW_ID"),
+                value.get("_MAX_ROW_ID"),
+            )
+            for value in records
+        ]

@@ -1,0 +1,112 @@
+"""Partition values and their directory names (format section 1.2)."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.types import AtomicType, Field
+
+_SPECIAL = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_EPOCH = date(1970, 1, 1)
+
+
+def escape(text: str) -> str:
+    """Escape one path component; an empty one is an error of the caller."""
+    if not text:
+        raise InputError("a partition directory name must not be empty")
+    return "".join(f"%{ord(char):02X}" if char in _SPECIAL else char for char in text)
+
+
+def unescape(text: str) -> str:
+    """Undo :func:`escape`; a ``%`` without two hex digits stays as it is."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), text)
+
+
+def partition_path(values: Sequence[object], fields: Sequence[Field], options: Options) -> str:
+    """Return ``k1=v1/k2=v2/`` for internal values, or an empty text for an unpartitioned table."""
+    names = partition_names(values, fields, options)
+    return "".join(f"{escape(key)}={escape(value)}/" for key, value in names.items())
+
+
+def partition_names(
+    values: Sequence[object], fields: Sequence[Field], options: Options
+) -> dict[str, str]:
+    """Return the text of every partition value, before escaping."""
+    legacy = options.boolean("partition.legacy-name", default=True)
+    names = {}
+    for value, field in zip(values, fields, strict=True):
+        text = "" if value is None else value_text(value, field, legacy=legacy)
+        names[field.name] = text if text.strip() else options.default_partition_name
+    return names
+
+
+def value_text(value: object, field: Field, *, legacy: bool) -> str:
+    """Return the text of one internal value (see ``binary_row``) as Java renders it."""
+    assert isinstance(field.type, AtomicType)
+    name, params = field.type.name, field.type.params
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case Decimal():
+            return f"{value:f}"
+        case float():
+            return java_double(value, single=name == "FLOAT")
+        case int() if name == "DATE" and not legacy:
+            return (_EPOCH + timedelta(days=value)).isoformat()
+        case int() if name == "TIME" and not legacy:
+            clock = (datetime(1970, 1, 1) + timedelta(milliseconds=value)).time()
+            return clock.isoformat("auto" if not value % 1000 else "milliseconds")
+        case int() if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+            return timestamp_text(value, params[0], legacy=legacy)
+        case bytes():
+            raise InputError(
+                f"partition column {field.name!r}: BINARY partitions have no usable name"
+            )
+    return str(value)
+
+
+def timestamp_text(value: int, precision: int, *, legacy: bool) -> str:
+    """Render a TIMESTAMP given in its Arrow unit, like ``LocalDateTime.toString`` when legacy."""
+    nanos = value * {3: 10**6, 6: 10**3, 9: 1}[3 if precision <= 3 else 6 if precision <= 6 else 9]
+    seconds, fraction = divmod(nanos, 10**9)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    digits = f"{fraction:09d}"
+    if not legacy:
+        digits = digits[: max(precision, len(digits.rstrip("0")))]
+        return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{digits}" if digits else "")
+    text = moment.strftime("%Y-%m-%dT%H:%M")
+    if moment.second or fraction:
+        text += moment.strftime(":%S")
+    while fraction and digits.endswith("000"):
+        digits = digits[:-3]
+    return text + (f".{digits}" if fraction else "")
+
+
+def java_double(value: float, *, single: bool = False) -> str:
+    """Render a floating point number as ``Double.toString`` or ``Float.toString`` does."""
+    if math.isnan(value):
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if single:
+        import numpy as np
+
+        text = str(np.float32(value))
+    else:
+        text = repr(value)
+    magnitude = abs(value)
+    if value == 0 or 1e-3 <= magnitude < 1e7:
+        plain = format(Decimal(text), "f")
+        return plain if "." in plain else plain + ".0"
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    mantissa = "".join(map(str, digits)).rstrip("0") or "0"
+    power = len(digits) - 1 + exponent
+    return f"{'-' if sign else ''}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"

@@ -1,0 +1,116 @@
+"""Where the files of a table lie (format section 1). Strings only, no I/O."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.partition import partition_path
+from paimon_orch.format.schema import TableSchema
+
+POSTPONE_BUCKET = -2
+MAIN_BRANCH = "main"
+
+
+def bucket_dir(bucket: int) -> str:
+    """Return the directory name of a bucket."""
+    return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePaths:
+    """Absolute paths of one table and branch; ``root`` has no slash at its end."""
+
+    root: str
+    branch: str = MAIN_BRANCH
+
+    @property
+    def branch_root(self) -> str:
+        """Return the directory of schemas, snapshots and tags, which branches have of their own."""
+        return (
+            self.root if self.branch == MAIN_BRANCH else f"{self.root}/branch/branch-{self.branch}"
+        )
+
+    @property
+    def schema_dir(self) -> str:
+        """Return the directory of schema files."""
+        return f"{self.branch_root}/schema"
+
+    @property
+    def snapshot_dir(self) -> str:
+        """Return the directory of snapshots and their hints."""
+        return f"{self.branch_root}/snapshot"
+
+    @property
+    def tag_dir(self) -> str:
+        """Return the directory of tags."""
+        return f"{self.branch_root}/tag"
+
+    @property
+    def manifest_dir(self) -> str:
+        """Return the directory of manifests, manifest lists and index manifests."""
+        return f"{self.root}/manifest"
+
+    @property
+    def index_dir(self) -> str:
+        """Return the directory of index files."""
+        return f"{self.root}/index"
+
+    def bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
+        """Return the directory of a bucket; ``partition`` is the serialized partition row."""
+        fields = schema.partition_fields
+        values = deserialize_row(partition, [field.type for field in fields])
+        parent = schema.options.get("data-file.path-directory", "").strip("/")
+        prefix = f"{self.root}/{parent}" if parent else self.root
+        return (
+            f"{prefix}/{partition_path(values, fields, schema.typed_options)}{bucket_dir(bucket)}"
+        )
+
+    def data_file(
+        self, schema: TableSchema, partition: bytes, bucket: int, file: DataFileMeta
+    ) -> str:
+        """Return where a data file lies: in its bucket, or where its external path says."""
+        if file.external_path is None:
+            return f"{self.bucket_dir(schema, partition, bucket)}/{file.file_name}"
+        if not file.external_path.endswith(f"/{file.file_name}") or "/../" in file.external_path:
+            raise CorruptFileError(
+                file.external_path, f"is not a path of the file {file.file_name}"
+            )
+        return file.external_path.removeprefix("file://").removeprefix("file:")
+
+    def index_file(
+        self, schema: TableSchema, partition: bytes, bucket: int, name: str, external: str | None
+    ) -> str:
+        """Return where an index file lies."""
+        if external is not None:
+            return external.removeprefix("file://").removeprefix("file:")
+        if schema.typed_options.boolean("index-file-in-data-file-dir"):
+            return f"{self.bucket_dir(schema, partition, bucket)}/{name}"
+        return f"{self.index_dir}/{name}"
+
+
+class FileNames:
+    """Fresh, unique names: one random id and a counter per kind (section 1.1)."""
+
+    def __init__(self) -> None:
+        self._uuid = uuid4()
+        self._counters: dict[str, int] = {}
+
+    def next(self, prefix: str, suffix: str = "") -> str:
+        """Return the next name, ``<prefix><uuid>-<n><suffix>``."""
+        number = self._counters.get(prefix, 0)
+        self._counters[prefix] = number + 1
+        return f"{prefix}{self._uuid}-{number}{suffix}"
+
+
+_COMPRESSED_SUFFIXES = {"gz", "bz2", "deflate", "snappy", "lz4", "zst", "zstd"}
+
+
+def file_format(name: str) -> str:
+    """Return the format of a data file by its name (section 1.4)."""
+    parts: Sequence[str] = name.lower().split(".")
+    if len(parts) > 2 and parts[-1] in _COMPRESSED_SUFFIXES:
+        return parts[-2]
+    return parts[-1]

@@ -1,0 +1,30 @@
+"""Records of manifests in whatever container they came: Avro, and ORC or Parquet of Paimon 0.9 to 1.x.
+
+``manifest.format`` says what new manifests are; what a file is, its first bytes say. Only Avro is written.
+"""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.format import avro
+
+_PARQUET_MAGIC = b"PAR1"
+_ORC_MAGIC = b"ORC"
+
+
+def decode_records(data: bytes, path: str) -> list[dict[str, Any]]:
+    """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors."""
+    with corrupt_unless_decoded(path):
+        if data.startswith(_PARQUET_MAGIC):
+            table: pa.Table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
+        elif data.startswith(_ORC_MAGIC):
+            table = orc.ORCFile(io.BytesIO(data)).read()
+        else:
+            return avro.decode(data, path)
+        records: list[dict[str, Any]] = table.to_pylist()
+        return records

@@ -1,0 +1,280 @@
+"""Schema files (format section 2)."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError, corrupt_unless_decoded
+from paimon_orch.format.options import Options
+from paimon_orch.format.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+    field_from_json,
+    field_to_json,
+)
+
+CURRENT_VERSION = 3
+SYSTEM_FIELD_ID = 1073741823
+SEQUENCE_NUMBER = Field(2147483646, "_SEQUENCE_NUMBER", AtomicType(False, "BIGINT"))
+VALUE_KIND = Field(2147483645, "_VALUE_KIND", AtomicType(False, "TINYINT"))
+KEY_PREFIX = "_KEY_"
+_RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's schema. ``fields`` is the logical column order."""
+
+    id: int
+    fields: tuple[Field, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...]
+    primary_keys: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None = None
+    time_millis: int = 0
+
+    @property
+    def typed_options(self) -> Options:
+        """Return the options with types and defaults."""
+        return Options(self.options)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the column names in order."""
+        return [field.name for field in self.fields]
+
+    def field(self, name: str) -> Field:
+        """Return a column by name."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise NotFoundError(f"there is no column {name!r}; the columns are {', '.join(self.names)}")
+
+    def select(self, names: Iterable[str]) -> list[Field]:
+        """Return columns by name, in the order asked for."""
+        return [self.field(name) for name in names]
+
+    @property
+    def trimmed_primary_keys(self) -> list[str]:
+        """Return the primary key without the partition columns, order kept."""
+        return [name for name in self.primary_keys if name not in self.partition_keys]
+
+    @property
+    def key_fields(self) -> list[Field]:
+        """Return the columns of the trimmed primary key."""
+        return self.select(self.trimmed_primary_keys)
+
+    @property
+    def partition_fields(self) -> list[Field]:
+        """Return the partition columns."""
+        return self.select(self.partition_keys)
+
+    @property
+    def bucket_key_fields(self) -> list[Field]:
+        """Return the columns that are hashed to a bucket (section 7.1)."""
+        text = self.options.get("bucket-key")
+        return self.select(text.split(",") if text else self.trimmed_primary_keys)
+
+    @property
+    def cross_partition(self) -> bool:
+        """Tell whether a key may move between partitions (section 2.4)."""
+        return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
+
+    def to_json(self) -> bytes:
+        """Encode as a schema file; an absent comment is left out, never null."""
+        value: dict[str, Any] = {
+            "version": CURRENT_VERSION,
+            "id": self.id,
+            "fields": [field_to_json(field) for field in self.fields],
+            "highestFieldId": self.highest_field_id,
+            "partitionKeys": list(self.partition_keys),
+            "primaryKeys": list(self.primary_keys),
+            "options": dict(self.options),
+        }
+        if self.comment is not None:
+            value["comment"] = self.comment
+        value["timeMillis"] = self.time_millis
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> "TableSchema":
+        """Decode a schema file; ``path`` is named in errors. Unknown keys are ignored."""
+        with corrupt_unless_decoded(path):
+            value = json.loads(data)
+            version = int(value.get("version", 1))
+            if version > CURRENT_VERSION:
+                raise UnsupportedError(
+                    f"{path}: schema version {version} is newer than {CURRENT_VERSION}, the newest known"
+                )
+            options = {str(key): _option_text(text) for key, text in value["options"].items()}
+            if version <= 1:
+                options.setdefault("bucket", "1")
+            if version <= 2:
+                options.setdefault("file.format", "orc")
+            return cls(
+                int(value["id"]),
+                tuple(field_from_json(field) for field in value["fields"]),
+                int(value["highestFieldId"]),
+                tuple(value["partitionKeys"]),
+                tuple(value["primaryKeys"]),
+                options,
+                value.get("comment"),
+                int(value.get("timeMillis") or 0),
+            )
+
+
+def _option_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def new_schema(
+    fields: Sequence[Field],
+    *,
+    primary_key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    time_millis: int = 0,
+) -> TableSchema:
+    """Make and validate the first schema of a table; field ids are assigned anew (section 2.3)."""
+    stored = dict(options or {})
+    partition_by = list(partition_by) or _names(stored.pop("partition", ""))
+    primary_key = list(primary_key) or _names(stored.pop("primary-key", ""))
+    numbered, highest = assign_field_ids(fields)
+    not_null = [
+        replace(field, type=field.type.with_nullable(False)) if field.name in primary_key else field
+        for field in numbered
+    ]
+    schema = TableSchema(
+        0,
+        tuple(not_null),
+        highest,
+        tuple(partition_by),
+        tuple(primary_key),
+        stored,
+        comment,
+        time_millis,
+    )
+    validate(schema)
+    return schema
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[Field], int]:
+    """Give ids to columns and fields of nested rows; return them and the highest id."""
+    counter = highest
+
+    def numbered(data_type: DataType) -> DataType:
+        nonlocal counter
+        match data_type:
+            case ArrayType(nullable, element):
+                return ArrayType(nullable, numbered(element))
+            case MultisetType(nullable, element):
+                return MultisetType(nullable, numbered(element))
+            case MapType(nullable, key, value):
+                return MapType(nullable, numbered(key), numbered(value))
+            case RowType(nullable, children):
+                done = []
+                for child in children:  # a child's own children come before it
+                    child_type = numbered(child.type)
+                    counter += 1
+                    done.append(replace(child, id=counter, type=child_type))
+                return RowType(nullable, tuple(done))
+        return data_type
+
+    result = []
+    for field in fields:
+        counter += 1
+        column_id = counter
+        result.append(replace(field, id=column_id, type=numbered(field.type)))
+    return result, counter
+
+
+def validate(schema: TableSchema) -> None:
+    """Refuse what section 2.4 forbids; the message names the rule."""
+    names = schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"column {name!r} is declared twice")
+        if name in _RESERVED or name.startswith(KEY_PREFIX):
+            raise InputError(f"column name {name!r} is reserved by the format; choose another")
+    for kind, keys in (("primary key", schema.primary_keys), ("partition", schema.partition_keys)):
+        for name in keys:
+            if name not in names:
+                raise NotFoundError(
+                    f"{kind} column {name!r} is not among the columns {', '.join(names)}"
+                )
+            if not isinstance(schema.field(name).type, AtomicType):
+                raise InputError(f"{kind} column {name!r} must have a simple type")
+        if len(set(keys)) < len(keys):
+            raise InputError(f"the {kind} names a column twice")
+    if schema.primary_keys and not schema.trimmed_primary_keys:
+        raise InputError(
+            "the primary key has only partition columns; add a column that tells rows of one partition apart"
+        )
+    _validate_bucket(schema)
+    _validate_engine(schema)
+
+
+def _validate_bucket(schema: TableSchema) -> None:
+    bucket, bucket_key = schema.typed_options.bucket, schema.options.get("bucket-key")
+    if bucket < 1 and bucket not in (-1, -2):
+        raise InputError(
+            f"option 'bucket' = {bucket} must be positive, -1 (dynamic) or -2 (postpone)"
+        )
+    if bucket == -2 and not schema.primary_keys:
+        raise InputError("option 'bucket' = -2 (postpone) needs a primary key")
+    if bucket == -1 and bucket_key:
+        raise InputError("option 'bucket-key' needs a fixed 'bucket' count")
+    if bucket >= 1 and not schema.primary_keys and not bucket_key:
+        raise InputError(
+            "a table without primary key needs option 'bucket-key' for its fixed buckets"
+        )
+    if not bucket_key:
+        return
+    for field in schema.bucket_key_fields:
+        if field.name in schema.partition_keys:
+            raise InputError(f"bucket key column {field.name!r} must not be a partition column")
+        if schema.primary_keys and field.name not in schema.primary_keys:
+            raise InputError(f"bucket key column {field.name!r} must belong to the primary key")
+        if not isinstance(field.type, AtomicType):
+            raise InputError(f"bucket key column {field.name!r} must have a simple type")
+
+
+def _validate_engine(schema: TableSchema) -> None:
+    options = schema.typed_options
+    engine, producer = options.merge_engine, options.changelog_producer
+    if engine not in ("deduplicate", "partial-update", "aggregation", "first-row"):
+        raise InputError(f"option 'merge-engine' = {engine!r} is not a merge engine")
+    if producer not in ("none", "input", "full-compaction", "lookup"):
+        raise InputError(f"option 'changelog-producer' = {producer!r} is not a changelog producer")
+    if options.deletion_vectors and schema.primary_keys:
+        if producer == "full-compaction":
+            raise InputError(
+                "deletion vectors do not go with 'changelog-producer' = 'full-compaction'"
+            )
+        if engine == "first-row":
+            raise InputError("deletion vectors do not go with 'merge-engine' = 'first-row'")
+    if engine == "first-row" and producer not in ("none", "lookup"):
+        raise InputError(
+            "'merge-engine' = 'first-row' takes 'changelog-producer' none or lookup only"
+        )
+    sequence = options.names("sequence.field")
+    for name in sequence:
+        schema.field(name)
+    if sequence and (engine == "first-row" or schema.cross_partition):
+        raise InputError(
+            "'sequence.field' goes neither with first-row nor with cross-partition tables"
+        )
+    if len(set(sequence)) < len(sequence):
+        raise InputError("'sequence.field' names a column twice")

@@ -1,0 +1,116 @@
+"""Snapshot files (format section 3.1)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
+from paimon_orch.format.manifest import safe_file_name
+
+VERSION = 3
+BATCH_COMMIT_IDENTIFIER = 9223372036854775807
+FIRST_SNAPSHOT_ID = 1
+
+
+class CommitKind(StrEnum):
+    """What a commit did."""
+
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table. Lists and manifests are file names; times are epoch milliseconds."""
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: CommitKind
+    time_millis: int
+    total_record_count: int
+    delta_record_count: int
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    changelog_record_count: int | None = None
+    index_manifest: str | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    next_row_id: int | None = None
+    version: int = VERSION
+
+    def to_json(self) -> bytes:
+        """Encode as a snapshot file; optional keys without a value are left out."""
+        value: dict[str, Any] = {
+            "version": self.version,
+            "id": self.id,
+            "schemaId": self.schema_id,
+            "baseManifestList": self.base_manifest_list,
+            "baseManifestListSize": self.base_manifest_list_size,
+            "deltaManifestList": self.delta_manifest_list,
+            "deltaManifestListSize": self.delta_manifest_list_size,
+            "changelogManifestList": self.changelog_manifest_list,
+            "changelogManifestListSize": self.changelog_manifest_list_size,
+            "indexManifest": self.index_manifest,
+            "commitUser": self.commit_user,
+            "commitIdentifier": self.commit_identifier,
+            "commitKind": self.commit_kind.value,
+            "timeMillis": self.time_millis,
+            "totalRecordCount": self.total_record_count,
+            "deltaRecordCount": self.delta_record_count,
+            "changelogRecordCount": self.changelog_record_count,
+            "watermark": self.watermark,
+            "statistics": self.statistics,
+            "properties": dict(self.properties) or None,
+            "nextRowId": self.next_row_id,
+        }
+        present = {key: item for key, item in value.items() if item is not None}
+        return json.dumps(present, indent=2, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> "Snapshot":
+        """Decode a snapshot file; ``path`` is named in errors. Unknown keys are ignored."""
+        with corrupt_unless_decoded(path):
+            value = json.loads(data)
+            version = int(value.get("version") or 1)
+            if version > VERSION:
+                raise UnsupportedError(
+                    f"{path}: snapshot version {version} is newer than {VERSION}, the newest known"
+                )
+            return cls(
+                int(value["id"]),
+                int(value["schemaId"]),
+                safe_file_name(value["baseManifestList"], path),
+                safe_file_name(value["deltaManifestList"], path),
+                str(value["commitUser"]),
+                int(value["commitIdentifier"]),
+                CommitKind(value["commitKind"]),
+                int(value["timeMillis"]),
+                int(value.get("totalRecordCount") or 0),
+                int(value.get("deltaRecordCount") or 0),
+                value.get("baseManifestListSize"),
+                value.get("deltaManifestListSize"),
+                _optional_name(value.get("changelogManifestList"), path),
+                value.get("changelogManifestListSize"),
+                value.get("changelogRecordCount"),
+                _optional_name(value.get("indexManifest"), path),
+                value.get("watermark"),
+                _optional_name(value.get("statistics"), path),
+                value.get("properties") or {},
+                value.get("nextRowId"),
+                version,
+            )
+
+
+def _optional_name(value: str | None, path: str) -> str | None:
+    return None if value is None else safe_file_name(value, path)

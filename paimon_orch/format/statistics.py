@@ -1,0 +1,116 @@
+"""Column statistics of data files and manifests (format sections 4.5 and 6)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.types import AtomicType, DataType
+
+_SURROGATES = range(0xD800, 0xE000)
+Bound = TypeVar("Bound", str, bytes)
+
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Bounds of one column as internal values; ``None`` is unknown."""
+
+    min: object = None
+    max: object = None
+    null_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleStats:
+    """Statistics as stored: serialized rows of minima and maxima, and null counts."""
+
+    min_values: bytes = EMPTY_ROW
+    max_values: bytes = EMPTY_ROW
+    null_counts: tuple[int | None, ...] | None = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnStats], types: Sequence[DataType]) -> "SimpleStats":
+        """Encode the statistics of columns of these types."""
+        return cls(
+            serialize_row([column.min for column in columns], types),
+            serialize_row([column.max for column in columns], types),
+            tuple(column.null_count for column in columns),
+        )
+
+
+EMPTY_STATS = SimpleStats()
+
+
+@dataclass(frozen=True, slots=True)
+class StatsMode:
+    """``metadata.stats-mode``: which figures are kept; ``length`` is None unless truncated."""
+
+    bounds: bool
+    counts: bool
+    length: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "StatsMode":
+        """Parse none, counts, full or truncate(n)."""
+        text = text.strip().lower()
+        if text in ("none", "counts", "full"):
+            return cls(text == "full", text != "none")
+        match = _TRUNCATE.fullmatch(text)
+        if match is None or int(match.group(1)) < 1:
+            raise InputError(
+                f"'metadata.stats-mode' = {text!r} must be none, counts, full or truncate(n)"
+            )
+        return cls(True, True, int(match.group(1)))
+
+    def apply(self, stats: ColumnStats) -> ColumnStats:
+        """Reduce full statistics to what this mode keeps."""
+        low, high = (stats.min, stats.max) if self.bounds else (None, None)
+        if self.length is not None:
+            low, high = _truncated(low, high, self.length)
+        return ColumnStats(low, high, stats.null_count if self.counts else None)
+
+
+def _truncated(low: object, high: object, length: int) -> tuple[object, object]:
+    """Cut text and binary bounds; without an upper bound there is no lower one either."""
+    if isinstance(low, str) and isinstance(high, str):
+        text = truncate_max(high, length)
+        return (None, None) if text is None else (truncate_min(low, length), text)
+    if isinstance(low, bytes) and isinstance(high, bytes):
+        data = truncate_max(high, length)
+        return (None, None) if data is None else (truncate_min(low, length), data)
+    return low, high
+
+
+def has_bounds(data_type: DataType) -> bool:
+    """Tell whether a minimum and maximum are stored for columns of this type (section 6.4)."""
+    if not isinstance(data_type, AtomicType) or data_type.name in ("BINARY", "VARBINARY"):
+        return False
+    return not (data_type.name.startswith("TIMESTAMP") and data_type.params[0] > 6)
+
+
+def truncate_min(value: Bound, length: int) -> Bound:
+    """Return a lower bound of at most ``length`` code points or bytes."""
+    return value[:length]
+
+
+def truncate_max(value: Bound, length: int) -> Bound | None:
+    """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
+
+    Java increments U+D7FF to a surrogate, which it then stores as ``?``: a bound that is too small. We go on to
+    U+E000 instead (section 6.2).
+    """
+    if len(value) <= length:
+        return value
+    if isinstance(value, str):
+        for at in range(length - 1, -1, -1):
+            successor = ord(value[at]) + 1
+            successor = _SURROGATES.stop if successor in _SURROGATES else successor
+            if successor <= 0x10FFFF:
+                return value[:at] + chr(successor)
+        return None
+    kept = value[:length].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,0 +1,339 @@
+"""Data types: the type grammar of schema files, and their Arrow forms (format sections 2.2, 8.4).
+
+A type is a SQL-like string (``DECIMAL(10, 2) NOT NULL``) or, when nested, a JSON object. The parser also takes
+the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISET<T>``, ``ROW<a INT, b STRING>``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_orch.errors import InputError, UnsupportedError
+
+MAX_LENGTH = 2147483647
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """Any type; the concrete ones below add their parts."""
+
+    nullable: bool = True
+
+    def with_nullable(self, nullable: bool) -> "DataType":  # noqa: FBT001 - it is the subject
+        """Return the same type, nullable or not."""
+        return replace(self, nullable=nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicType(DataType):
+    """A scalar: ``name`` in canonical spelling and its parameters (length, precision, scale)."""
+
+    name: str = "INT"
+    params: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(DataType):
+    """``ARRAY<element>``."""
+
+    element: DataType = DataType()
+
+
+@dataclass(frozen=True, slots=True)
+class MultisetType(DataType):
+    """``MULTISET<element>``: a map from element to its count."""
+
+    element: DataType = DataType()
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(DataType):
+    """``MAP<key, value>``."""
+
+    key: DataType = DataType()
+    value: DataType = DataType()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column or one field of a ROW; ``id`` survives renames, names do not."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default_value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowType(DataType):
+    """``ROW<fields>``."""
+
+    fields: tuple[Field, ...] = ()
+
+
+# name: (minimum, maximum, default) of each parameter
+_PARAMETERS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "BOOLEAN": (),
+    "TINYINT": (),
+    "SMALLINT": (),
+    "INT": (),
+    "BIGINT": (),
+    "FLOAT": (),
+    "DOUBLE": (),
+    "DATE": (),
+    "DECIMAL": ((1, 38, 10), (0, 38, 0)),
+    "CHAR": ((1, MAX_LENGTH, 1),),
+    "VARCHAR": ((1, MAX_LENGTH, 1),),
+    "BINARY": ((1, MAX_LENGTH, 1),),
+    "VARBINARY": ((1, MAX_LENGTH, 1),),
+    "TIME": ((0, 9, 0),),
+    "TIMESTAMP": ((0, 9, 6),),
+    "TIMESTAMP_LTZ": ((0, 9, 6),),
+}
+_SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
+_UNBOUNDED = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+_NOT_READ = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
+_TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")
+
+
+class _Parser:
+    """Recursive descent over the tokens of one type or one list of column definitions."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = list(_tokenize(text))
+        self.at = 0
+        self.next_id = 0
+
+    def peek(self, offset: int = 0) -> str:
+        index = self.at + offset
+        return self.tokens[index] if index < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        if [self.peek(i).upper() for i in range(len(words))] == list(words):
+            self.at += len(words)
+            return True
+        return False
+
+    def expect(self, token: str) -> None:
+        if not self.accept(token):
+            raise self.error(f"expected {token!r}, found {self.peek() or 'the end'!r}")
+
+    def error(self, reason: str) -> InputError:
+        return InputError(f"type {self.text!r} cannot be understood: {reason}")
+
+    def type(self) -> DataType:
+        parsed = self.nullability(self.bare_type())
+        while self.peek().upper() in ("ARRAY", "MULTISET"):  # the suffix notation
+            wrap = ArrayType if self.take().upper() == "ARRAY" else MultisetType
+            parsed = self.nullability(wrap(element=parsed))
+        return parsed
+
+    def nullability(self, parsed: DataType) -> DataType:
+        if self.accept("NOT", "NULL"):
+            return parsed.with_nullable(False)
+        self.accept("NULL")
+        return parsed
+
+    def bare_type(self) -> DataType:
+        name = self.take().upper()
+        if name in ("ARRAY", "MULTISET"):
+            self.expect("<")
+            element = self.type()
+            self.expect(">")
+            return ArrayType(element=element) if name == "ARRAY" else MultisetType(element=element)
+        if name == "MAP":
+            self.expect("<")
+            key = self.type()
+            self.expect(",")
+            value = self.type()
+            self.expect(">")
+            return MapType(key=key, value=value)
+        if name == "ROW":
+            closing = {"<": ">", "(": ")"}.get(self.take())
+            if closing is None:
+                raise self.error("ROW needs its fields in <...>")
+            fields = self.columns(closing)
+            self.expect(closing)
+            return RowType(fields=fields)
+        return self.atomic(name)
+
+    def atomic(self, name: str) -> DataType:
+        if name in _UNBOUNDED:
+            return AtomicType(name=_UNBOUNDED[name], params=(MAX_LENGTH,))
+        name = _SYNONYMS.get(name, name)
+        if name in _NOT_READ:
+            raise UnsupportedError(f"type {self.text!r}: columns of type {name} are not supported")
+        if name not in _PARAMETERS:
+            raise self.error(
+                f"unknown type {name!r}; known are {', '.join(_PARAMETERS)}, STRING and BYTES"
+            )
+        if name == "DOUBLE":
+            self.accept("PRECISION")
+        given = self.parameters()
+        if self.accept("WITH", "LOCAL", "TIME", "ZONE"):
+            name = "TIMESTAMP_LTZ"
+        self.accept("WITHOUT", "TIME", "ZONE")
+        return AtomicType(name=name, params=self.checked(name, given))
+
+    def parameters(self) -> list[int]:
+        given: list[int] = []
+        if self.accept("("):
+            while True:
+                token = self.take()
+                if not token.isdigit():
+                    raise self.error(f"{token!r} is not a number")
+                given.append(int(token))
+                if not self.accept(","):
+                    break
+            self.expect(")")
+        return given
+
+    def checked(self, name: str, given: list[int]) -> tuple[int, ...]:
+        limits = _PARAMETERS[name]
+        if len(given) > len(limits):
+            raise self.error(f"{name} takes {len(limits)} parameters, not {len(given)}")
+        params = [*given, *(default for _, _, default in limits[len(given) :])]
+        for value, (low, high, _) in zip(params, limits, strict=True):
+            if not low <= value <= high:
+                raise self.error(f"{value} is not within {low} to {high}")
+        if name == "DECIMAL" and params[1] > params[0]:
+            raise self.error("the scale is larger than the precision")
+        return tuple(params)
+
+    def columns(self, closing: str = "") -> tuple[Field, ...]:
+        fields = []
+        while self.peek() != closing:
+            name = self.take().strip("`")
+            self.accept(":")
+            column = self.type()
+            description = self.take()[1:-1].replace("''", "'") if self.accept("COMMENT") else None
+            # nested fields count before their parent (section 2.3)
+            fields.append(Field(self.next_id, name, column, description))
+            self.next_id += 1
+            if not self.accept(","):
+                break
+        return tuple(fields)
+
+
+def _tokenize(text: str) -> Iterator[str]:
+    at = 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise InputError(f"type {text!r} cannot be understood near {text[at : at + 20]!r}")
+        yield match.group(1)
+        at = match.end()
+
+
+def parse_type(text: str) -> DataType:
+    """Parse one type in SQL spelling; fields of a ROW get ids counted from 0."""
+    parser = _Parser(text)
+    parsed = parser.type()
+    if parser.peek():
+        raise parser.error(f"unexpected {parser.peek()!r}")
+    return parsed
+
+
+def parse_columns(text: str) -> list[Field]:
+    """Parse ``"id BIGINT NOT NULL, v DOUBLE"``; the ids are provisional (see ``assign_field_ids``)."""
+    parser = _Parser(text)
+    fields = parser.columns()
+    if parser.peek() or not fields:
+        raise parser.error(
+            f"expected a column name and its type near {parser.peek() or 'the end'!r}"
+        )
+    return list(fields)
+
+
+def type_from_json(value: Any) -> DataType:
+    """Decode the ``type`` of a schema file: a string or, when nested, an object."""
+    if isinstance(value, str):
+        return parse_type(value)
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise InputError(f"type {value!r} is neither a string nor an object with a type")
+    text = value["type"].upper()
+    nullable = "NOT NULL" not in text
+    if text.startswith("ARRAY"):
+        return ArrayType(nullable, type_from_json(value["element"]))
+    if text.startswith("MULTISET"):
+        return MultisetType(nullable, type_from_json(value["element"]))
+    if text.startswith("MAP"):
+        return MapType(nullable, type_from_json(value["key"]), type_from_json(value["value"]))
+    if text.startswith("ROW"):
+        return RowType(nullable, tuple(field_from_json(field) for field in value["fields"]))
+    raise UnsupportedError(f"columns of type {value['type']!r} are not supported")
+
+
+def type_to_json(data_type: DataType) -> Any:
+    """Encode a type as schema files hold it."""
+    suffix = "" if data_type.nullable else " NOT NULL"
+    match data_type:
+        case AtomicType():
+            return atomic_to_sql(data_type) + suffix
+        case ArrayType(element=element):
+            return {"type": "ARRAY" + suffix, "element": type_to_json(element)}
+        case MultisetType(element=element):
+            return {"type": "MULTISET" + suffix, "element": type_to_json(element)}
+        case MapType(key=key, value=value):
+            return {"type": "MAP" + suffix, "key": type_to_json(key), "value": type_to_json(value)}
+        case RowType(fields=fields):
+            return {"type": "ROW" + suffix, "fields": [field_to_json(field) for field in fields]}
+    raise TypeError(data_type)
+
+
+def field_from_json(value: Any) -> Field:
+    """Decode one field object of a schema file."""
+    return Field(
+        int(value["id"]),
+        str(value["name"]),
+        type_from_json(value["type"]),
+        value.get("description"),
+        value.get("defaultValue"),
+    )
+
+
+def field_to_json(field: Field) -> dict[str, Any]:
+    """Encode one field; optional keys are left out, never null."""
+    encoded: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        encoded["description"] = field.description
+    if field.default_value is not None:
+        encoded["defaultValue"] = field.default_value
+    return encoded
+
+
+def atomic_to_sql(data_type: AtomicType) -> str:
+    """Return the canonical spelling without nullability."""
+    name, params = data_type.name, data_type.params
+    if params == (MAX_LENGTH,):
+        return {"VARCHAR": "STRING", "VARBINARY": "BYTES"}.get(name, f"{name}({MAX_LENGTH})")
+    if name == "TIMESTAMP_LTZ":
+        return f"TIMESTAMP({params[0]}) WITH LOCAL TIME ZONE"
+    return f"{name}({', '.join(map(str, params))})" if params else name
+
+
+def type_to_sql(data_type: DataType) -> str:
+    """Return a type as people write it, nested ones included."""
+    suffix = "" if data_type.nullable else " NOT NULL"
+    match data_type:
+        case AtomicType():
+            return atomic_to_sql(data_type) + suffix
+        case ArrayType(element=element):
+            return f"ARRAY<{type_to_sql(element)}>{suffix}"
+        case MultisetType(element=element):
+            return f"MULTISET<{type_to_sql(element)}>{suffix}"
+        case MapType(key=key, value=value):
+            return f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>{suffix}"
+        case RowType(fields=fields):
+            inner = ", ".join(f"{field.name} {type_to_sql(field.type)}" for field in fields)
+            return f"ROW<{inner}>{suffix}"
+    raise TypeError(data_type)

@@ -1,0 +1,1 @@
+"""The merge tree: levels, picking, k-way merge, merge engines, lookup."""

@@ -1,0 +1,142 @@
+"""Order of keys: comparable values, sort order and group ends (format section 8.2).
+
+Dates, times, timestamps, booleans and floats become integers that sort alike, so that Python, numpy and Arrow agree
+on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and binary by unsigned bytes.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.types import AtomicType, DataType, Field
+
+Indices = npt.NDArray[np.int64]
+Key = tuple[tuple[bool, object], ...]
+
+_CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
+
+
+def comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return one contiguous array whose natural order is the order of the format."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # no chunk, or too much for one
+            column = (
+                pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+            )
+    kind = column.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return column.view(pa.int32()).cast(pa.int64())
+    if pa.types.is_timestamp(kind):
+        return column.view(pa.int64())
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        values = column.fill_null(0).to_numpy(zero_copy_only=False)
+        return pa.array(sortable_float(values), mask=~valid)
+    return column
+
+
+def sortable_float(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """Return integers in Java's total order of floating point numbers."""
+    bits = 8 * values.dtype.itemsize
+    signed = np.int32 if bits == 32 else np.int64
+    raw: Indices = np.ascontiguousarray(values).view(signed)
+    raw = np.where(np.isnan(values), signed(_CANONICAL_NAN[bits]), raw)
+    flipped = np.where(raw < 0, raw ^ np.iinfo(signed).max, raw)
+    return flipped.astype(np.int64)
+
+
+def comparable_value(value: object, data_type: DataType) -> tuple[bool, object]:
+    """Return an internal value so that values compare as the format orders them; null is smallest."""
+    if isinstance(value, float) and isinstance(data_type, AtomicType):
+        kind = np.float32 if data_type.name == "FLOAT" else np.float64
+        value = int(sortable_float(np.array([value], kind))[0])
+    return value is not None, int(value) if isinstance(value, bool) else value
+
+
+def decode_key(data: bytes, fields: Sequence[Field]) -> Key:
+    """Return a serialized key as a comparable tuple."""
+    values = deserialize_row(data, [field.type for field in fields])
+    return tuple(comparable_value(v, f.type) for v, f in zip(values, fields, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The comparable key columns of some rows."""
+
+    arrays: tuple[pa.Array, ...]
+
+    @classmethod
+    def of(cls, rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> "KeyColumns":
+        """Take the named columns of a table."""
+        return cls(tuple(comparable_column(rows.column(name)) for name in names))
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def at(self, index: int) -> Key:
+        """Return the key of one row as a comparable tuple."""
+        values = [array[index].as_py() for array in self.arrays]
+        return tuple((value is not None, value) for value in values)
+
+    def count_up_to(self, bound: Key) -> int:
+        """Return how many rows of sorted keys are not greater than ``bound``."""
+        return bisect_right(range(len(self)), bound, key=self.at)
+
+    def count_below(self, bound: Key) -> int:
+        """Return how many rows of sorted keys are smaller than ``bound``."""
+        return bisect_left(range(len(self)), bound, key=self.at)
+
+    def slice(self, start: int, length: int) -> "KeyColumns":
+        """Return some rows without copying."""
+        return KeyColumns(tuple(array.slice(start, length) for array in self.arrays))
+
+    def take(self, indices: Indices) -> "KeyColumns":
+        """Return rows by index."""
+        chosen = pa.array(indices)
+        return KeyColumns(tuple(array.take(chosen) for array in self.arrays))
+
+    @staticmethod
+    def concat(parts: Sequence["KeyColumns"]) -> "KeyColumns":
+        """Return the rows of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.arrays for part in parts), strict=True)
+        return KeyColumns(tuple(pa.concat_arrays(list(column)) for column in columns))
+
+    def sort_order(self) -> Indices:
+        """Return the stable order of the rows by key. Presorted stretches make it cheap."""
+        if len(self.arrays) == 1 and pa.types.is_integer(self.arrays[0].type):
+            (array,) = self.arrays
+            if not array.null_count:
+                return np.argsort(array.to_numpy(), kind="stable")
+        columns = {}
+        for index, array in enumerate(self.arrays):
+            if array.null_count:  # said by a column, since pyarrow moved its option in release 25
+                columns[f"{index} is there"] = array.is_valid()
+            columns[str(index)] = array
+        keys = [(name, "ascending") for name in columns]
+        order = pc.sort_indices(pa.table(columns), sort_keys=keys)
+        result: Indices = order.to_numpy().astype(np.int64)
+        return result
+
+    def same_as_next(self) -> npt.NDArray[np.bool_]:
+        """Tell for every row but the last whether the next one has the same key."""
+        size = max(0, len(self) - 1)
+        same = np.ones(size, bool)
+        for array in self.arrays:
+            one, two = array.slice(0, size), array.slice(1)
+            equal = pc.equal(one, two)
+            if array.null_count:
+                both_null = pc.and_(pc.is_null(one), pc.is_null(two))
+                equal = pc.or_(pc.fill_null(equal, False), both_null)
+            same &= equal.to_numpy(zero_copy_only=False)
+        return same

@@ -1,0 +1,91 @@
+"""Levels, sorted runs and sections of one bucket (merge-tree facts 1 and 2.10)."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.types import Field
+from paimon_orch.merge.keys import Key, decode_key
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRun:
+    """Files with disjoint, ascending key ranges on one level."""
+
+    level: int
+    files: tuple[DataFileMeta, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the run."""
+        return sum(file.file_size for file in self.files)
+
+
+def newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+    """Order level-0 files, the newest first."""
+    return sorted(
+        files,
+        key=lambda file: (
+            -file.max_sequence_number,
+            file.min_sequence_number,
+            file.creation_time or 0,
+            file.file_name,
+        ),
+    )
+
+
+def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> list[SortedRun]:
+    """Return the runs of a bucket, newest first: every level-0 file, then one run a level."""
+    files = list(files)
+    runs = [SortedRun(0, (file,)) for file in newest_first(f for f in files if f.level == 0)]
+    above = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
+    for level, group in groupby(above, key=lambda file: file.level):
+        ordered = sorted(group, key=lambda file: decode_key(file.min_key, key_fields))
+        for one, two in pairwise(ordered):
+            if decode_key(one.max_key, key_fields) >= decode_key(two.min_key, key_fields):
+                raise CorruptFileError(
+                    two.file_name,
+                    f"its keys overlap those of {one.file_name} on level {level}, which must be one sorted run",
+                )
+        runs.append(SortedRun(level, tuple(ordered)))
+    return runs
+
+
+def sections(
+    files: Iterable[DataFileMeta], key_fields: Sequence[Field]
+) -> list[list[list[DataFileMeta]]]:
+    """Split files into sections with disjoint key ranges, each into as few runs as possible.
+
+    Returns sections in key order; a section is a list of runs, a run a list of files in key order.
+    """
+    ranges = [
+        (decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields), file)
+        for file in files
+    ]
+    ranges.sort(key=lambda item: item[:2])
+    result: list[list[tuple[Key, Key, DataFileMeta]]] = []
+    end: Key | None = None
+    for item in ranges:
+        if end is None or item[0] > end:
+            result.append([])
+            end = item[1]
+        result[-1].append(item)
+        end = max(end, item[1])
+    return [_runs_of_section(section) for section in result]
+
+
+def _runs_of_section(section: list[tuple[Key, Key, DataFileMeta]]) -> list[list[DataFileMeta]]:
+    runs: list[list[DataFileMeta]] = []
+    ends: list[tuple[Key, int]] = []  # heap of each run's last key
+    for low, high, file in section:
+        if ends and ends[0][0] < low:
+            _, run = heapq.heappop(ends)
+            runs[run].append(file)
+        else:
+            run = len(runs)
+            runs.append([file])
+        heapq.heappush(ends, (high, run))
+    return runs

@@ -1,0 +1,137 @@
+"""Which runs to compact: universal compaction and its variants (merge-tree facts 2.2-2.8)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from paimon_orch.format.options import Options
+from paimon_orch.merge.levels import SortedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The newest ``count`` runs are rewritten to ``output_level``."""
+
+    count: int
+    output_level: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UniversalCompaction:
+    """Picks by size amplification, size ratio and number of runs."""
+
+    trigger: int = 5
+    size_ratio: int = 1
+    max_amplification: int = 200
+    total_size_threshold: int | None = None
+    incremental_size_threshold: int | None = None
+
+    @classmethod
+    def of(cls, options: Options, now: datetime) -> "UniversalCompaction":
+        """Read the table's options; ``now`` is local time, for the off-peak hours."""
+        return cls(
+            options.compaction_trigger,
+            options.integer("compaction.size-ratio", 1) + _off_peak_ratio(options, now.hour),
+            options.integer("compaction.max-size-amplification-percent", 200),
+            _optional_size(options, "compaction.total-size-threshold"),
+            _optional_size(options, "compaction.incremental-size-threshold"),
+        )
+
+    def pick(self, num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
+        """Return the first rule's pick that matches, or None. ``runs`` are newest first."""
+        top = num_levels - 1
+        if self._early_full(top, runs):
+            return Pick(len(runs), top, "size threshold")
+        if len(runs) >= self.trigger:
+            candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
+            if candidate * 100 > self.max_amplification * oldest:
+                return Pick(len(runs), top, "size amplification")
+            found = self.extend(num_levels, runs, 1, force=False, reason="size ratio")
+            if found is not None:
+                return found
+        if len(runs) > self.trigger:
+            count = len(runs) - self.trigger + 1
+            return self.extend(num_levels, runs, count, force=False, reason="number of runs")
+        return None
+
+    def _early_full(self, top: int, runs: Sequence[SortedRun]) -> bool:
+        if len(runs) <= 1:
+            return False
+        total = sum(run.size for run in runs)
+        if self.total_size_threshold is not None and total < self.total_size_threshold:
+            return True
+        incremental = sum(run.size for run in runs if run.level != top)
+        limit = self.incremental_size_threshold
+        return limit is not None and incremental > limit
+
+    def extend(
+        self, num_levels: int, runs: Sequence[SortedRun], count: int, *, force: bool, reason: str
+    ) -> Pick | None:
+        """Extend a prefix of ``count`` runs by the size ratio (2.3); None if nothing was triggered."""
+        size, triggered = sum(run.size for run in runs[:count]), force or count > 1
+        for run in runs[count:]:
+            if size * (100.0 + self.size_ratio) / 100.0 < run.size and not (
+                triggered and run.level <= 1
+            ):
+                break
+            size, count, triggered = size + run.size, count + 1, True
+        return _unit(num_levels, runs, count, reason) if triggered else None
+
+
+def _unit(num_levels: int, runs: Sequence[SortedRun], count: int, reason: str) -> Pick:
+    """Return a pick and its output level (2.4); compaction never outputs level 0."""
+    top = num_levels - 1
+    output = top if count == len(runs) else max(0, runs[count].level - 1)
+    while output == 0:
+        run = runs[count]
+        count += 1
+        if run.level != 0:
+            output = run.level
+        elif count == len(runs):
+            break
+    return Pick(count, top if count == len(runs) else output, reason)
+
+
+def force_up_level0(
+    universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
+) -> Pick | None:
+    """Pick as universal compaction does, or else move all of level 0 up (2.7, radical)."""
+    found = universal.pick(num_levels, runs)
+    level0 = sum(run.level == 0 for run in runs)
+    if found is not None or not level0:
+        return found
+    return universal.extend(num_levels, runs, level0, force=True, reason="level 0")
+
+
+def level0_only(
+    universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
+) -> Pick | None:
+    """Pick as universal compaction does, or else move level 0 up and nothing with it.
+
+    For tables with deletion vectors: a vector hides the older rows at a fraction of what rewriting their files costs,
+    whatever the sizes; the rules of universal compaction still bound the number of runs.
+    """
+    found = universal.pick(num_levels, runs)
+    level0 = sum(run.level == 0 for run in runs)
+    if found is not None or not level0:
+        return found
+    return _unit(num_levels, runs, level0, "level 0")
+
+
+def full(num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
+    """Pick everything, to the highest level (2.8)."""
+    return Pick(len(runs), num_levels - 1, "full compaction") if runs else None
+
+
+def _optional_size(options: Options, key: str) -> int | None:
+    return options.memory(key, "0") if key in options.values else None
+
+
+def _off_peak_ratio(options: Options, hour: int) -> int:
+    start = options.integer("compaction.offpeak.start.hour", -1)
+    end = options.integer("compaction.offpeak.end.hour", -1)
+    if start == -1 or end in (-1, start):
+        return 0
+    within = start <= hour < end if start < end else hour < end or hour >= start
+    return options.integer("compaction.offpeak-ratio", 0) if within else 0

@@ -1,0 +1,67 @@
+"""The deletion vectors of one bucket while it is compacted (merge-tree facts 4.5)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from paimon_orch.format.deletion_vector import DeletionVector, decode_file, encode_file
+from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+
+
+def read_vectors(
+    io: FileIO, paths: TablePaths, schema: TableSchema, entries: Iterable[IndexManifestEntry]
+) -> dict[str, DeletionVector]:
+    """Return the vectors of some index files by data file name."""
+    vectors: dict[str, DeletionVector] = {}
+    for entry in entries:
+        if entry.ranges:
+            path = paths.index_file(
+                schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+            )
+            vectors |= decode_file(io.read_bytes(path), entry.ranges, path)
+    return vectors
+
+
+@dataclass(slots=True)
+class BucketVectors:
+    """All vectors of a bucket; remembers whether they differ from what is stored."""
+
+    vectors: dict[str, DeletionVector]
+    modified: bool = field(default=False)
+
+    def add(self, found: Mapping[str, DeletionVector]) -> None:
+        """Mark further rows."""
+        for name, vector in found.items():
+            known = self.vectors.get(name)
+            self.vectors[name] = vector if known is None else known | vector
+            self.modified = True
+
+    def drop(self, name: str) -> None:
+        """Forget the vector of a file that was rewritten."""
+        if self.vectors.pop(name, None) is not None:
+            self.modified = True
+
+    def write(
+        self, io: FileIO, paths: TablePaths, schema: TableSchema, partition: bytes, bucket: int
+    ) -> IndexManifestEntry | None:
+        """Write one index file with all vectors, even none, if anything changed."""
+        if not self.modified:
+            return None
+        data, ranges = encode_file(self.vectors, bitmap64=schema.typed_options.bitmap64)
+        name = FileNames().next("index-")
+        path = paths.index_file(schema, partition, bucket, name, None)
+        with io.open_output(path) as sink:
+            sink.write(data)
+        return IndexManifestEntry(
+            FileKind.ADD,
+            partition,
+            bucket,
+            DELETION_VECTORS,
+            name,
+            len(data),
+            len(ranges),
+            ranges,
+        )

@@ -1,0 +1,15 @@
+"""Spark: the session, and the executor that runs work units on it."""
+
+from paimon_orch.spark.executor import SparkExecutor
+from paimon_orch.spark.java import Java, find_java
+from paimon_orch.spark.session import active_session, java_in_use, spark_session, stop_session
+
+__all__ = [
+    "Java",
+    "SparkExecutor",
+    "active_session",
+    "find_java",
+    "java_in_use",
+    "spark_session",
+    "stop_session",
+]

@@ -1,0 +1,253 @@
+"""Work units on Spark: one unit a task, expected errors as data, the same on classic and Connect.
+
+The units ride in the task's closure, each pickled by itself so that a task reads only its own; results
+come back as bytes in a column. An error of ours comes back as data too, as Spark would run a failing
+task four times and then hand over a text. Only what another attempt may cure is raised in the task.
+"""
+
+import json
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_orch import errors
+from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
+from paimon_orch.spark.jobs import Jobs, jobs_of
+from paimon_orch.spark.session import TASK_ATTEMPTS
+from paimon_orch.steps.executor import Progress, Undo
+
+logger = logging.getLogger(__name__)
+
+U = TypeVar("U")
+_Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+RESULT_COLUMNS = "id bigint, result binary, error string"
+_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
+_POLL_SECONDS = 0.1
+
+
+class SparkExecutor:
+    """Runs work units as tasks of one session; keeps the contract of ``steps.executor.Executor``.
+
+    :meth:`cancel` may be called from any thread. An executor that was cancelled stays so.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._cancelled = threading.Event()
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return ``run(unit)`` for each unit, in the order of the units; no unit, no Spark job.
+
+        What is neither ours nor transient arrives as a bare ``PaimonError`` with its text, an
+        ``OSError`` as a ``StorageError``; a note on the error names the unit.
+
+        :raises PaimonError: the first failing unit's error, of its own class; or that Spark itself
+            failed, such as a worker that died
+        :raises CancelledError: after :meth:`cancel` or Ctrl-C, once the tasks were told to stop
+        """
+        if not units:
+            return []
+        task = _task(run, [cloudpickle.dumps(unit) for unit in units], task_attempts(self._session))
+        count = len(units)
+
+        def frame(session: SparkSession) -> DataFrame:
+            return session.range(0, count, 1, count).mapInArrow(task, RESULT_COLUMNS)
+
+        return self.results(frame, count, label=label, progress=progress, undo=undo)
+
+    def results(
+        self,
+        frame_of: Callable[[SparkSession], DataFrame],
+        tasks: int,
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return the results of a frame whose tasks yield what :func:`result_batch` makes.
+
+        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to.
+        """
+        if self._cancelled.is_set():
+            raise _cancelled(label)
+        jobs = jobs_of(self._session, label)
+        frame = frame_of(jobs.session)
+        with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
+            future = pool.submit(jobs.collect, frame)
+            self._watch(future, jobs, tasks, label, progress)
+            rows = self._rows(future, label)
+        if progress is not None:
+            progress(tasks, tasks)
+        return _results(rows, label, undo)
+
+    def cancel(self) -> None:
+        """Interrupt what is running here, and refuse what is still asked for."""
+        self._cancelled.set()
+
+    def _watch(
+        self,
+        future: "Future[pa.Table]",
+        jobs: Jobs,
+        count: int,
+        label: str,
+        progress: Progress | None,
+    ) -> None:
+        """Wait for the result, reporting progress; interrupt the jobs when asked to stop waiting."""
+        seen = 0
+        try:
+            while not _finished(future):
+                if self._cancelled.is_set():
+                    # Again each time: an interrupt that comes before the job has started is lost.
+                    jobs.interrupt()
+                elif progress is not None and seen < (done := jobs.tasks_done()) < count:
+                    seen = done
+                    progress(done, count)
+        except BaseException as error:
+            while not _finished(future):
+                jobs.interrupt()
+            if isinstance(error, KeyboardInterrupt):
+                raise _cancelled(label) from error
+            raise
+
+    def _rows(self, future: "Future[pa.Table]", label: str) -> pa.Table:
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if self._cancelled.is_set():
+            raise _cancelled(label) from error
+        raise PaimonError(_spark_failed(label, error)) from error
+
+
+def _finished(future: "Future[pa.Table]") -> bool:
+    return bool(wait([future], timeout=_POLL_SECONDS).done)
+
+
+def _cancelled(label: str) -> CancelledError:
+    return CancelledError(f"{label}: cancelled before it was done; nothing was committed.")
+
+
+def task_attempts(session: SparkSession) -> int:
+    """Return how often the session tries a task: a local master has its own count, mostly one."""
+    master = session.conf.get("spark.master", "") or ""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        _, comma, attempts = master.rstrip("]").partition(",")
+        return int(attempts) if comma else 1
+    return int(session.conf.get("spark.task.maxFailures", None) or TASK_ATTEMPTS)
+
+
+def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _Task:
+    """Return the function that Spark ships: ids in, (id, result or error) out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield _run_unit(run, index, units[index], attempts)
+
+    return task
+
+
+def _run_unit(run: Callable[[U], bytes], index: int, unit: bytes, attempts: int) -> pa.RecordBatch:
+    return result_batch(index, lambda: run(cloudpickle.loads(unit)), attempts)
+
+
+def result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.RecordBatch:
+    """Do a task's work and return its one row: the result, or the error as data.
+
+    Raises what another attempt may cure, unless this attempt is the last of ``attempts``.
+    """
+    result, failure = None, None
+    try:
+        result = work()
+        if not isinstance(result, bytes):
+            raise TypeError(f"a unit returns bytes, not {type(result).__name__}")
+    except Exception as error:
+        context = TaskContext.get()
+        if _is_transient(error) and context and context.attemptNumber() + 1 < attempts:
+            raise
+        result, failure = None, _encode(error)
+    # One place casts: Spark matches by position and reads another type as garbage or not at all.
+    return pa.RecordBatch.from_pylist(
+        [{"id": index, "result": result, "error": failure}], schema=_SCHEMA
+    )
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, CommitConflictError):
+        return False
+    return isinstance(error, (TransientError, OSError))
+
+
+def _encode(error: Exception) -> str:
+    """Return an error as JSON: the nearest class of ``paimon_orch.errors`` and what rebuilds it."""
+    if isinstance(error, OSError):
+        error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
+            error.__traceback__
+        )
+    kind = next((c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c), None)
+    text = str(error) if kind else f"{type(error).__name__}: {error}"
+    # __reduce__ gives the arguments of the constructor, which are not the message for each class.
+    arguments = error.__reduce__()[1] if kind is type(error) else (text,)
+    return json.dumps(
+        {
+            "type": kind.__name__ if kind else PaimonError.__name__,
+            "arguments": [str(argument) for argument in arguments],
+            "traceback": "".join(traceback.format_exception(error)),
+        }
+    )
+
+
+def _decode(text: str) -> PaimonError:
+    """Rebuild an error; the name is looked up in ``paimon_orch.errors`` and nowhere else."""
+    data = json.loads(text)
+    kind = getattr(errors, data["type"], PaimonError)
+    if not (isinstance(kind, type) and issubclass(kind, PaimonError)):
+        kind = PaimonError
+    return kind(*data["arguments"])
+
+
+def _results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
+    results: list[bytes] = rows.sort_by("id").column("result").drop_null().to_pylist()
+    failed = rows.filter(rows.column("error").is_valid()).sort_by("id").to_pylist()
+    if failed:
+        first = failed[0]
+        error = _decode(first["error"])
+        others = f", as did {len(failed) - 1} more" if len(failed) > 1 else ""
+        error.add_note(f"{label}: unit {first['id'] + 1} of {rows.num_rows} failed{others}")
+        logger.debug("%s: %s", label, json.loads(first["error"])["traceback"])
+        if undo is not None:
+            undo(results)
+        raise error
+    return results
+
+
+def _spark_failed(label: str, error: BaseException) -> str:
+    """Say what a reader of Spark's page of text needs: the step, and the line that matters."""
+    text = str(error)
+    if "worker exited unexpectedly" in text:
+        return (
+            f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
+            "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # A traceback ends with the error; anything else begins with it.
+    reason = lines[-1 if isinstance(error, PySparkException) else 0] if lines else repr(error)
+    if reason.startswith("ModuleNotFoundError"):
+        reason += ". The workers lack it: PYSPARK_PYTHON must name a Python with paimon-orch."
+    return f"{label}: Spark could not run it: {reason}"

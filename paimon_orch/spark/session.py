@@ -1,0 +1,146 @@
+"""The Spark session: use the caller's, or start one that is quiet, in UTC, and tries tasks again.
+
+A session that is already there belongs to somebody else: it is used as it is, no setting is written
+into it, and :func:`stop_session` leaves it alone.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from paimon_orch.errors import InputError
+from paimon_orch.spark.java import find_java
+
+logger = logging.getLogger(__name__)
+
+TASK_ATTEMPTS = 4
+"""How often a task runs before its transient error counts: Spark's own default on clusters."""
+
+_SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+
+_started: list[SparkSession] = []
+
+
+def spark_session(
+    master: str = "local[*]",
+    remote: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the active session as it is, or start one.
+
+    :param master: a Spark master; ``local[...]`` gets the retries that Spark leaves out there
+    :param remote: a Spark Connect address (``sc://host:port``) instead of a master; of ``config`` only
+        ``spark.sql.*`` settings reach it
+    :param config: settings over ours; they are for a new session only
+    :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or
+        Spark does not start
+    """
+    active = active_session()
+    if active is not None:
+        logger.info("using the Spark session that is already running, with its own settings")
+        return active
+    # Read once, when the context is made; a value of the user's own (a path on the nodes) wins.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if remote is None or remote.startswith("local"):
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.home)
+        logger.info("Spark runs on %s", java)
+    try:
+        if remote is None:
+            session = _start_classic(master, config or {})
+        else:
+            session = _start_connect(remote, config or {})
+    except (PySparkException, Py4JError, ImportError, OSError) as error:
+        raise InputError(_not_started(remote or master, error)) from error
+    _started.append(session)
+    return session
+
+
+def active_session() -> SparkSession | None:
+    """Return the session of this process, whichever thread or library started it."""
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session that :func:`spark_session` started; any other is left running.
+
+    On classic Spark this ends the one context of the process; starting again afterwards is quick.
+    """
+    for index, own in enumerate(_started):
+        if own is session:
+            del _started[index]
+            session.stop()
+            return
+
+
+def java_in_use(session: SparkSession) -> str:
+    """Return the Java under a running session, such as ``Java 21.0.8 (/opt/java)``."""
+    row = session.sql(
+        "SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version, "
+        "java_method('java.lang.System', 'getProperty', 'java.home') AS home"
+    ).collect()[0]
+    return f"Java {row['version']} ({row['home']})"
+
+
+def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
+    if master.startswith("local"):
+        # Spark warns about a host name that means loopback, and nothing outside has to reach us.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(with_retries(master)).appName("paimon-orch")
+    return _start(builder, _SQL_SETTINGS | _quiet_settings() | dict(config))
+
+
+def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
+    # Static settings belong to the server; sending them gives a warning for each.
+    settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
+    return _start(SparkSession.builder.remote(with_retries(remote)), _SQL_SETTINGS | settings)
+
+
+def _start(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _quiet_settings() -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        # Left alone, the first look at the catalog makes a spark-warehouse in the working directory.
+        "spark.sql.warehouse.dir": (
+            platformdirs.user_cache_path("paimon-orch") / "spark-warehouse"
+        ).as_uri(),
+    }
+
+
+def with_retries(master: str) -> str:
+    """Return a local master with task retries (``local[2]`` has none), any other as it is."""
+    match = re.fullmatch(r"local(?:\[([\d*]+)\])?", master)
+    return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
+
+
+def _not_started(target: str, error: Exception) -> str:
+    if isinstance(error, ImportError):
+        remedy = "Spark Connect needs more packages: pip install 'paimon-orch[connect]'."
+    else:
+        remedy = "Check the address, that JAVA_HOME is a working Java, and what Spark wrote above."
+    reason = str(error).strip().rstrip(".")
+    return f"A Spark session on {target} did not start: {reason}. {remedy}"

@@ -1,0 +1,362 @@
+"""Compaction: plan from metadata, one work unit a bucket, one snapshot (merge-tree facts 2 and 4)."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import partial
+from typing import Literal
+
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.predicate import columns_of
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
+from paimon_orch.merge.engines import merge_function
+from paimon_orch.merge.levels import SortedRun, sorted_runs
+from paimon_orch.merge.pick import Pick, UniversalCompaction, force_up_level0, full, level0_only
+from paimon_orch.steps.executor import Executor
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.conflicts import BucketGuard
+from paimon_orch.table.filter import parse_filter
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.partitions import any_of, parse_spec, partition_text
+from paimon_orch.table.plan import BucketSplit, Planner, matching_partitions
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+Strategy = Literal["minor", "full"]
+Partitions = Sequence[str | Mapping[str, object]]
+Progress = Callable[[int, int], None]
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionUnit:
+    """The work in one bucket, independent of all others."""
+
+    reader: FileReader
+    task: CompactionTask
+    total_buckets: int
+    reason: str
+
+    @property
+    def partition_text(self) -> str:
+        """Return ``k1=v1/k2=v2``, or an empty text."""
+        return partition_text(self.task.partition, self.reader.schema)
+
+    @property
+    def bucket(self) -> int:
+        """Return the bucket number."""
+        return self.task.bucket
+
+    @property
+    def files(self) -> int:
+        """Return the number of files to compact."""
+        return len(self.task.files)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to compact."""
+        return sum(file.file_size for file in self.task.files)
+
+    @property
+    def rows(self) -> int:
+        """Return the physical rows of the files to compact."""
+        return sum(file.row_count for file in self.task.files)
+
+    @property
+    def level0_files(self) -> int:
+        """Return how many of the files are on level 0."""
+        return sum(file.level == 0 for file in self.task.files)
+
+    @property
+    def output_level(self) -> int:
+        """Return the level that the result goes to."""
+        return self.task.output_level
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What a compaction would do; it is false when there is nothing to do. Also the dry run."""
+
+    snapshot_id: int | None
+    units: tuple[CompactionUnit, ...] = ()
+    guards: tuple[BucketGuard, ...] = ()
+    skipped: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to do."""
+        return bool(self.units)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan for people and machines: counts and bytes, a row a bucket."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "buckets": len(self.units),
+            "skipped_buckets": self.skipped,
+            "files": sum(unit.files for unit in self.units),
+            "bytes": sum(unit.bytes for unit in self.units),
+            "units": [
+                {
+                    "partition": unit.partition_text,
+                    "bucket": unit.bucket,
+                    "reason": unit.reason,
+                    "files": unit.files,
+                    "level0_files": unit.level0_files,
+                    "rows": unit.rows,
+                    "bytes": unit.bytes,
+                    "output_level": unit.output_level,
+                }
+                for unit in self.units
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction did; ``snapshot_id`` is None if there was nothing to do.
+
+    ``hidden_rows`` counts the rows that deletion vectors hide afterwards, in the buckets that were compacted. Sizes
+    are in bytes.
+    """
+
+    plan: CompactionPlan
+    snapshot_id: int | None = None
+    buckets: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    rows_written: int = 0
+    hidden_rows: int = 0
+    level0_before: int = 0
+    level0_after: int = 0
+    duration_seconds: float = 0.0
+    attempts: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures without the plan."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "plan"}
+        return values | {"duration_seconds": round(self.duration_seconds, 3)}
+
+
+def plan(
+    table: Table,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    strategy: Strategy = "minor",
+) -> CompactionPlan:
+    """Choose what to compact in the newest snapshot, from metadata alone.
+
+    ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns.
+    ``minor`` follows the table's options: with deletion vectors level 0 always moves up; ``full`` rewrites everything
+    to the highest level. Raises :class:`UnsupportedError` for tables that cannot be compacted yet.
+    """
+    schema = table.schema
+    if not schema.primary_keys:
+        raise UnsupportedError(
+            f"{table.identifier} has no primary key; compaction of append tables is not supported yet"
+        )
+    merge_function(schema)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return CompactionPlan(None)
+    splits = [s for s in _splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    units, guards = [], []
+    for split in splits:
+        unit = _unit(reader, split, strategy)
+        if unit is not None:
+            units.append(unit)
+            guards.append(_guard(split))
+    order = sorted(range(len(units)), key=lambda index: -units[index].bytes)  # the largest first
+    return CompactionPlan(
+        snapshot.id,
+        tuple(units[index] for index in order),
+        tuple(guards) if schema.typed_options.deletion_vectors else (),
+        len(splits) - len(units),
+    )
+
+
+def _splits(
+    table: Table,
+    schema: TableSchema,
+    snapshot: Snapshot,
+    partitions: Partitions | None,
+    where: str | None,
+) -> list[BucketSplit]:
+    splits = Planner(table.manifests, schema).splits(snapshot)
+    if partitions is not None:
+        specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
+        matches = any_of(specs, schema)
+        splits = [split for split in splits if matches(split.partition)]
+    if where is not None:
+        predicate = parse_filter(where, schema)
+        others = columns_of(predicate) - set(schema.partition_keys)
+        if others:
+            raise InputError(
+                f"filter {where!r}: {', '.join(sorted(others))} is no partition column; whole partitions are "
+                f"compacted, chosen by {', '.join(schema.partition_keys) or 'no column'}"
+            )
+        wanted = matching_partitions((split.partition for split in splits), schema, predicate)
+        splits = [split for split in splits if split.partition in wanted]
+    return splits
+
+
+def _guard(split: BucketSplit) -> BucketGuard:
+    files = [(file.level, file.file_name) for file in split.files]
+    return BucketGuard.of(split.partition, split.bucket, files, split.vectors)
+
+
+def _unit(reader: FileReader, split: BucketSplit, strategy: Strategy) -> CompactionUnit | None:
+    schema, options = reader.schema, reader.schema.typed_options
+    runs = sorted_runs(split.files, schema.key_fields)
+    num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
+    found = full(num_levels, runs) if strategy == "full" else _pick(num_levels, runs, schema)
+    if found is None:
+        return None
+    files = tuple(file for run in runs[: found.count] for file in run.files)
+    above = tuple(file for run in runs[found.count :] for file in run.files)
+    one_by_one = len(runs) == 1 and runs[0].level == found.output_level
+    if one_by_one:  # nothing to merge: only what vectors hide is worth a rewrite
+        hidden = {r.data_file for entry in split.vectors for r in entry.ranges or ()}
+        everything = options.boolean("compaction.force-rewrite-all-files")
+        files = tuple(file for file in files if everything or file.file_name in hidden)
+        if strategy != "full" or not files:
+            return None
+    task = CompactionTask(
+        split.partition,
+        split.bucket,
+        files,
+        above,
+        found.output_level,
+        not above or options.deletion_vectors,
+        split.vectors,
+        one_by_one,
+    )
+    return CompactionUnit(reader, task, split.total_buckets, found.reason)
+
+
+def _pick(num_levels: int, runs: Sequence[SortedRun], schema: TableSchema) -> Pick | None:
+    options = schema.typed_options
+    universal = UniversalCompaction.of(options, datetime.now())
+    if options.deletion_vectors:
+        return level0_only(universal, num_levels, runs)
+    if options.need_lookup or options.boolean("compaction.force-up-level-0"):
+        return force_up_level0(universal, num_levels, runs)
+    return universal.pick(num_levels, runs)
+
+
+def run(unit: CompactionUnit) -> bytes:
+    """Compact one bucket and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+    task = unit.task
+    outcome = BucketCompaction(unit.reader, task).run()
+
+    def entry(kind: FileKind, file: object) -> ManifestEntry:
+        return ManifestEntry(kind, task.partition, task.bucket, unit.total_buckets, file)  # type: ignore[arg-type]
+
+    return CommitMessage(
+        (
+            *(entry(FileKind.DELETE, file) for file in outcome.before),
+            *(entry(FileKind.ADD, file) for file in outcome.after),
+        ),
+        () if outcome.index is None else (outcome.index,),
+    ).encode()
+
+
+def commit(
+    table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
+) -> Snapshot | None:
+    """Commit the results of all units in one snapshot; None if nothing changed.
+
+    Raises :class:`CommitConflictError` if another commit changed the same buckets; what was written is removed.
+    """
+    entries = tuple(entry for message in messages for entry in message.entries)
+    index = tuple(item for message in messages for item in message.index)
+    if not entries and not index:
+        return None
+    changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
+    try:
+        return table.new_commit().commit(changes)
+    except CommitConflictError:
+        discard(table.reader(), messages)
+        raise
+
+
+def compact(
+    table: Table,
+    executor: Executor,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    strategy: Strategy = "minor",
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Plan, run and commit a compaction; see :func:`plan` for the arguments.
+
+    Idempotent: with nothing to do nothing is committed. A conflict with another committer is answered by a fresh
+    plan, three times at most, then :class:`CommitConflictError` is raised and the table is unchanged.
+    """
+    started = time.monotonic()
+    for attempt in range(1, _ATTEMPTS + 1):
+        planned = plan(table, partitions=partitions, where=where, strategy=strategy)
+        if not planned:
+            logger.info("%s: nothing to compact", table.identifier)
+            break
+        label = f"compact {table.identifier}"
+        undo = partial(_discard, table)
+        results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
+        messages = [CommitMessage.decode(result) for result in results]
+        try:
+            snapshot = commit(table, planned, messages)
+        except CommitConflictError as error:
+            if attempt == _ATTEMPTS:
+                raise
+            logger.warning("%s: attempt %d lost: %s", table.identifier, attempt, error)
+            continue
+        seconds = time.monotonic() - started
+        return _result(planned, messages, snapshot, seconds, attempt)
+    return CompactionResult(planned, duration_seconds=time.monotonic() - started, attempts=attempt)
+
+
+def _discard(table: Table, results: Sequence[bytes]) -> None:
+    discard(table.reader(), [CommitMessage.decode(result) for result in results])
+
+
+def _result(
+    planned: CompactionPlan,
+    messages: Sequence[CommitMessage],
+    snapshot: Snapshot | None,
+    seconds: float,
+    attempts: int,
+) -> CompactionResult:
+    hidden = 0
+    for unit, message in zip(planned.units, messages, strict=True):
+        index = message.index or unit.task.vectors
+        hidden += sum(r.cardinality or 0 for item in index for r in item.ranges or ())
+    deleted = [entry.file for message in messages for entry in message.deleted]
+    added = [entry.file for message in messages for entry in message.added]
+    moved = {file.file_name for file in deleted} & {file.file_name for file in added}
+    written = [file for file in added if file.file_name not in moved]
+    return CompactionResult(
+        planned,
+        None if snapshot is None else snapshot.id,
+        len(planned.units),
+        len(deleted),
+        len(added),
+        sum(file.file_size for file in deleted if file.file_name not in moved),
+        sum(file.file_size for file in written),
+        sum(file.row_count for file in written),
+        hidden,
+        sum(file.level == 0 for file in deleted),
+        sum(file.level == 0 for file in added),
+        seconds,
+        attempts,
+    )

@@ -1,0 +1,65 @@
+"""Where work units run: the one contract, and the plain loop that keeps it without Spark."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+U = TypeVar("U")
+
+Progress = Callable[[int, int], None]
+"""Called with (units done, units in all), now and then, in the thread that called ``map``."""
+
+
+Undo = Callable[[list[bytes]], None]
+"""Takes back what finished units did."""
+
+
+class Executor(Protocol):
+    """Runs independent work units, perhaps at the same time and perhaps elsewhere."""
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return ``run(unit)`` for each unit, in the order of the units.
+
+        A unit may run more than once, and a run may be killed half way: ``run`` writes only new,
+        uniquely named files, and names them in what it returns.
+
+        :param run: a pure function of a unit that can be pickled
+        :param label: what is being done, for error texts and the Spark UI
+        :param undo: called with the results that are there when another unit has failed
+        :raises PaimonError: the first failing unit's error, of the class that ``run`` raised
+        :raises CancelledError: if the work was cancelled
+        """
+        ...
+
+
+class InProcessExecutor:
+    """Runs one unit after the other in the calling thread: for tests and small work."""
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,  # noqa: ARG002 - part of the contract
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return ``run(unit)`` for each unit; what ``run`` raises comes through as it is."""
+        results: list[bytes] = []
+        try:
+            for unit in units:
+                results.append(run(unit))
+                if progress is not None:
+                    progress(len(results), len(units))
+        except BaseException:
+            if undo is not None:
+                undo(results)
+            raise
+        return results

@@ -1,0 +1,98 @@
+"""Ingest: rows of a task become sorted level-0 files; all tasks together one snapshot."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.table import Table
+from paimon_orch.table.write import BucketId, TableWriter, check_columns, conform_rows
+
+Mode = Literal["append", "overwrite"]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """What every task of an ingest needs to know; ``first_sequence`` numbers the rows of each bucket."""
+
+    factory: FileWriterFactory
+    first_sequence: Mapping[BucketId, int]
+    mode: Mode
+    row_kind: str | None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Write a task's rows and return an encoded :class:`CommitMessage`.
+
+        A column ``_SEQUENCE_NUMBER`` tells the order of the rows. Raises :class:`InputError` for rows that the table
+        cannot hold; what was written is removed then.
+        """
+        writer = TableWriter(self.factory, self.first_sequence)
+        try:
+            for batch in batches:
+                writer.write(self._conformed(pa.Table.from_batches([batch])))
+            return CommitMessage(tuple(writer.close())).encode()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _conformed(self, rows: pa.Table) -> pa.Table:
+        if SEQUENCE_NUMBER.name not in rows.column_names:
+            return conform_rows(rows, self.factory.schema, row_kind=self.row_kind)
+        order = rows.column(SEQUENCE_NUMBER.name)
+        rows = rows.drop_columns(SEQUENCE_NUMBER.name)
+        conformed = conform_rows(rows, self.factory.schema, row_kind=self.row_kind)
+        return conformed.append_column(SEQUENCE_NUMBER.name, order)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What an ingest did; ``snapshot_id`` is None if there were no rows. ``bytes`` are of the new files."""
+
+    snapshot_id: int | None
+    rows: int
+    files: int
+    bytes: int
+    duration_seconds: float
+
+
+def plan(
+    table: Table, columns: Sequence[str], *, mode: Mode = "append", row_kind: str | None = None
+) -> IngestPlan:
+    """Check the columns of the rows to come and read where each bucket's numbering goes on."""
+    factory = table.writer_factory()
+    row_kind = row_kind or factory.schema.options.get("rowkind.field")
+    check_columns(columns, factory.schema, row_kind=row_kind)
+    first = {} if mode == "overwrite" else table.next_sequences()
+    return IngestPlan(factory, first, mode, row_kind)
+
+
+def commit(
+    table: Table, planned: IngestPlan, results: Sequence[bytes], seconds: float
+) -> IngestResult:
+    """Commit what the tasks wrote in one snapshot; what was written is removed if that is refused."""
+    messages = [CommitMessage.decode(result) for result in results]
+    entries = [entry for message in messages for entry in message.entries]
+    try:
+        snapshot: Snapshot | None = table.commit_entries(
+            entries, overwrite=planned.mode == "overwrite"
+        )
+    except BaseException:
+        discard(table.reader(), messages)
+        raise
+    return IngestResult(
+        None if snapshot is None else snapshot.id,
+        sum(entry.file.row_count for entry in entries),
+        len(entries),
+        sum(entry.file.file_size for entry in entries),
+        seconds,
+    )
+
+
+def undo(table: Table, results: Sequence[bytes]) -> None:
+    """Remove what finished tasks wrote when another one failed."""
+    discard(table.reader(), [CommitMessage.decode(result) for result in results])

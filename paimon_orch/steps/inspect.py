@@ -1,0 +1,203 @@
+"""What a table looks like now: snapshot, files per partition, bucket and level, vectors, sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types import type_to_sql
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """One bucket; ``vectors`` maps data files to the number of rows hidden in them."""
+
+    partition: str
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vectors: dict[str, int]
+
+    @property
+    def hidden_rows(self) -> int:
+        """Return the rows that deletion vectors hide."""
+        return sum(self.vectors.values())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the bucket as JSON values."""
+        return {
+            "bucket": self.bucket,
+            "total_buckets": self.total_buckets,
+            "rows": sum(file.row_count for file in self.files),
+            "hidden_rows": self.hidden_rows,
+            "bytes": sum(file.file_size for file in self.files),
+            "files": [
+                {
+                    "name": file.file_name,
+                    "level": file.level,
+                    "rows": file.row_count,
+                    "delete_rows": file.delete_row_count,
+                    "bytes": file.file_size,
+                    "sequence": [file.min_sequence_number, file.max_sequence_number],
+                    "schema_id": file.schema_id,
+                    "hidden_rows": self.vectors.get(file.file_name, 0),
+                }
+                for file in self.files
+            ],
+            "deletion_vectors": [
+                {"file": name, "cardinality": count} for name, count in sorted(self.vectors.items())
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One snapshot of a table in figures; sizes are in bytes, rows are physical unless they say otherwise."""
+
+    identifier: str
+    location: str
+    schema: TableSchema
+    snapshot: Snapshot | None
+    buckets: tuple[BucketReport, ...]
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Return the id of the snapshot, None for an empty table."""
+        return None if self.snapshot is None else self.snapshot.id
+
+    @property
+    def files(self) -> list[DataFileMeta]:
+        """Return all live data files."""
+        return [file for bucket in self.buckets for file in bucket.files]
+
+    @property
+    def file_count(self) -> int:
+        """Return the number of live data files."""
+        return len(self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all live data files."""
+        return sum(file.file_size for file in self.files)
+
+    @property
+    def physical_rows(self) -> int:
+        """Return the rows of all live files."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def hidden_rows(self) -> int:
+        """Return the rows that deletion vectors hide."""
+        return sum(bucket.hidden_rows for bucket in self.buckets)
+
+    @property
+    def row_count(self) -> int | None:
+        """Return the rows that a batch reader sees, None where only a merge can tell."""
+        if not self.schema.primary_keys:
+            return self.physical_rows - self.hidden_rows
+        visible = self.files
+        if self.schema.typed_options.batch_scan_skips_level0:
+            visible = [file for file in visible if file.level > 0]
+        elif any(len({file.level for file in bucket.files}) > 1 for bucket in self.buckets):
+            return None
+        if any(file.delete_row_count or file.level == 0 for file in visible):
+            return None
+        return sum(file.row_count for file in visible) - self.hidden_rows
+
+    @property
+    def level0_files(self) -> int:
+        """Return the number of files that wait for compaction."""
+        return sum(file.level == 0 for file in self.files) if self.schema.primary_keys else 0
+
+    @property
+    def small_files(self) -> int:
+        """Return the files below 70 % of the target size that share their bucket with others."""
+        target = self.schema.typed_options.target_file_size(
+            primary_key=bool(self.schema.primary_keys)
+        )
+        return sum(
+            sum(file.file_size < 0.7 * target for file in bucket.files)
+            for bucket in self.buckets
+            if len(bucket.files) > 1
+        )
+
+    @property
+    def partitions(self) -> list[str]:
+        """Return the partitions that hold files, in order."""
+        return list(dict.fromkeys(bucket.partition for bucket in self.buckets))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values."""
+        return {
+            "table": self.identifier,
+            "location": self.location,
+            "schema": _schema_dict(self.schema),
+            "snapshot": None if self.snapshot is None else _snapshot_dict(self.snapshot),
+            "totals": {
+                "rows": self.row_count,
+                "physical_rows": self.physical_rows,
+                "hidden_rows": self.hidden_rows,
+                "files": self.file_count,
+                "bytes": self.bytes,
+                "level0_files": self.level0_files,
+                "small_files": self.small_files,
+                "partitions": len(self.partitions),
+                "buckets": len(self.buckets),
+            },
+            "partitions": [
+                {
+                    "partition": name,
+                    "buckets": [b.to_dict() for b in self.buckets if b.partition == name],
+                }
+                for name in self.partitions
+            ],
+        }
+
+
+def _schema_dict(schema: TableSchema) -> dict[str, object]:
+    return {
+        "id": schema.id,
+        "columns": [{"name": f.name, "type": type_to_sql(f.type)} for f in schema.fields],
+        "primary_key": list(schema.primary_keys),
+        "partition_by": list(schema.partition_keys),
+        "options": dict(schema.options),
+    }
+
+
+def _snapshot_dict(snapshot: Snapshot) -> dict[str, object]:
+    return {
+        "id": snapshot.id,
+        "kind": snapshot.commit_kind.value,
+        "time_millis": snapshot.time_millis,
+        "commit_user": snapshot.commit_user,
+        "total_record_count": snapshot.total_record_count,
+        "delta_record_count": snapshot.delta_record_count,
+    }
+
+
+def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
+    """Read the metadata of a snapshot (by default the newest) and sum it up; no data file is opened."""
+    snapshot = table.snapshot(snapshot_id)
+    schema = table.schema
+    splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
+    reports = [_bucket(split, schema) for split in splits]
+    reports.sort(key=lambda report: (report.partition, report.bucket))
+    return TableReport(table.identifier, table.paths.root, schema, snapshot, tuple(reports))
+
+
+def _bucket(split: BucketSplit, schema: TableSchema) -> BucketReport:
+    live = {file.file_name for file in split.files}
+    vectors = {
+        entry.data_file: entry.cardinality or 0
+        for item in split.vectors
+        for entry in item.ranges or ()
+        if entry.data_file in live
+    }
+    files = tuple(sorted(split.files, key=lambda f: (f.level, -f.max_sequence_number, f.file_name)))
+    return BucketReport(
+        partition_text(split.partition, schema), split.bucket, split.total_buckets, files, vectors
+    )

@@ -1,0 +1,1 @@
+"""One table in time: catalog, snapshots, scan, read, write, commit."""

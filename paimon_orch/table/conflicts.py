@@ -1,0 +1,123 @@
+"""What makes a commit collide with the latest snapshot (format section 10.4)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.merge.keys import decode_key
+
+
+@dataclass(frozen=True, slots=True)
+class BucketGuard:
+    """The state of a bucket that a compaction with deletion vectors was computed from.
+
+    The format has no rule for vectors of bucketed tables. Without one, a compaction that rewrites files above level 0
+    and another that marks rows in them could both win, and a deleted row would come back.
+    """
+
+    partition: bytes
+    bucket: int
+    files: frozenset[str]
+    index_files: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        partition: bytes,
+        bucket: int,
+        files: Iterable[tuple[int, str]],
+        index: Iterable[IndexManifestEntry],
+    ) -> "BucketGuard":
+        """Take (level, name) of all files of the bucket; those of level 0 may come and stay."""
+        return cls(
+            partition,
+            bucket,
+            frozenset(name for level, name in files if level > 0),
+            frozenset(entry.file_name for entry in index),
+        )
+
+
+def check_conflicts(
+    schema: TableSchema,
+    kind: CommitKind,
+    base: Sequence[ManifestEntry],
+    delta: Sequence[ManifestEntry],
+) -> None:
+    """Raise :class:`CommitConflictError` if ``delta`` does not fit the live entries ``base``.
+
+    ``base`` holds every live entry of the partitions that ``delta`` touches.
+    """
+    if kind is not CommitKind.OVERWRITE:
+        _check_bucket_counts(base, delta)
+    live = {entry.identity: entry for entry in base}
+    for entry in delta:
+        if entry.kind is FileKind.DELETE:
+            if live.pop(entry.identity, None) is None:
+                raise CommitConflictError(
+                    f"file {entry.file.file_name} was removed by another commit since this one was planned. "
+                    "Nothing was changed; plan and run the step again."
+                )
+        elif entry.identity in live:
+            raise CommitConflictError(f"file {entry.file.file_name} is already part of the table")
+        else:
+            live[entry.identity] = entry
+    if schema.primary_keys:
+        _check_levels(schema, live.values())
+
+
+def _check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
+    counts: dict[bytes, int] = {}
+    for entry in (*base, *delta):
+        if entry.total_buckets > 0:
+            known = counts.setdefault(entry.partition, entry.total_buckets)
+            if known != entry.total_buckets:
+                raise CommitConflictError(
+                    f"a partition has {known} buckets, but a file was written for {entry.total_buckets}. "
+                    "The bucket count of a partition changes by overwriting it."
+                )
+
+
+def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
+    fields = schema.key_fields
+    runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
+    for entry in live:
+        if entry.file.level > 0:
+            runs.setdefault((entry.partition, entry.bucket, entry.file.level), []).append(entry)
+    for entries in runs.values():
+        if len(entries) < 2:
+            continue
+        ordered = sorted(entries, key=lambda entry: decode_key(entry.file.min_key, fields))
+        for one, two in pairwise(ordered):
+            if decode_key(one.file.max_key, fields) >= decode_key(two.file.min_key, fields):
+                raise CommitConflictError(
+                    f"files {one.file.file_name} and {two.file.file_name} would overlap on level "
+                    f"{one.file.level}: another commit compacted the same bucket. Plan and run the step again."
+                )
+
+
+def check_guards(
+    guards: Iterable[BucketGuard],
+    base: Iterable[ManifestEntry],
+    index: Iterable[IndexManifestEntry],
+) -> None:
+    """Raise :class:`CommitConflictError` if a guarded bucket changed above level 0."""
+    files: dict[tuple[bytes, int], set[str]] = {}
+    for entry in base:
+        if entry.file.level > 0:
+            files.setdefault((entry.partition, entry.bucket), set()).add(entry.file.file_name)
+    vectors: dict[tuple[bytes, int], set[str]] = {}
+    for item in index:
+        if item.index_type == DELETION_VECTORS:
+            vectors.setdefault((item.partition, item.bucket), set()).add(item.file_name)
+    for guard in guards:
+        at = guard.partition, guard.bucket
+        if files.get(at, set()) != guard.files or vectors.get(at, set()) != guard.index_files:
+            raise CommitConflictError(
+                f"bucket {guard.bucket} was compacted by another commit since this one was planned. "
+                "Nothing was changed; plan and run the step again."
+            )

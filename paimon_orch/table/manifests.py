@@ -1,0 +1,129 @@
+"""Reading and writing the manifests of a table (format section 4)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.index_manifest import (
+    IndexManifestEntry,
+    decode_index_manifest,
+    encode_index_manifest,
+)
+from paimon_orch.format.manifest import ManifestEntry, decode_manifest, encode_manifest
+from paimon_orch.format.manifest_list import (
+    ManifestFileMeta,
+    decode_manifest_list,
+    encode_manifest_list,
+)
+from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+
+ManifestFilter = Callable[[ManifestFileMeta], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestReader:
+    """Reads the manifests that snapshots name."""
+
+    io: FileIO
+    paths: TablePaths
+
+    def _bytes(self, name: str) -> tuple[bytes, str]:
+        path = f"{self.paths.manifest_dir}/{name}"
+        try:
+            return self.io.read_bytes(path), path
+        except FileNotFoundError:
+            raise CorruptFileError(path, "is missing, but a snapshot needs it") from None
+
+    def manifest_list(self, name: str) -> list[ManifestFileMeta]:
+        """Read a manifest list."""
+        return decode_manifest_list(*self._bytes(name))
+
+    def manifest(self, name: str) -> list[ManifestEntry]:
+        """Read a manifest."""
+        return decode_manifest(*self._bytes(name))
+
+    def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """Return all manifests that make up the content of a snapshot, in order."""
+        return [
+            *self.manifest_list(snapshot.base_manifest_list),
+            *self.manifest_list(snapshot.delta_manifest_list),
+        ]
+
+    def entries(
+        self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
+    ) -> list[ManifestEntry]:
+        """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
+        return [
+            entry
+            for manifest in manifests
+            if keep is None or keep(manifest)
+            for entry in self.manifest(manifest.file_name)
+        ]
+
+    def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Read what one commit added and deleted."""
+        return self.entries(self.manifest_list(snapshot.delta_manifest_list))
+
+    def index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
+        """Read the index files of a snapshot."""
+        if snapshot is None or snapshot.index_manifest is None:
+            return []
+        return decode_index_manifest(*self._bytes(snapshot.index_manifest))
+
+
+class ManifestWriter:
+    """Writes manifests for one commit and remembers them, so that they can be removed again."""
+
+    def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
+        options = schema.typed_options
+        self._io, self._paths, self._schema = io, paths, schema
+        self._codec, self._level = options.manifest_codec, options.zstd_level
+        self._target = options.memory("manifest.target-file-size", "8 mb")
+        self._names = FileNames()
+        self.written: list[str] = []
+
+    def _write(self, name: str, data: bytes) -> tuple[str, int]:
+        path = f"{self._paths.manifest_dir}/{name}"
+        self.written.append(path)
+        with self._io.open_output(path) as sink:
+            sink.write(data)
+        return name, len(data)
+
+    def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
+        """Write entries into one or more manifests of about the target size; none for no entries."""
+        written: list[ManifestFileMeta] = []
+        step = self._entries_per_manifest(entries)
+        for start in range(0, len(entries), step):
+            part = entries[start : start + step]
+            data = encode_manifest(part, self._codec, self._level)
+            name, size = self._write(self._names.next("manifest-"), data)
+            fields = self._schema.partition_fields
+            written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+        return written
+
+    def _entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
+        """Estimate from a sample how many entries fill a manifest."""
+        sample = entries[:1_000]
+        if len(sample) == len(entries):
+            return max(1, len(entries))
+        size = len(encode_manifest(sample, self._codec, self._level))
+        return max(1, self._target * len(sample) // size)
+
+    def manifest_list(self, manifests: Iterable[ManifestFileMeta]) -> tuple[str, int]:
+        """Write a manifest list, which may be empty; return its name and size."""
+        data = encode_manifest_list(manifests, self._codec, self._level)
+        return self._write(self._names.next("manifest-list-"), data)
+
+    def index_manifest(self, entries: Iterable[IndexManifestEntry]) -> str:
+        """Write an index manifest, which may be empty; return its name."""
+        data = encode_index_manifest(entries, self._codec, self._level)
+        return self._write(self._names.next("index-manifest-"), data)[0]
+
+    def remove(self) -> None:
+        """Remove everything that was written: the commit was proven not to have happened."""
+        for path in self.written:
+            self._io.delete(path)
+        self.written.clear()

@@ -1,0 +1,90 @@
+"""Partition specs as people give them: ``dt=2026-01-01/region=eu``, or a mapping."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.files.evolution import stored_as
+from paimon_orch.files.statistics import internal_value
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.partition import partition_names, partition_path, unescape
+from paimon_orch.format.schema import TableSchema
+
+Spec = Mapping[str, object]
+
+
+def parse_spec(text: str, schema: TableSchema) -> dict[str, object]:
+    """Parse ``k1=v1/k2=v2`` (or with commas) in the escaping of directory names."""
+    spec: dict[str, object] = {}
+    for part in text.replace(",", "/").strip("/").split("/"):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise InputError(
+                f"partition {text!r} must look like 'dt=2026-01-01' or 'dt=2026-01-01/region=eu'"
+            )
+        name = unescape(key.strip())
+        _check_key(name, schema)
+        spec[name] = unescape(value)
+    return spec
+
+
+def _check_key(name: str, schema: TableSchema) -> None:
+    if name not in schema.partition_keys:
+        known = ", ".join(schema.partition_keys) or "none"
+        raise NotFoundError(
+            f"{name!r} is not a partition column; the table's partition columns: {known}"
+        )
+
+
+def partition_matcher(spec: Spec, schema: TableSchema) -> Callable[[bytes], bool]:
+    """Return a test of serialized partitions against a full or partial spec.
+
+    A text value matches a partition by the name of its directory, so that ``2024-05-14`` and the day number that old
+    writers used are both understood; None and the default partition name mean null.
+    """
+    for name in spec:
+        _check_key(name, schema)
+    fields, options = schema.partition_fields, schema.typed_options
+    types = [field.type for field in fields]
+    typed = {
+        field.name: _typed(spec[field.name], arrow_type(field.type))
+        for field in fields
+        if field.name in spec
+    }
+
+    def matches(partition: bytes) -> bool:
+        values = deserialize_row(partition, types)
+        names = partition_names(values, fields, options)
+        return all(
+            spec[field.name] == names[field.name]
+            or (spec[field.name] is None and value is None)
+            or (value is not None and value == typed[field.name])
+            for field, value in zip(fields, values, strict=True)
+            if field.name in spec
+        )
+
+    return matches
+
+
+def _typed(value: object, target: pa.DataType) -> object:
+    """Return a value in the internal form of the column's type, None if it has none."""
+    try:
+        scalar = pa.scalar(value)
+        return internal_value(stored_as(pa.array([scalar.as_py()]), target)[0])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return None
+
+
+def any_of(specs: Iterable[Spec], schema: TableSchema) -> Callable[[bytes], bool]:
+    """Return a test that holds if one of the specs matches."""
+    matchers = [partition_matcher(spec, schema) for spec in specs]
+    return lambda partition: any(matches(partition) for matches in matchers)
+
+
+def partition_text(partition: bytes, schema: TableSchema) -> str:
+    """Return ``k1=v1/k2=v2`` of a serialized partition, an empty text without partition columns."""
+    fields = schema.partition_fields
+    values = deserialize_row(partition, [field.type for field in fields])
+    return partition_path(values, fields, schema.typed_options).rstrip("/")

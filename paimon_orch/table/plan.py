@@ -1,0 +1,117 @@
+"""Planning a read: which files of a snapshot, grouped by bucket (format section 11)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.files.reader import constant_column
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest import DataFileMeta, ManifestEntry, live_entries
+from paimon_orch.format.predicate import Predicate, restrict, to_arrow
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.manifests import ManifestReader
+
+FileFilter = Callable[[DataFileMeta], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSplit:
+    """The live files of one bucket, and the index files that hold their deletion vectors."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vectors: tuple[IndexManifestEntry, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Return the physical rows, hidden ones included."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def deleted_rows(self) -> int:
+        """Return the rows that vectors hide in these files."""
+        names = {file.file_name for file in self.files}
+        ranges = (r for entry in self.vectors for r in entry.ranges or () if r.data_file in names)
+        return sum(r.cardinality or 0 for r in ranges)
+
+
+def bucket_splits(
+    entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
+) -> list[BucketSplit]:
+    """Group live files by bucket, in the order of partitions' first files."""
+    groups: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.partition, entry.bucket), []).append(entry)
+    vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+    for item in index:
+        if item.index_type == DELETION_VECTORS:
+            vectors.setdefault((item.partition, item.bucket), []).append(item)
+    return [
+        BucketSplit(
+            *at,
+            group[0].total_buckets,
+            tuple(entry.file for entry in group),
+            tuple(vectors.get(at, ())),
+        )
+        for at, group in groups.items()
+    ]
+
+
+def matching_partitions(
+    partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
+) -> set[bytes]:
+    """Return the partitions that may hold rows of a predicate."""
+    distinct = list(dict.fromkeys(partitions))
+    keys = set(schema.partition_keys)
+    restricted = None if predicate is None else restrict(predicate, keys)
+    if restricted is None or not distinct:
+        return set(distinct)
+    table = partition_table(distinct, schema).append_column("_at", pa.array(range(len(distinct))))
+    chosen = table.filter(to_arrow(restricted)).column("_at").to_pylist()
+    return {distinct[index] for index in chosen}
+
+
+def partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
+    """Return one row of typed values for each serialized partition."""
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    rows = [deserialize_row(data, types) for data in partitions]
+    columns = [
+        pa.concat_arrays([constant_column(row[i], field.type, 1) for row in rows])
+        for i, field in enumerate(fields)
+    ]
+    return pa.table(columns, names=[field.name for field in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Finds the live files of a snapshot."""
+
+    manifests: ManifestReader
+    schema: TableSchema
+
+    def splits(
+        self,
+        snapshot: Snapshot | None,
+        predicate: Predicate | None = None,
+        *,
+        partitions: set[bytes] | None = None,
+        keep: FileFilter | None = None,
+    ) -> list[BucketSplit]:
+        """Return the files to look at, by bucket; ``keep`` drops files by their metadata."""
+        if snapshot is None:
+            return []
+        entries = live_entries(self.manifests.entries(self.manifests.manifests(snapshot)))
+        if partitions is not None:
+            entries = [entry for entry in entries if entry.partition in partitions]
+        if predicate is not None:
+            wanted = matching_partitions((e.partition for e in entries), self.schema, predicate)
+            entries = [entry for entry in entries if entry.partition in wanted]
+        if keep is not None:
+            entries = [entry for entry in entries if keep(entry.file)]
+        return bucket_splits(entries, self.manifests.index_entries(snapshot))

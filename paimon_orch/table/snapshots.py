@@ -1,0 +1,118 @@
+"""Finding and reading snapshots and tags; the hint files (format section 3.2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+
+PREFIX = "snapshot-"
+LATEST = "LATEST"
+EARLIEST = "EARLIEST"
+
+
+def numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
+    """Return the numbers of the files ``<prefix><number>`` of a directory, sorted; others are ignored."""
+    suffixes = (
+        info.name.removeprefix(prefix)
+        for info in io.list_dir(directory)
+        if info.name.startswith(prefix)
+    )
+    return sorted(int(text) for text in suffixes if text.isascii() and text.isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStore:
+    """The snapshots of one table and branch."""
+
+    io: FileIO
+    paths: TablePaths
+
+    def path(self, snapshot_id: int) -> str:
+        """Return the path of a snapshot file."""
+        return f"{self.paths.snapshot_dir}/{PREFIX}{snapshot_id}"
+
+    def exists(self, snapshot_id: int) -> bool:
+        """Tell whether a snapshot file is there."""
+        return self.io.exists(self.path(snapshot_id))
+
+    def latest_id(self) -> int | None:
+        """Return the newest snapshot id, None for an empty table. A hint that lies is not believed."""
+        hint = self.hint(LATEST)
+        if hint is not None and not self.exists(hint + 1) and self.exists(hint):
+            return hint
+        return max(self.ids(), default=None)
+
+    def earliest_id(self) -> int | None:
+        """Return the oldest snapshot id that is kept."""
+        hint = self.hint(EARLIEST)
+        if hint is not None and self.exists(hint):
+            return hint
+        return min(self.ids(), default=None)
+
+    def hint(self, name: str) -> int | None:
+        """Return what a hint file says; anything but a positive number is no hint."""
+        try:
+            text = self.io.read_bytes(f"{self.paths.snapshot_dir}/{name}").strip()
+        except (OSError, ValueError):
+            return None
+        number = int(text) if text.isdigit() and len(text) < 19 else 0
+        return number if number > 0 else None
+
+    def ids(self) -> list[int]:
+        """Return all snapshot ids by listing, ascending."""
+        return numbered_files(self.io, self.paths.snapshot_dir, PREFIX)
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """Read one snapshot."""
+        path = self.path(snapshot_id)
+        try:
+            data = self.io.read_bytes(path)
+        except FileNotFoundError:
+            known = f"{self.earliest_id()} to {self.latest_id()}"
+            raise NotFoundError(
+                f"{self.paths.root} has no snapshot {snapshot_id}; it has {known}"
+            ) from None
+        return Snapshot.from_json(data, path)
+
+    def latest(self) -> Snapshot | None:
+        """Read the newest snapshot, None for an empty table."""
+        latest = self.latest_id()
+        return None if latest is None else self.get(latest)
+
+    def walk_back(self) -> Iterator[Snapshot]:
+        """Yield snapshots from the newest to the oldest that is kept."""
+        latest, earliest = self.latest_id(), self.earliest_id()
+        if latest is None or earliest is None:
+            return
+        for snapshot_id in range(latest, earliest - 1, -1):
+            if self.exists(snapshot_id):
+                yield self.get(snapshot_id)
+
+    def at_time(self, time_millis: int) -> Snapshot:
+        """Return the newest snapshot that was committed at or before a time in epoch milliseconds."""
+        for snapshot in self.walk_back():
+            if snapshot.time_millis <= time_millis:
+                return snapshot
+        raise NotFoundError(f"{self.paths.root} has no snapshot at or before {time_millis} ms")
+
+    def tag(self, name: str) -> Snapshot:
+        """Read the snapshot that a tag keeps."""
+        path = f"{self.paths.tag_dir}/tag-{name}"
+        try:
+            data = self.io.read_bytes(path)
+        except FileNotFoundError:
+            known = ", ".join(self.tags()) or "none"
+            raise NotFoundError(f"{self.paths.root} has no tag {name!r}; it has {known}") from None
+        return Snapshot.from_json(data, path)
+
+    def tags(self) -> list[str]:
+        """Return the names of all tags, sorted."""
+        names = (info.name for info in self.io.list_dir(self.paths.tag_dir))
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+
+    def write_hint(self, name: str, snapshot_id: int) -> None:
+        """Overwrite a hint file."""
+        self.io.write(f"{self.paths.snapshot_dir}/{name}", str(snapshot_id).encode())

@@ -1,0 +1,216 @@
+"""Writing rows: check, route to buckets, sort, and flush as level-0 files (format sections 7 and 8.2)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.evolution import stored_as
+from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.bucket import buckets
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.row_kind import RowKind, parse_kinds
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.format.types import Field
+from paimon_orch.merge.engines import merge_function
+from paimon_orch.merge.stream import sort_step
+
+BucketId = tuple[bytes, int]
+
+
+def conform_rows(
+    rows: pa.Table,
+    schema: TableSchema,
+    *,
+    row_kind: str | None = None,
+    kind: RowKind = RowKind.INSERT,
+) -> pa.Table:
+    """Return rows in the table's columns and types; with primary key also with ``_VALUE_KIND``.
+
+    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``; without it all rows are of ``kind``. Raises
+    :class:`InputError` for missing, unknown or uncastable columns and for nulls where the table has none.
+    """
+    row_kind = row_kind or schema.options.get("rowkind.field")
+    check_columns(rows.column_names, schema, row_kind=row_kind)
+    columns = {column.name: _conformed(rows, column) for column in schema.fields}
+    if schema.primary_keys:
+        if row_kind is None:
+            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+        else:
+            kinds = parse_kinds(rows.column(row_kind).combine_chunks())
+        columns = {VALUE_KIND.name: kinds, **columns}
+    return pa.table(columns)
+
+
+def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
+    """Refuse rows whose columns are not the table's, naming every difference."""
+    given = set(names)
+    missing = [name for name in schema.names if name not in given]
+    unknown = sorted(given - set(schema.names) - {row_kind})
+    if row_kind is not None and row_kind not in given:
+        missing.append(row_kind)
+    if missing or unknown:
+        differences = []
+        if missing:
+            keys = [name for name in missing if name in schema.primary_keys]
+            note = f" (of the primary key: {', '.join(keys)})" if keys else ""
+            differences.append(f"missing {', '.join(missing)}{note}")
+        if unknown:
+            differences.append(f"unknown {', '.join(unknown)}")
+        raise InputError(
+            f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
+            f"{', '.join(schema.names)}; nothing was written."
+        )
+
+
+def _conformed(rows: pa.Table, column: Field) -> pa.Array:
+    array, target = rows.column(column.name).combine_chunks(), arrow_type(column.type)
+    try:
+        array = stored_as(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
+        ) from error
+    if array.null_count and not column.type.nullable:
+        raise InputError(
+            f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
+            "(it is NOT NULL, as every column of a primary key); nothing was written"
+        )
+    return array
+
+
+def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.NDArray[np.int32]:
+    """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types."""
+    options = schema.typed_options
+    length = len(next(iter(columns.values())))
+    if options.bucket > 0:
+        fields = schema.bucket_key_fields
+        keys = [columns[key.name] for key in fields]
+        function = options.text("bucket-function.type", "default")
+        return buckets(keys, [key.type for key in fields], options.bucket, function)
+    if options.bucket == -1 and not schema.primary_keys:
+        return np.zeros(length, np.int32)
+    mode = "postpone" if options.bucket == -2 else "dynamic"
+    raise UnsupportedError(
+        f"writing tables with {mode} buckets ('bucket' = {options.bucket}) is not supported yet"
+    )
+
+
+def split_by_bucket(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[BucketId, pa.Table]]:
+    """Yield the rows of each partition and bucket, in the order they came."""
+    if not rows.num_rows:
+        return
+    names = dict.fromkeys([*(f.name for f in schema.bucket_key_fields), *schema.names[:1]])
+    keys = {name: rows.column(name).combine_chunks() for name in names}
+    bucket = bucket_of_rows(keys, schema)
+    codes = bucket.astype(np.int64)
+    for name in schema.partition_keys:
+        encoded = rows.column(name).combine_chunks().dictionary_encode()
+        # null is a partition of its own
+        indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        codes = codes * (len(encoded.dictionary) + 1) + indices
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
+        chosen = order[start:end]
+        group = rows if len(chosen) == len(order) else rows.take(pa.array(chosen))
+        yield (partition_of(group, schema), int(bucket[chosen[0]])), group
+
+
+def partition_of(rows: pa.Table, schema: TableSchema) -> bytes:
+    """Return the serialized partition of rows that all lie in one."""
+    fields = schema.partition_fields
+    if not fields:
+        return EMPTY_ROW
+    values = [internal_value(rows.column(key.name)[0]) for key in fields]
+    return serialize_row(values, [key.type for key in fields])
+
+
+@dataclass(slots=True)
+class TableWriter:
+    """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
+
+    ``first_sequence`` is the next sequence number of each bucket that has files. Nothing is visible before the
+    returned entries are committed.
+    """
+
+    factory: FileWriterFactory
+    first_sequence: Mapping[BucketId, int]
+    _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
+    _sequence: dict[BucketId, int] = field(default_factory=dict)
+    _writers: list[RollingFileWriter] = field(default_factory=list)
+    _append: dict[BucketId, RollingFileWriter] = field(default_factory=dict)
+    _entries: list[ManifestEntry] = field(default_factory=list)
+    _held: int = 0
+
+    @property
+    def _schema(self) -> TableSchema:
+        return self.factory.schema
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows as :func:`conform_rows` returns them; later rows of a key win.
+
+        A column ``_SEQUENCE_NUMBER`` (int64, from 0) tells the order of rows that come in another order.
+        """
+        for at, group in split_by_bucket(rows, self._schema):
+            if self._schema.primary_keys:
+                self._buffer(at, group)
+            else:
+                self._append_writer(at).write(group)
+
+    def _buffer(self, at: BucketId, rows: pa.Table) -> None:
+        start = self.first_sequence.get(at, 0)
+        if SEQUENCE_NUMBER.name in rows.column_names:  # the caller knows the order of the rows
+            order = rows.column(SEQUENCE_NUMBER.name)
+            rows = rows.drop_columns(SEQUENCE_NUMBER.name)
+            numbers = pc.add(order, start)
+        else:
+            start = self._sequence.get(at, start)
+            self._sequence[at] = start + rows.num_rows
+            numbers = pa.array(np.arange(start, start + rows.num_rows))
+        self._buffers.setdefault(at, []).append(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
+        self._held += rows.nbytes
+        if self._held >= self._schema.typed_options.memory("write-buffer-size", "256 mb"):
+            self._flush()
+
+    def _append_writer(self, at: BucketId) -> RollingFileWriter:
+        if at not in self._append:
+            first = self.first_sequence.get(at, 0)
+            self._append[at] = self.factory.writer(*at, first_sequence=first)
+            self._writers.append(self._append[at])
+        return self._append[at]
+
+    def _flush(self) -> None:
+        """Sort and merge what is buffered, one level-0 file (or more, when large) a bucket."""
+        merge = merge_function(self._schema)
+        for at, tables in self._buffers.items():
+            step = sort_step(pa.concat_tables(tables), self._schema.trimmed_primary_keys)
+            writer = self.factory.writer(*at)
+            self._writers.append(writer)
+            writer.write(merge(step))
+            self._finish(at, writer)
+        self._buffers.clear()
+        self._held = 0
+
+    def _finish(self, at: BucketId, writer: RollingFileWriter) -> None:
+        total = self._schema.typed_options.bucket
+        self._entries += [ManifestEntry(FileKind.ADD, *at, total, file) for file in writer.close()]
+
+    def close(self) -> list[ManifestEntry]:
+        """Write what is buffered and return an ADD entry for every new file."""
+        self._flush()
+        for at, writer in self._append.items():
+            self._finish(at, writer)
+        return self._entries
+
+    def abort(self) -> None:
+        """Remove every file that was written."""
+        for writer in self._writers:
+            writer.abort()

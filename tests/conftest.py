@@ -1,0 +1,44 @@
+"""Fixtures of all tests. Spark starts when the first test asks for it, and only then."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SHARED = REPOSITORY.parent / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks for a session, so that ``-m 'not spark'`` leaves it out."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Vectors and tables beside the checkout; a clone alone does not have them."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared material is not beside this checkout (../shared)")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One session for all tests. What runs on its workers is a function inside the test."""
+    from paimon_orch.spark import spark_session, stop_session
+
+    session = spark_session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    stop_session(session)

@@ -1,0 +1,111 @@
+"""Deletion vectors against vectors that reference libraries made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.errors import CorruptFileError, PaimonError
+from paimon_orch.format.deletion_vector import (
+    DeletionVector,
+    decode_file,
+    decode_payload,
+    encode_file,
+)
+from paimon_orch.format.index_manifest import DeletionVectorRange
+
+VECTORS = Path(__file__).parents[3] / "shared/format/vectors/deletion_vectors.json"
+needs_vectors = pytest.mark.skipif(
+    not VECTORS.exists(), reason=f"no vectors: {VECTORS.name} is missing"
+)
+DATA = json.loads(VECTORS.read_text()) if VECTORS.exists() else {"entries": [], "files": []}
+
+
+def positions_of(entry: dict[str, Any]) -> list[int]:
+    value = entry["positions"]
+    return (
+        list(range(value["start"], value["stop"], value["step"]))
+        if isinstance(value, dict)
+        else value
+    )
+
+
+@needs_vectors
+@pytest.mark.parametrize("entry", [pytest.param(e, id=e["name"]) for e in DATA["entries"]])
+def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
+    vector = DeletionVector.of(positions_of(entry))
+
+    data, (where,) = encode_file({"f": vector}, bitmap64=entry["format"] == "bitmap64")
+
+    assert (1, entry["manifest_length"], entry["cardinality"]) == (
+        where.offset,
+        where.length,
+        where.cardinality,
+    )
+    hexadecimal = data[1:].hex()
+    if "entry_hex" in entry:
+        assert entry["entry_hex"] == hexadecimal
+    else:
+        assert hexadecimal.startswith(entry["entry_hex_prefix"])
+        assert hexadecimal.endswith(entry["entry_hex_suffix"])
+        assert entry["entry_length_bytes"] == len(data) - 1
+    assert positions_of(entry) == decode_file(data, [where], "f")["f"].positions().tolist()
+
+
+@needs_vectors
+@pytest.mark.parametrize("file", [pytest.param(f, id=f["name"]) for f in DATA["files"]])
+def test_index_files_are_decoded(file: dict[str, Any]) -> None:
+    ranges = [
+        DeletionVectorRange(r["dataFileName"], r["offset"], r["length"], r["cardinality"])
+        for r in file["dv_ranges"]
+    ]
+
+    decoded = decode_file(bytes.fromhex(file["file_hex"]), ranges, "index-0")
+
+    assert file["contents"] == {name: v.positions().tolist() for name, v in decoded.items()}
+
+
+@needs_vectors
+@pytest.mark.parametrize(
+    "file", [pytest.param(f, id=f["name"]) for f in DATA["files"] if f["format"] != "mixed"]
+)
+def test_index_files_are_encoded_to_the_byte(file: dict[str, Any]) -> None:
+    vectors = {name: DeletionVector.of(positions) for name, positions in file["contents"].items()}
+
+    data, _ = encode_file(vectors, bitmap64=file["format"] == "bitmap64")
+
+    assert file["file_hex"] == data.hex()
+
+
+@given(st.sets(st.integers(0, 2**33)), st.sets(st.integers(0, 2**33)))
+def test_union_and_round_trip_keep_every_position(one: set[int], two: set[int]) -> None:
+    union = DeletionVector.of(sorted(one)) | DeletionVector.of(sorted(two))
+
+    again = decode_payload(union.payload(bitmap64=True), "f")
+
+    np.testing.assert_array_equal(sorted(one | two), again.positions())
+    assert len(one | two) == again.cardinality
+
+
+def test_positions_beyond_32_bits_are_refused_in_a_32_bit_vector() -> None:
+    with pytest.raises(PaimonError, match="bitmap64"):
+        DeletionVector.of([2**31]).payload(bitmap64=False)
+
+
+def test_a_flipped_bit_is_found_by_the_checksum() -> None:
+    data, ranges = encode_file({"f": DeletionVector.of([1, 2, 3])})
+    damaged = bytearray(data)
+    damaged[-6] ^= 1
+
+    with pytest.raises(CorruptFileError, match=r"index-7: .*checksum"):
+        decode_file(bytes(damaged), ranges, "index-7")
+
+
+@given(st.binary(max_size=200), st.integers(-5, 300), st.integers(-5, 300))
+def test_garbage_is_reported_and_never_believed(data: bytes, offset: int, length: int) -> None:
+    with pytest.raises(PaimonError):
+        decode_file(b"\x01" + data, [DeletionVectorRange("f", offset, length, 77_777)], "index-0")

@@ -1,0 +1,130 @@
+"""The harness itself: each peer returns the golden rows, and what a peer cannot read is listed here by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import (
+    GOLDEN,
+    assert_rows_equal,
+    copy_warehouse,
+    expected_rows,
+    golden_tables,
+    rows_of,
+    table_name,
+)
+from peers import peers
+
+Dump = Callable[..., list[peers.Record]]
+
+READERS: dict[str, tuple[str, Dump]] = {
+    "pypaimon": ("pypaimon", peers.dump_pypaimon),
+    "rust": ("pypaimon_rust", peers.dump_rust),
+    "java": ("java_oracle", peers.dump_java),
+}
+
+READS = {
+    "pypaimon": [
+        "pypaimon-2.1/alltypes/db.pk",
+        "pypaimon-2.1/row_tracking/db.t",
+        "pypaimon-2.1/tags_branches/db.t$branch_dev",
+        "pypaimon-rust-0.4/pk_b4/db.t",
+    ],
+    "rust": [
+        "java-0.9/alltypes_append/db.t",
+        "java-0.9/branches/db.t$branch_dev",
+        "java-0.9/pk_dv/db.t",
+        "pypaimon-2.1/pk_dynamic/db.t",
+    ],
+    "java": [
+        "java-0.9/alltypes_pk/db.t",
+        "java-0.9/branches/db.t$branch_dev",
+        "java-0.9/pk_dv/db.t",
+        "pypaimon-2.1/pk_b4/db.t",
+    ],
+}
+
+# The peer fails, with these words in its error.
+REFUSES = {
+    "pypaimon": {
+        # No Java 0.9 table: it asks for a field of the manifest that came with 1.0.
+        "java-0.9/append_simple/db.t": "_VALUE_STATS_COLS",
+        "java-0.9/pk_dv/db.t": "_VALUE_STATS_COLS",
+    },
+    "rust": {
+        "java-0.9/alltypes_append_avro/db.t": "non-nullable but contains null",
+        "java-0.9/alltypes_pk_avro/db.t": "non-nullable but contains null",
+        "java-0.9/manifest_formats/db.t_orc": "invalid magic bytes",
+        "java-0.9/manifest_formats/db.t_parquet": "invalid magic bytes",
+        "java-0.9/pk_aggregation_complex/db.t": "non UTF-8 data",
+        "java-0.9/pk_b1_mor_avro/db.t": "non-nullable but contains null",
+        "java-0.9/pk_format_per_level/db.t": "non-nullable but contains null",
+    },
+    "java": {
+        # Dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
+        "pypaimon-2.1/alltypes/db.pk": "PlainBinaryDictionary",
+        # No primary-key table of pypaimon-rust: its files hold no key columns.
+        "pypaimon-rust-0.4/pk_b4/db.t": "_KEY_k",
+    },
+}
+
+# The peer answers without an error, and wrongly: what it gets wrong.
+MISREADS = {
+    "rust": {
+        "java-0.9/alltypes_append_orc/db.t": "CHAR columns keep the padding of ORC",
+        "java-0.9/append_simple_avro/db.t": "every value of a Java Avro file is null",
+        "java-0.9/schema_evo_casts/db.t": "timestamps cast to text, and text cut to a shorter VARCHAR",
+    },
+}
+
+
+def _cases(table: Mapping[str, Iterable[str]]) -> list[Any]:
+    return [pytest.param(peer, name, id=f"{peer}-{name}") for peer in table for name in table[peer]]
+
+
+@pytest.fixture
+def dump(request: pytest.FixtureRequest, peer: str) -> Dump:
+    """The reader of the peer, which is ready or skips."""
+    fixture, read = READERS[peer]
+    request.getfixturevalue(fixture)
+    return read
+
+
+@pytest.fixture
+def golden(name: str, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A copy of the warehouse that holds the golden table, and the table's entry."""
+    if not GOLDEN.exists():
+        pytest.skip("the golden tables are missing: no ../shared/golden beside the repository")
+    [(folder, entry)] = [(folder, entry) for key, folder, entry in golden_tables() if key == name]
+    return copy_warehouse(folder, tmp_path / "warehouse"), entry
+
+
+def _compare(dump: Dump, warehouse: Path, entry: dict[str, Any]) -> None:
+    snapshot = entry["snapshots"][-1]
+    types = {field["name"]: str(field["type"]) for field in entry["fields"]}
+    columns = snapshot["columns"]
+    rows = rows_of(dump(warehouse, table_name(entry)), columns)
+    assert_rows_equal(expected_rows(snapshot), rows, [types[column] for column in columns])
+
+
+@pytest.mark.parametrize(("peer", "name"), _cases(READS))
+def test_peer_reads_golden_table(dump: Dump, golden: tuple[Path, dict[str, Any]]) -> None:
+    _compare(dump, *golden)
+
+
+@pytest.mark.parametrize(("peer", "name"), _cases(REFUSES))
+def test_peer_refuses_golden_table(
+    dump: Dump, golden: tuple[Path, dict[str, Any]], peer: str, name: str
+) -> None:
+    warehouse, entry = golden
+    with pytest.raises(peers.PeerError, match=REFUSES[peer][name]):
+        dump(warehouse, table_name(entry))
+
+
+@pytest.mark.parametrize(("peer", "name"), _cases(MISREADS))
+def test_peer_misreads_golden_table(dump: Dump, golden: tuple[Path, dict[str, Any]]) -> None:
+    with pytest.raises(AssertionError, match="missing"):
+        _compare(dump, *golden)

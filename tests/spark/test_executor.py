@@ -1,0 +1,312 @@
+"""Units are functions inside the tests: Spark ships those by value to its workers."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_orch import errors
+from paimon_orch.spark.executor import SparkExecutor, _decode, _encode
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+
+
+@pytest.fixture(params=["spark", "in process"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "in process":
+        return InProcessExecutor()
+    return SparkExecutor(request.getfixturevalue("spark"))
+
+
+def test_results_come_in_the_order_of_the_units_and_progress_ends_at_all(
+    executor: Executor,
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    results = executor.map(
+        lambda unit: str(unit * unit).encode(),
+        range(5),
+        label="square",
+        progress=lambda done, count: seen.append((done, count)),
+    )
+
+    assert results == [b"0", b"1", b"4", b"9", b"16"]
+    assert seen[-1] == (5, 5)
+    assert seen == sorted(set(seen))
+
+
+def test_no_units_are_no_work(executor: Executor) -> None:
+    assert executor.map(lambda _: b"", [], label="nothing") == []
+
+
+def test_no_units_do_not_touch_spark() -> None:
+    executor = SparkExecutor(None)  # type: ignore[arg-type] # would fail if it were used
+
+    assert executor.map(lambda _: b"", [], label="nothing") == []
+
+
+def test_an_expected_error_comes_back_as_its_own_class(executor: Executor) -> None:
+    def run(unit: int) -> bytes:
+        if unit:
+            raise errors.CorruptFileError("/t/bucket-0/data-1.parquet", "the footer is cut off")
+        return b""
+
+    with pytest.raises(errors.CorruptFileError, match="the footer is cut off") as caught:
+        executor.map(run, [0, 1, 2], label="compact")
+
+    assert caught.value.path == "/t/bucket-0/data-1.parquet"
+
+
+def test_the_first_failing_unit_is_named(spark: SparkSession) -> None:
+    def run(unit: int) -> bytes:
+        if unit:
+            raise errors.InputError(f"unit {unit}")
+        return b""
+
+    with pytest.raises(errors.InputError, match="unit 1") as caught:
+        SparkExecutor(spark).map(run, [0, 1, 2], label="compact")
+
+    assert caught.value.__notes__ == ["compact: unit 2 of 3 failed, as did 1 more"]
+
+
+def test_an_unexpected_error_keeps_its_name_and_text(spark: SparkSession) -> None:
+    def run(unit: str) -> bytes:
+        results: dict[str, bytes] = {}
+        return results[unit]
+
+    with pytest.raises(errors.PaimonError, match="KeyError: 'k'") as caught:
+        SparkExecutor(spark).map(run, ["k"], label="compact")
+
+    assert type(caught.value) is errors.PaimonError
+
+
+def test_what_is_no_bytes_is_refused(spark: SparkSession) -> None:
+    def run(unit: int) -> bytes:
+        return unit  # type: ignore[return-value]
+
+    with pytest.raises(errors.PaimonError, match="a unit returns bytes, not int"):
+        SparkExecutor(spark).map(run, [1], label="compact")
+
+
+def failing(error: Exception, attempts: Path, until: int) -> Callable[[int], bytes]:
+    """A unit that notes each attempt in a file, and fails in those before ``until``."""
+
+    def run(_: int) -> bytes:
+        with attempts.open("a") as file:
+            file.write("x")
+        count = attempts.stat().st_size
+        if count < until:
+            raise error
+        return str(count).encode()
+
+    return run
+
+
+@pytest.mark.parametrize("error", [errors.StorageError("503"), OSError("connection reset")])
+def test_a_transient_error_is_tried_again(
+    spark: SparkSession, tmp_path: Path, error: Exception
+) -> None:
+    run = failing(error, tmp_path / "attempts", until=3)
+
+    assert SparkExecutor(spark).map(run, [0], label="compact") == [b"3"]
+
+
+def test_a_transient_error_that_stays_comes_back_after_the_last_attempt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = failing(OSError("connection reset"), tmp_path / "attempts", until=99)
+
+    with pytest.raises(errors.StorageError, match="OSError: connection reset"):
+        SparkExecutor(spark).map(run, [0], label="compact")
+
+    assert (tmp_path / "attempts").stat().st_size == 4
+
+
+def test_a_lost_commit_race_is_not_tried_again_inside_the_task(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = failing(errors.CommitConflictError("snapshot 7"), tmp_path / "attempts", until=99)
+
+    with pytest.raises(errors.CommitConflictError, match="snapshot 7"):
+        SparkExecutor(spark).map(run, [0], label="compact")
+
+    assert (tmp_path / "attempts").stat().st_size == 1
+
+
+def test_a_worker_that_dies_is_an_error_that_names_the_step(spark: SparkSession) -> None:
+    def die(_: int) -> bytes:
+        os._exit(9)
+
+    with pytest.raises(errors.PaimonError, match=r"compact of db\.t: a Python worker.*died"):
+        SparkExecutor(spark).map(die, [1], label="compact of db.t")
+
+    assert SparkExecutor(spark).map(lambda _: b"alive", [1], label="next") == [b"alive"]
+
+
+def waiting_unit(started: Path) -> Callable[[int], bytes]:
+    """A unit that says that it runs, and then waits for a file that nobody makes."""
+
+    def run(_: int) -> bytes:
+        import time  # on the worker
+
+        started.touch()
+        while not started.with_name("never").exists():
+            time.sleep(0.05)
+        return b""
+
+    return run
+
+
+def cancel_once(started: Path, executor: SparkExecutor) -> threading.Thread:
+    """A thread that cancels as soon as the unit runs."""
+
+    def watch() -> None:
+        import time
+
+        while not started.exists():
+            time.sleep(0.02)
+        executor.cancel()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_cancelling_interrupts_the_running_units_and_refuses_further_ones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    executor = SparkExecutor(spark)
+    watcher = cancel_once(tmp_path / "started", executor)
+
+    with pytest.raises(errors.CancelledError, match="compact: cancelled"):
+        executor.map(waiting_unit(tmp_path / "started"), [1], label="compact")
+
+    watcher.join()
+    with pytest.raises(errors.CancelledError):
+        executor.map(lambda _: b"", [1], label="compact")
+
+
+def test_cancelling_leaves_other_jobs_of_the_session_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def until_the_other_is_cancelled(path: str) -> bytes:
+        import pathlib
+        import time
+
+        while not pathlib.Path(path).exists():
+            time.sleep(0.02)
+        return b"done"
+
+    cancelled, go_on = SparkExecutor(spark), tmp_path / "go on"
+    results: list[bytes] = []
+    bystander = threading.Thread(
+        target=lambda: results.extend(
+            SparkExecutor(spark).map(until_the_other_is_cancelled, [str(go_on)], label="other")
+        )
+    )
+    bystander.start()
+    watcher = cancel_once(tmp_path / "started", cancelled)
+
+    with pytest.raises(errors.CancelledError):
+        cancelled.map(waiting_unit(tmp_path / "started"), [1], label="compact")
+
+    go_on.touch()
+    bystander.join()
+    watcher.join()
+    assert results == [b"done"]
+
+
+def test_ctrl_c_is_a_cancellation(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+
+    def interrupt(_done: int, _count: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("paimon_orch.spark.jobs.ClassicJobs.tasks_done", lambda _: 1)
+
+    with pytest.raises(errors.CancelledError) as caught:
+        SparkExecutor(spark).map(waiting_unit(started), [1, 2], label="compact", progress=interrupt)
+
+    assert isinstance(caught.value.__cause__, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.CorruptFileError("/a", "b"),
+        errors.NotFoundError("no table t"),
+        errors.CancelledError("stopped"),
+    ],
+)
+def test_errors_survive_the_way_to_the_driver(error: errors.PaimonError) -> None:
+    decoded = _decode(_encode(error))
+
+    assert (type(decoded), str(decoded)) == (type(error), str(error))
+
+
+def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> None:
+    class Elsewhere(errors.NotFoundError):
+        def __init__(self, table: str, column: str) -> None:
+            super().__init__(f"{table} has no column {column}")
+
+    decoded = _decode(_encode(Elsewhere("t", "c")))
+
+    assert (type(decoded), str(decoded)) == (errors.NotFoundError, "t has no column c")
+
+
+@pytest.mark.parametrize("name", ["Iterator", "contextmanager", "os", "Exception", "nonsense"])
+def test_a_name_that_is_no_error_of_ours_is_not_called(name: str) -> None:
+    text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
+
+    assert type(_decode(text)) is errors.PaimonError
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_same_on_spark_connect(tmp_path: Path) -> None:
+    """In a process of its own: one process has either kind of session."""
+    code = f"""
+import pathlib, threading, time
+from paimon_orch import errors
+from paimon_orch.spark import SparkExecutor, spark_session, stop_session
+
+session = spark_session(remote="local[2]")
+executor = SparkExecutor(session)
+found, seen = [], []
+
+def fail(unit):
+    raise errors.CorruptFileError("/t", "cut off")
+
+def wait(path):
+    pathlib.Path(path).touch()
+    time.sleep(60)
+    return b""
+
+def cancel():
+    while not pathlib.Path({str(tmp_path / "started")!r}).exists():
+        time.sleep(0.05)
+    executor.cancel()
+
+found += executor.map(lambda u: bytes([u]), [1, 2, 3], label="a, b", progress=lambda *p: seen.append(p))
+for run, units in ((fail, [1]), (wait, [{str(tmp_path / "started")!r}])):
+    if run is wait:
+        threading.Thread(target=cancel).start()
+    try:
+        executor.map(run, units, label="compact")
+    except errors.PaimonError as error:
+        found.append(type(error).__name__)
+stop_session(session)
+print([found, seen[-1]])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=110
+    )
+
+    expected = [[b"\x01", b"\x02", b"\x03", "CorruptFileError", "CancelledError"], (3, 3)]
+    assert str(expected) in done.stdout

@@ -1,0 +1,124 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paimon_orch.errors import InputError
+from paimon_orch.spark import java_in_use, spark_session, stop_session
+from paimon_orch.spark.session import with_retries
+
+ROUND_TRIP = """
+import json, os, sys
+from paimon_orch.spark import java_in_use, spark_session, stop_session
+
+session = spark_session({arguments})
+def python_of(batches):
+    import sys
+    import pyarrow as pa
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({{"python": [sys.executable] * batch.num_rows}})
+rows = session.range(0, 2, 1, 2).mapInArrow(python_of, "python string").toArrow()
+session.sql("SHOW TABLES").collect()
+java = java_in_use(session)
+stop_session(session)
+print(json.dumps([java, rows["python"].to_pylist(), os.listdir(".")]))
+"""
+
+
+def run_in_a_process(
+    directory: Path, code: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=110,
+    )
+
+
+@pytest.fixture
+def path_without_java(tmp_path: Path) -> str:
+    """What Spark's scripts call, and no Java."""
+    bin_directory = tmp_path / "bin"
+    bin_directory.mkdir()
+    for folder in os.get_exec_path():
+        for program in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            link = bin_directory / program.name
+            if not program.name.startswith(("java", "python")) and not link.is_symlink():
+                link.symlink_to(program)
+    return str(bin_directory)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_session_runs_without_any_java_on_the_workers_own_interpreter_and_leaves_nothing(
+    tmp_path: Path, path_without_java: str
+) -> None:
+    directory = tmp_path / "work"
+    directory.mkdir()
+
+    done = run_in_a_process(
+        directory, ROUND_TRIP.format(arguments="'local[2]'"), PATH=path_without_java
+    )
+
+    assert "Java 21." in done.stdout
+    assert done.stdout.count(sys.executable) == 2
+    assert done.stdout.rstrip().endswith("[]]")
+    assert done.stderr == ""
+
+
+def test_an_active_session_is_used_as_it_is_and_not_stopped(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.shuffle.partitions", "7")
+
+    again = spark_session("local[1]", config={"spark.sql.shuffle.partitions": "9"})
+    stop_session(other)
+
+    assert again is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.range(3).count() == 3
+
+
+def test_times_are_utc(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_the_java_in_use_is_told_with_its_home(spark: SparkSession) -> None:
+    assert java_in_use(spark).startswith("Java ")
+    assert java_in_use(spark).endswith(")")
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_local_masters_get_retries(given: str, used: str) -> None:
+    assert with_retries(given) == used
+
+
+def test_a_session_that_does_not_start_says_where_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
+
+    def refuse(*_: object) -> SparkSession:
+        raise ModuleNotFoundError("No module named 'grpc'")
+
+    monkeypatch.setattr("paimon_orch.spark.session._start_connect", refuse)
+
+    with pytest.raises(InputError, match=r"sc://nowhere did not start.*paimon-orch\[connect\]"):
+        spark_session(remote="sc://nowhere")

@@ -1,0 +1,99 @@
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+HOSTS = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"))]
+MACHINE_PATHS = [f"/{name}/" for name in ("work", "root")]
+
+
+@pytest.fixture(scope="module")
+def pins(repository: Path) -> dict[str, str]:
+    lines = (repository / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines)
+
+
+def requirements(repository: Path) -> list[Requirement]:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    texts = [*project["dependencies"], *(text for extra in extras for text in extra)]
+    return [r for r in map(Requirement, texts) if r.name != project["name"]]
+
+
+def test_constraints_are_exact_pins_and_nothing_else(repository: Path) -> None:
+    lines = (repository / "constraints.txt").read_text().splitlines()
+
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.!+]+", line)] == []
+    assert lines == sorted(set(lines), key=lambda line: line.split("==")[0])
+
+
+def test_each_dependency_is_bounded_above_and_pinned_within_its_bounds(
+    repository: Path, pins: dict[str, str]
+) -> None:
+    for requirement in requirements(repository):
+        assert "<" in str(requirement.specifier), requirement
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+def test_no_file_names_a_package_registry_or_a_path_of_one_machine(repository: Path) -> None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=repository, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    found = []
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        path = repository / name
+        content = path.read_bytes() if path.is_file() else b""
+        found += [(name, text) for text in HOSTS + MACHINE_PATHS if text.encode() in content]
+
+    assert found == []
+
+
+def test_make_help_lists_every_target_and_is_the_default(repository: Path) -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (repository / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    shown = subprocess.run(
+        ["make", "--no-print-directory"], cwd=repository, capture_output=True, text=True, check=True
+    )
+
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert [line[1] for line in lines] == phony[1].split()
+    assert all(len(line) > 2 for line in lines)
+
+
+def test_without_a_suitable_python_make_install_says_so_in_a_paragraph(
+    repository: Path, tmp_path: Path
+) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(repository / name, tmp_path)
+
+    done = subprocess.run(
+        ["make", "install", "PYTHON="], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode
+    assert "needs Python 3.11, 3.12 or 3.13" in done.stderr
+    assert "make install PYTHON=" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_importing_the_package_imports_neither_dagster_nor_pyspark() -> None:
+    code = "import sys, paimon_orch; print({'dagster', 'pyspark'} & sys.modules.keys())"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_steps_run_without_pyspark() -> None:
+    code = "import sys, paimon_orch.steps.executor; print('pyspark' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
