@@ -54,8 +54,10 @@ flight_board = build_table_asset(
     description="The departure board: each flight as it was scheduled, departed and arrived, by primary key.",
 )
 
+compaction = build_compaction_asset(TABLE, partitions_def=months)
+
 defs = dg.Definitions(
-    assets=[flights, flight_board, build_compaction_asset(TABLE, partitions_def=months)],
+    assets=[flights, flight_board, compaction],
     sensors=[build_latest_snapshot_sensor(TABLE, partitions_def=months)],
     schedules=[build_compaction_schedule(TABLE, partitions_def=months)],
     resources={

@@ -5,9 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A slow machine is no bug. With CI set hypothesis takes its own profile "ci": the same examples each time.
+settings.register_profile("local", deadline=None)
+if not settings.get_current_profile_name().startswith("ci"):
+    settings.load_profile("local")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"

@@ -141,6 +141,9 @@ def json_value(value: Any) -> Any:
         return _map_pairs(value)
     if pa.types.is_struct(kind):
         return {name: json_value(item) for name, item in value.items()}
+    if isinstance(value, pa.StringScalar):
+        # Java stored broken text in some nested values, and shows it with replacement characters.
+        return value.as_buffer().to_pybytes().decode(errors="replace")
     if isinstance(value, pa.ListScalar):
         return [json_value(item) for item in value.values]
     if isinstance(value, pa.TimestampScalar):

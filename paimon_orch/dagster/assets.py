@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def build_table_asset(
             report = inspect(paimon.load_table(table))
             for key, part in _by_key(report, keys).items():
                 context.add_asset_metadata(table_state(part).to_dagster(), partition_key=key)
-            return _ingested(report, results)
+            return _ingested(results, report, whole_table=not keys)
 
     return table_asset
 
@@ -164,9 +165,8 @@ def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
     if given["partitions_def"] is None:
         del given["backfill_policy"]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", dg.BetaWarning
-        )  # of backfill_policy, for the user to no avail
+        # backfill_policy is in beta: our concern, not that of whoever loads the definitions
+        warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(**given)
 
 
@@ -178,9 +178,12 @@ def _by_key(report: TableReport, keys: Sequence[str]) -> dict[str, TableReport]:
     return {key: partition_report(report, translate.path_of(key)) for key in keys}
 
 
-def _ingested(report: TableReport, results: Sequence[IngestResult]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
+def _ingested(
+    results: Sequence[IngestResult], report: TableReport, *, whole_table: bool
+) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
-    written = PaimonMetadata(
+    written = replace(
+        table_state(report) if whole_table else PaimonMetadata(),
         snapshot_id=max(snapshots, default=None),
         schema_id=report.schema.id,
         snapshots=len(snapshots),
@@ -217,7 +220,7 @@ def _compact(
         context.log.info("%s: nothing to compact", what)
     else:
         context.log.info(
-            "%s: %d buckets compacted in %.1f s, snapshot %d",
+            "%s: buckets compacted: %d, in %.1f s, by snapshot %d",
             *(what, result.buckets, result.duration_seconds, result.snapshot_id),
         )
     if translate is None:

@@ -15,10 +15,10 @@ RETRY_TRANSIENT = dg.RetryPolicy(
 
 @contextmanager
 def failures_by_type(table: str) -> Iterator[None]:
-    """Let transient errors reach the op's retry policy, and end the run at once for all others."""
+    """Let transient errors and those of files reach the op's retry policy; end the run at once for all others."""
     try:
         yield
-    except (TransientError, dg.Failure):
+    except (TransientError, OSError, dg.Failure):
         raise
     except Exception as error:
         raise dg.Failure(

@@ -70,7 +70,6 @@ def partition_result(result: CompactionResult, path: str) -> CompactionResult:
 def table_state(report: TableReport) -> PaimonMetadata:
     """Return what a table or partition looks like."""
     return PaimonMetadata(
-        snapshot_id=report.snapshot_id,
         files=report.file_count,
         bytes=report.bytes,
         level0_files=report.level0_files,
@@ -86,6 +85,7 @@ def compaction_metadata(
     units = result.plan.units
     state = replace(
         table_state(after),
+        snapshot_id=after.snapshot_id,
         files=None,
         files_before=before.file_count,
         files_after=after.file_count,

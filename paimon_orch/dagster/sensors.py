@@ -53,7 +53,8 @@ def build_latest_snapshot_sensor(
         latest = loaded.snapshots.get(latest_id)
         changes = changes_since(loaded, cursor, latest, max_snapshots_per_tick)
         if changes.whole_table:
-            context.log.warning(
+            tell = context.log.warning if context.cursor else context.log.info
+            tell(
                 "%s: %s; looking at all partitions of snapshot %d",
                 *(table, changes.whole_table, latest_id),
             )

@@ -1,21 +1,251 @@
-"""Values of one type as another, as an ALTER TABLE allows (format section 9.4)."""
+"""Values of one type as another, as an ALTER TABLE allows (format section 9.4).
 
+The results are Java's, its rounding and overflow rules included. Java shifts between timestamps with and without zone
+by the zone of its machine; here that zone is always UTC, so that a table reads the same everywhere.
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.cast_text import parse_text, sized_text, to_text
 from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types import AtomicType, DataType, type_to_sql
+
+Rule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
+
+_WIDE = Context(prec=400)  # a double has up to 309 digits before the point
+_MILLIS_PER_DAY = 86_400_000
+_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_FAMILIES = {
+    "integer": ("TINYINT", "SMALLINT", "INT", "BIGINT"),
+    "float": ("FLOAT", "DOUBLE"),
+    "text": ("CHAR", "VARCHAR"),
+    "binary": ("BINARY", "VARBINARY"),
+    "timestamp": ("TIMESTAMP", "TIMESTAMP_LTZ"),
+}
+_FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
 
 
 def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
-    """Return values of one type as a simple one."""
-    target = arrow_type(new)
-    if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
-        return truncated(array, target.unit).cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
-    return pc.cast(array, target, safe=False)
+    """Return a column as another simple type. What overflows a decimal becomes null.
+
+    Raises :class:`InputError` for a value that cannot be converted, :class:`UnsupportedError` for types that have no
+    cast.
+    """
+    try:
+        if family(new) == "text":
+            return _as_text(array, old, new)
+        rule = isinstance(old, AtomicType) and _RULES.get((family(old), family(new)))
+        if isinstance(old, AtomicType) and rule:
+            return rule(array, old, new)
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise InputError(
+            f"a column was changed from {type_to_sql(old)} to {type_to_sql(new)}, and a value in an old file "
+            f"cannot be converted: {error}"
+        ) from error
+    raise UnsupportedError(f"a column of type {type_to_sql(old)} cannot be read as {type_to_sql(new)}")
+
+
+def family(data_type: AtomicType) -> str:
+    """Return the group of types that cast alike."""
+    return _FAMILY.get(data_type.name, data_type.name)
 
 
 def truncated(array: pa.Array, unit: str) -> pa.Array:
     """Round timestamps down to a unit, so that a cast to it loses nothing silently."""
     names = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
     return pc.floor_temporal(array, unit=names[unit])
+
+
+def _as_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
+    text = to_text(array, old)
+    is_binary = isinstance(old, AtomicType) and family(old) == "binary"
+    return text if is_binary else sized_text(text, new)  # Java does not look at the length of bytes
+
+
+def _numbers(array: pa.Array, dtype: type) -> npt.NDArray[np.generic]:
+    return array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+
+
+def _masked(values: npt.NDArray[np.generic], like: pa.Array) -> pa.Array:
+    return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False))
+
+
+def _plain(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    """Convert as Arrow does: integers wrap around, floating point numbers round."""
+    return array.cast(arrow_type(new), safe=False)
+
+
+def _boolean_to_number(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    return array.cast(pa.int8()).cast(arrow_type(new))
+
+
+def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
+    return pc.not_equal(array.cast(pa.int32(), safe=False), 0)  # Java looks at the lower 32 bits
+
+
+def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    """Truncate and saturate as Java does: smaller types get the wrapped 32-bit number."""
+    kind: type = np.int64 if new.name == "BIGINT" else np.int32
+    limits, values = np.iinfo(kind), np.nan_to_num(_numbers(array, np.float64), nan=0.0)
+    low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
+    inside = (values > low) & (values < high)
+    whole = np.where(inside, values, 0).astype(kind)
+    whole = np.where(values >= high, limits.max, np.where(values <= low, limits.min, whole))
+    return _masked(whole, array).cast(arrow_type(new), safe=False)
+
+
+def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
+    precision, scale = new.params
+    if old.name == "DECIMAL":
+        old_precision, old_scale = old.params
+        if scale >= old_scale and precision - scale >= old_precision - old_scale:
+            return array.cast(arrow_type(new))
+    if family(old) == "float":  # by the shortest text of the double, as BigDecimal.valueOf
+        numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
+    else:
+        numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]
+    return pa.array([rounded(number, precision, scale) for number in numbers], arrow_type(new))
+
+
+def rounded(number: Decimal | None, precision: int, scale: int) -> Decimal | None:
+    """Round half up to a scale; None if there are more digits than the precision has."""
+    if number is None:
+        return None
+    if not number.is_finite():
+        raise ValueError(f"{number} is no decimal number")
+    result = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _WIDE)
+    return result if len(result.as_tuple().digits) <= precision or not result else None
+
+
+def _decimal_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    """Cut the fraction and keep the lower 64 bits."""
+    whole = [None if value is None else _wrapped(int(value)) for value in array.to_pylist()]
+    return pa.array(whole, pa.int64()).cast(arrow_type(new), safe=False)
+
+
+def _wrapped(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _decimal_to_float(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    values = [None if value is None else float(value) for value in array.to_pylist()]
+    return pa.array(values, pa.float64()).cast(arrow_type(new))
+
+
+def _to_binary(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    """Cut to the length; BINARY is also filled up with zero bytes."""
+    (length,) = new.params
+    values = pc.binary_slice(array.cast(pa.binary()), 0, length)
+    if new.name == "VARBINARY":
+        return values
+    padded = [None if value is None else value.ljust(length, b"\0") for value in values.to_pylist()]
+    return pa.array(padded, pa.binary())
+
+
+def _parse(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    if new.name == "DECIMAL":
+        numbers = parse_text(array, new, pa.string())
+        return _to_decimal(numbers, AtomicType(name="VARCHAR"), new)
+    return parse_text(array, new, arrow_type(new))
+
+
+def _counts(array: pa.Array, unit: str) -> npt.NDArray[np.int64]:
+    """Return timestamps as numbers of a unit that is not finer than theirs, rounded down."""
+    assert isinstance(array.type, pa.TimestampType)
+    factor = _PER_SECOND[array.type.unit] // _PER_SECOND[unit]
+    return _numbers(array.view(pa.int64()), np.int64) // factor
+
+
+def _to_zero(values: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
+    """Divide as Java does, rounding to zero."""
+    return np.where(values < 0, -(-values // step), values // step)
+
+
+def _date_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    target = arrow_type(new)
+    assert isinstance(target, pa.TimestampType)
+    return array.cast(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
+
+
+def _time_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    target = arrow_type(new)
+    assert isinstance(target, pa.TimestampType)
+    millis = array.view(pa.int32()).cast(pa.int64()).view(pa.timestamp("ms"))
+    return millis.cast(pa.timestamp(target.unit)).view(target)
+
+
+def _integer_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    target = arrow_type(new)
+    assert isinstance(target, pa.TimestampType)
+    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
+
+
+def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+    """Return seconds of the epoch; before 1970 Java rounds them up."""
+    seconds = _to_zero(_counts(array, "ms"), 1000)
+    return _masked(seconds, array).cast(arrow_type(new), safe=False)
+
+
+def _timestamp_to_date(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
+    """Return the day. Java 0.9 takes the day after for times before 1970 without zone; newer ones do not."""
+    days = _counts(array, "ms") // _MILLIS_PER_DAY
+    return _masked(days.astype(np.int32), array).view(pa.date32())
+
+
+def _timestamp_to_time(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
+    millis = _counts(array, "ms") % _MILLIS_PER_DAY
+    return _masked(millis.astype(np.int32), array).view(pa.time32("ms"))
+
+
+def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
+    """Cut digits: below milliseconds rounding down, of milliseconds to zero, as Java does."""
+    target, (before,), (after,) = arrow_type(new), old.params, new.params
+    assert isinstance(target, pa.TimestampType)
+    counts = truncated(array, target.unit).cast(pa.timestamp(target.unit, tz=array.type.tz))
+    if after >= before:
+        return counts.view(target)
+    values = _numbers(counts.view(pa.int64()), np.int64)
+    step = _PER_SECOND[target.unit] // 10**after
+    cut = _to_zero(values, step) if after < 3 else values // step
+    return _masked(cut * step, array).view(target)
+
+
+_RULES: Mapping[tuple[str, str], Rule] = {
+    ("BOOLEAN", "integer"): _boolean_to_number,
+    ("BOOLEAN", "float"): _boolean_to_number,
+    ("BOOLEAN", "DECIMAL"): _to_decimal,
+    ("integer", "BOOLEAN"): _integer_to_boolean,
+    ("integer", "integer"): _plain,
+    ("integer", "float"): _plain,
+    ("integer", "DECIMAL"): _to_decimal,
+    ("integer", "timestamp"): _integer_to_timestamp,
+    ("float", "integer"): _float_to_integer,
+    ("float", "float"): _plain,
+    ("float", "DECIMAL"): _to_decimal,
+    ("DECIMAL", "integer"): _decimal_to_integer,
+    ("DECIMAL", "float"): _decimal_to_float,
+    ("DECIMAL", "DECIMAL"): _to_decimal,
+    ("text", "BOOLEAN"): _parse,
+    ("text", "integer"): _parse,
+    ("text", "float"): _parse,
+    ("text", "DECIMAL"): _parse,
+    ("text", "binary"): _to_binary,
+    ("text", "DATE"): _parse,
+    ("text", "TIME"): _parse,
+    ("text", "timestamp"): _parse,
+    ("binary", "binary"): _to_binary,
+    ("DATE", "timestamp"): _date_to_timestamp,
+    ("TIME", "TIME"): lambda array, _old, _new: array,
+    ("TIME", "timestamp"): _time_to_timestamp,
+    ("timestamp", "integer"): _timestamp_to_integer,
+    ("timestamp", "DATE"): _timestamp_to_date,
+    ("timestamp", "TIME"): _timestamp_to_time,
+    ("timestamp", "timestamp"): _timestamp_to_timestamp,
+}

@@ -14,6 +14,9 @@ from paimon_orch.format.paths import file_format
 from paimon_orch.format.types import Field
 
 
+_STRIPE, _LEAST_STRIPE = 64 << 20, 64 << 10
+
+
 class DataFileReader(Protocol):
     """One open data file. ``num_rows`` is None if only a full read tells it."""
 
@@ -51,9 +54,9 @@ def open_reader(source: IO[bytes], path: str, fields: Sequence[Field]) -> DataFi
 
 
 def open_writer(
-    sink: IO[bytes], kind: str, fields: Sequence[Field], options: Options, level: int
+    sink: IO[bytes], kind: str, fields: Sequence[Field], options: Options, level: int, target: int
 ) -> DataFileWriter:
-    """Start a data file of format ``kind`` on a level of the merge tree.
+    """Start a data file of format ``kind`` on a level of the merge tree; it ends near ``target`` bytes.
 
     Raises :class:`UnsupportedError` for columns that the format cannot hold.
     """
@@ -62,7 +65,9 @@ def open_writer(
         case "parquet":
             return ParquetFileWriter(sink, fields, codec, zstd_level)
         case "orc":
-            return OrcFileWriter(sink, fields, codec, zstd_level)
+            # the size of a file is only known after each stripe
+            stripe = max(_LEAST_STRIPE, min(_STRIPE, target // 4))
+            return OrcFileWriter(sink, fields, codec, options.memory("file.block-size", str(stripe)))
         case "avro":
             return AvroFileWriter(sink, fields, codec, zstd_level)
     raise InputError(f"'file.format' = {kind!r}: parquet, orc and avro files are written")

@@ -1,7 +1,8 @@
 """ORC data files through pyarrow (format section 8.5).
 
-pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused; and it writes no type
-attributes, so that the files carry no field ids. No reader asks for them: columns are found by name.
+pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused, and so are times
+before 1970 with a fraction of a second, which it writes wrongly. It writes no type attributes, so the files carry no
+field ids; no reader asks for them, columns are found by name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from paimon_orch.format.types import (
     type_to_sql,
 )
 
+_NANOS_PER_SECOND = 10**9
 _CODECS = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -122,7 +124,15 @@ class OrcFileWriter:
 
 
 def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
-    return array if array.type == target else array.cast(target)
+    stored = array if array.type == target else array.cast(target)
+    if isinstance(target, pa.TimestampType):
+        counts = stored.view(pa.int64()).drop_null().to_numpy()
+        if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():
+            raise pa.ArrowInvalid(
+                "pyarrow writes times before 1970 with a fraction of a second so that other readers fail; "
+                "choose 'file.format' = 'parquet' or 'avro'"
+            )
+    return stored
 
 
 def _stored_type(field: Field) -> pa.DataType:

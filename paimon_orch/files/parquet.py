@@ -8,10 +8,25 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_orch.errors import InputError
+from paimon_orch.files import int96
+from paimon_orch.files.int96 import (
+    STORED,
+    FooterSink,
+    children_of,
+    has_nanoseconds,
+    is_nanoseconds,
+    stored_type,
+)
+from paimon_orch.files.nested import map_atoms
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values
-_CODECS = {"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
+_CODECS = {
+    **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
+    "uncompressed": "none",
+}
 
 
 class ParquetFileReader:
@@ -20,8 +35,8 @@ class ParquetFileReader:
     def __init__(self, source: IO[bytes]) -> None:
         # without pre_buffer memory stays flat, and local reads are as fast
         self._file = pq.ParquetFile(source, pre_buffer=False)
-        self.num_rows: int = self._file.metadata.num_rows
-        self.names: list[str] = self._file.schema_arrow.names
+        self.num_rows: int | None = self._file.metadata.num_rows
+        self.names: Sequence[str] = self._file.schema_arrow.names
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order."""
@@ -58,40 +73,78 @@ class ParquetFileReader:
 class ParquetFileWriter:
     """Writes one Parquet file; every table handed over becomes its own row group."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, codec: str, zstd_level: int) -> None:
+    def __init__(
+        self, sink: IO[bytes], fields: Sequence[Field], codec: str, zstd_level: int
+    ) -> None:
         if codec not in _CODECS:
             raise InputError(f"'file.compression' = {codec!r}: Parquet takes {', '.join(sorted(_CODECS))}")
-        self._sink, self._schema, self._codec = sink, schema, codec
+        self._types = [field.type for field in fields]
+        self._plain = arrow_schema(fields, with_ids=True)
+        self._schema = pa.schema(
+            [field.with_type(stored_type(field.type)) for field in self._plain]
+        )
+        self._sink, self._codec = FooterSink(sink), _CODECS[codec]
         self._level = zstd_level if codec == "zstd" else None
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table as one row group."""
+        stored = self._stored(table)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
                 compression=self._codec,
                 compression_level=self._level,
-                use_dictionary=_low_cardinality(table),
+                use_dictionary=_low_cardinality(stored),
+                write_statistics=_with_statistics(self._schema),  # type: ignore[arg-type]
                 store_decimal_as_integer=True,
                 store_schema=False,
                 write_time_adjusted_to_utc=True,
-                use_deprecated_int96_timestamps=_has_nanoseconds(self._schema),
             )
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._writer.write_table(stored, row_group_size=max(1, table.num_rows))
+
+    def _stored(self, table: pa.Table) -> pa.Table:
+        columns = [
+            pa.chunked_array([map_atoms(c, kind, target, _stored_atom) for c in column.chunks], target)
+            if column.type != target
+            else column
+            for column, kind, target in zip(
+                table.columns, self._types, self._schema.types, strict=True
+            )
+        ]
+        return pa.table(columns, schema=self._schema)
 
     def close(self) -> None:
         """Write the footer."""
         if self._writer is None:
             self.write(self._schema.empty_table())
         assert self._writer is not None
+        if not any(has_nanoseconds(field.type) for field in self._plain):
+            self._writer.close()
+            return
+        self._sink.hold()
         self._writer.close()
+        self._sink.release()
 
 
-def _has_nanoseconds(schema: pa.Schema) -> bool:
-    """Timestamps of more than six digits are INT96, as Java writes and reads them."""
-    return any(isinstance(kind, pa.TimestampType) and kind.unit == "ns" for kind in schema.types)
+def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+    return int96.stored(array) if is_nanoseconds(array.type) else array
+
+
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the paths of columns with bounds: INT96 has no order."""
+    return [path for field in schema for path, kind in _leaves(field) if kind != STORED]
+
+
+def _leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.DataType]]:
+    if not pa.types.is_nested(field.type):
+        yield field.name, field.type
+        return
+    group = {pa.MapType: ".key_value", pa.ListType: ".list"}.get(type(field.type), "")
+    for child in children_of(field.type):
+        for path, leaf in _leaves(child):
+            yield f"{field.name}{group}.{path}", leaf
 
 
 def _low_cardinality(table: pa.Table) -> list[str]:
@@ -99,8 +152,14 @@ def _low_cardinality(table: pa.Table) -> list[str]:
     sample = table.slice(0, 16_384)
     chosen = []
     for name, column in zip(sample.column_names, sample.columns, strict=True):
-        if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        kind = column.type
+        if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
             continue
         if pc.count_distinct(column).as_py() < max(2, _DICTIONARY_SHARE * len(column)):
             chosen.append(name)
     return chosen
+
+
+def _is_long_decimal(kind: pa.DataType) -> bool:
+    """Java 0.9 cannot read dictionaries of the fixed-length byte arrays that long decimals are."""
+    return isinstance(kind, pa.Decimal128Type) and kind.precision > 18

@@ -9,10 +9,9 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.parquet import ROW_GROUP_ROWS, ParquetFileWriter
+from paimon_orch.files.formats import DataFileWriter, open_writer
+from paimon_orch.files.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
-from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.paths import FileNames, TablePaths
@@ -120,10 +119,11 @@ class RollingFileWriter:
         path = f"{self._directory}/{name}"
         self._paths.append(path)
         sink = self._io.open_output(path)
-        if kind != "parquet":
-            raise UnsupportedError(f"'file.format' = {kind!r}: only parquet files are written")
-        codec = options.file_compression(self._level)
-        writer = ParquetFileWriter(sink, self._layout, codec, options.zstd_level)
+        try:
+            writer = open_writer(sink, kind, self._layout, options, self._level, self._target)
+        except BaseException:
+            sink.close()
+            raise
         return _OpenFile(name, sink, writer, self._schema, self._layout)
 
     def _finish_file(self) -> None:
@@ -149,17 +149,17 @@ class RollingFileWriter:
                 self._io.delete(path)
 
 
-def file_layout(schema: TableSchema) -> pa.Schema:
-    """Return the physical columns of a data file with their field ids (section 8.1)."""
+def file_layout(schema: TableSchema) -> list[Field]:
+    """Return the physical columns of a data file (section 8.1)."""
     if not schema.primary_keys:
-        return arrow_schema(schema.fields, with_ids=True)
+        return list(schema.fields)
     keys = []
     if not schema.typed_options.boolean("data-file.thin-mode"):
         keys = [
             Field(SYSTEM_FIELD_ID + field.id, KEY_PREFIX + field.name, field.type)
             for field in schema.key_fields
         ]
-    return arrow_schema([*keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.fields], with_ids=True)
+    return [*keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.fields]
 
 
 def local_wall_clock_millis() -> int:
@@ -174,12 +174,12 @@ class _OpenFile:
         self,
         name: str,
         sink: IO[bytes],
-        writer: ParquetFileWriter,
+        writer: DataFileWriter,
         schema: TableSchema,
-        layout: pa.Schema,
+        layout: Sequence[Field],
     ) -> None:
         self.name, self.sink, self._writer = name, sink, writer
-        self._schema, self._layout = schema, layout
+        self._schema, self._names = schema, [field.name for field in layout]
         self._stats = StatsCollector(schema.fields)
         self._rows = self._deleted = 0
         self._sequence: tuple[int, int] | None = None
@@ -200,10 +200,10 @@ class _OpenFile:
             found = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
             known = self._sequence or (found["min"], found["max"])
             self._sequence = min(found["min"], known[0]), max(found["max"], known[1])
-            self._deleted += pc.sum(is_retract(rows.column(VALUE_KIND.name))).as_py() or 0
+            self._deleted += int(is_retract(rows.column(VALUE_KIND.name)).sum())
         self._rows += rows.num_rows
-        columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._layout.names]
-        self._writer.write(pa.table(columns, schema=self._layout))
+        columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._names]
+        self._writer.write(pa.table(columns, names=self._names))
 
     def close(self, level: int, source: FileSource, first_sequence: int) -> DataFileMeta:
         self._writer.close()

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,9 +22,10 @@ class RowKind(IntEnum):
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 
 
-def is_retract(kinds: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Tell which rows take something away: -U and -D."""
-    return pc.is_in(kinds, value_set=pa.array([1, 3], pa.int8()))
+def is_retract(kinds: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
+    """Tell which rows take something away: -U and -D, the odd codes."""
+    odd: npt.NDArray[np.bool_] = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
+    return odd
 
 
 def parse_kinds(texts: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.merge.engines import drop_retracts, merge_function
+from paimon_orch.merge.engines import drop_retracts, merge_engine
 from paimon_orch.merge.levels import sections
 from paimon_orch.merge.lookup import PositionLookup
 from paimon_orch.merge.stream import MergeRun, merge_runs
@@ -57,22 +57,22 @@ class BucketCompaction:
             read_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
         self._outcome = CompactionOutcome()
-        self._merge = merge_function(reader.schema)
+        self._engine = merge_engine(reader.schema)
         self._writers: list[RollingFileWriter] = []
 
     def run(self) -> CompactionOutcome:
         """Compact and return what changed; on failure what was written is removed again."""
+        reader, task = self._reader, self._task
         try:
             self._compact()
+            if self._options.deletion_vectors:
+                self._outcome.index = self._vectors.write(
+                    reader.io, reader.paths, self._schema, task.partition, task.bucket
+                )
         except BaseException:
             for writer in self._writers:
                 writer.abort()
             raise
-        if self._options.deletion_vectors:
-            reader, task = self._reader, self._task
-            self._outcome.index = self._vectors.write(
-                reader.io, reader.paths, self._schema, task.partition, task.bucket
-            )
         return self._outcome
 
     def _compact(self) -> None:
@@ -164,12 +164,13 @@ class BucketCompaction:
             task.partition, task.bucket, level=task.output_level, source=FileSource.COMPACT
         )
         self._writers.append(writer)
+        names = [field.name for field in self._key_fields]
         for section in pending:
-            for step in merge_runs(self._runs(section), [f.name for f in self._key_fields]):
+            for step in merge_runs(self._runs(section), names, self._engine.sequence):
                 if lookup is not None:
                     only_new = ~step.any_of_group(step.levels > 0)
                     lookup.mark(step.keys.take(step.lasts[only_new]))
-                merged = self._merge(step)
+                merged = self._engine.merge(step)
                 merged = drop_retracts(merged) if task.drop_delete else merged
                 if merged.num_rows:
                     writer.write(merged)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.merge.keys import Indices, Key, KeyColumns
+from paimon_orch.format.row_kind import is_retract
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,42 @@ class _Buffer:
         return taken
 
 
-def merge_runs(runs: Sequence[MergeRun], key_names: Sequence[str]) -> Iterator[Step]:
+@dataclass(frozen=True, slots=True)
+class SequenceOrder:
+    """How rows of one key are ordered before ``_SEQUENCE_NUMBER``: ``sequence.field`` and its direction."""
+
+    names: tuple[str, ...] = ()
+    descending: bool = False
+
+    def ranks(self, rows: pa.Table) -> list[Indices]:
+        """Return an ascending rank of every row for each field; null is smallest in both directions."""
+        return [self._rank(comparable_column(rows.column(name))) for name in self.names]
+
+    def _rank(self, column: pa.Array) -> Indices:
+        ranks = dense_rank(column)
+        if not self.descending:
+            return ranks
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(valid, ranks.max(initial=0) + 1 - ranks, 0)
+
+
+def dense_rank(column: pa.Array) -> Indices:
+    """Return the rank of each value among the distinct ones, from 1; null is 0."""
+    ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
+
+
+NO_SEQUENCE_FIELD = SequenceOrder()
+
+
+def merge_runs(
+    runs: Sequence[MergeRun],
+    key_names: Sequence[str],
+    sequence: SequenceOrder = NO_SEQUENCE_FIELD,
+) -> Iterator[Step]:
     """Yield the rows of all runs in key order, step by step.
 
-    Runs are given oldest first: rows of equal key and sequence number keep that order.
+    Runs are given oldest first: rows that are equal in everything else keep that order.
     """
     buffers = [_Buffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
@@ -94,10 +128,10 @@ def merge_runs(runs: Sequence[MergeRun], key_names: Sequence[str]) -> Iterator[S
             level, taken = buffer.level, buffer.take(bound)
             if taken is not None:
                 parts.append((level, *taken))
-        yield _step(parts)
+        yield _step(parts, sequence)
 
 
-def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]]) -> Step:
+def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: SequenceOrder) -> Step:
     rows = pa.Table.from_batches([batch for _, batch, _ in parts])
     keys = KeyColumns.concat([part_keys for _, _, part_keys in parts])
     levels = np.repeat(
@@ -107,29 +141,49 @@ def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]]) -> Step:
     if len(parts) == 1:  # one run alone: its keys are unique and sorted
         everything = np.arange(len(keys))
         return Step(rows, keys, everything, everything, levels)
-    return _ordered(rows, keys, levels)
+    return _ordered(rows, keys, levels, sequence)
 
 
-def sort_step(rows: pa.Table, key_names: Sequence[str]) -> Step:
+def sort_step(
+    rows: pa.Table, key_names: Sequence[str], sequence: SequenceOrder = NO_SEQUENCE_FIELD
+) -> Step:
     """Return unsorted rows as one step, as if they came from level 0."""
-    return _ordered(rows, KeyColumns.of(rows, key_names), np.zeros(rows.num_rows, np.int32))
+    keys = KeyColumns.of(rows, key_names)
+    return _ordered(rows, keys, np.zeros(rows.num_rows, np.int32), sequence)
 
 
-def _ordered(rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]) -> Step:
+def _ordered(
+    rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
+) -> Step:
     order = keys.sort_order()
     same = keys.take(order).same_as_next()
     starts = np.flatnonzero(np.concatenate(([True], ~same)))
-    return Step(rows, keys, _by_sequence(order, starts, same, rows), starts, levels)
+    order = _by_sequence(order, starts, same, rows, sequence)
+    return Step(rows, keys, order, starts, levels)
 
 
 def _by_sequence(
-    order: Indices, starts: Indices, same: npt.NDArray[np.bool_], rows: pa.Table
+    order: Indices,
+    starts: Indices,
+    same: npt.NDArray[np.bool_],
+    rows: pa.Table,
+    sequence: SequenceOrder,
 ) -> Indices:
-    """Order the rows of each group by sequence number; most often they are already."""
-    sequence = rows.column(SEQUENCE_NUMBER.name).to_numpy()[order]
-    if not (same & (sequence[:-1] > sequence[1:])).any():
+    """Order the rows of each key: user sequence, sequence number, then -U and -D before +I and +U."""
+    numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
+    ordered = numbers[order]
+    if not same.any():
         return order
+    if not sequence.names and not (same & (ordered[:-1] >= ordered[1:])).any():
+        return order  # most often the rows of a key are in order already
     group = np.zeros(len(order), np.int64)
     group[starts[1:]] = 1
-    resorted: Indices = order[np.lexsort((sequence, np.cumsum(group)))]
+    if VALUE_KIND.name in rows.column_names:
+        is_add = ~is_retract(rows.column(VALUE_KIND.name))
+    else:
+        is_add = np.zeros(len(order), bool)
+    criteria = [is_add, numbers, *reversed(sequence.ranks(rows))]
+    resorted: Indices = order[
+        np.lexsort([*(values[order] for values in criteria), np.cumsum(group)])
+    ]
     return resorted

@@ -15,7 +15,6 @@ from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
-from paimon_orch.merge.engines import merge_function
 from paimon_orch.merge.levels import SortedRun, sorted_runs
 from paimon_orch.merge.pick import Pick, UniversalCompaction, force_up_level0, full, level0_only
 from paimon_orch.steps.executor import Executor
@@ -163,7 +162,7 @@ def plan(
         raise UnsupportedError(
             f"{table.identifier} has no primary key; compaction of append tables is not supported yet"
         )
-    merge_function(schema)
+    _check_supported(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
@@ -183,6 +182,19 @@ def plan(
         tuple(guards) if schema.typed_options.deletion_vectors else (),
         len(splits) - len(units),
     )
+
+
+def _check_supported(schema: TableSchema) -> None:
+    options = schema.typed_options
+    if options.changelog_producer in ("lookup", "full-compaction"):
+        raise UnsupportedError(
+            f"'changelog-producer' = {options.changelog_producer!r}: compaction that writes changelogs is not supported yet"
+        )
+    by_value = options.merge_engine != "deduplicate" or options.names("sequence.field")
+    if options.need_lookup and by_value:
+        raise UnsupportedError(
+            "lookup compaction is supported for 'merge-engine' = 'deduplicate' without 'sequence.field' so far"
+        )
 
 
 def _splits(

@@ -7,7 +7,7 @@ import pyarrow as pa
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import Field
-from paimon_orch.merge.engines import drop_retracts, merge_function
+from paimon_orch.merge.engines import drop_retracts, merge_engine
 from paimon_orch.merge.levels import sections
 from paimon_orch.merge.stream import MergeRun, merge_runs
 from paimon_orch.merge.vectors import read_vectors
@@ -47,15 +47,15 @@ class BucketReader:
 
     def _merged(self) -> Iterator[pa.RecordBatch]:
         schema = self._reader.schema
-        merge = merge_function(schema)
-        needed = dict.fromkeys([*SYSTEM_FIELDS, *schema.key_fields, *self._fields])
+        engine = merge_engine(schema)
         names = [field.name for field in self._fields]
+        needed = [*SYSTEM_FIELDS, *schema.select(engine.needed(names))]
         key_names = schema.trimmed_primary_keys
         for section in sections(self._split.files, schema.key_fields):
             oldest_first = sorted(section, key=lambda run: max(f.max_sequence_number for f in run))
-            runs = [MergeRun(self._run(files, list(needed))) for files in oldest_first]
-            for step in merge_runs(runs, key_names):
-                rows = drop_retracts(merge(step)).select(names)
+            runs = [MergeRun(self._run(files, needed)) for files in oldest_first]
+            for step in merge_runs(runs, key_names, engine.sequence):
+                rows = drop_retracts(engine.merge(step)).select(names)
                 yield from rows.combine_chunks().to_batches()
 
     def _run(

@@ -19,7 +19,7 @@ from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.row_kind import RowKind, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types import Field
-from paimon_orch.merge.engines import merge_function
+from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
 
 BucketId = tuple[bytes, int]
@@ -189,12 +189,13 @@ class TableWriter:
 
     def _flush(self) -> None:
         """Sort and merge what is buffered, one level-0 file (or more, when large) a bucket."""
-        merge = merge_function(self._schema)
+        engine = merge_engine(self._schema)
         for at, tables in self._buffers.items():
-            step = sort_step(pa.concat_tables(tables), self._schema.trimmed_primary_keys)
+            rows = pa.concat_tables(tables)
+            step = sort_step(rows, self._schema.trimmed_primary_keys, engine.sequence)
             writer = self.factory.writer(*at)
             self._writers.append(writer)
-            writer.write(merge(step))
+            writer.write(engine.merge(step))
             self._finish(at, writer)
         self._buffers.clear()
         self._held = 0

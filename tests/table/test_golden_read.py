@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,19 @@ from paimon_orch import Catalog
 Entry = dict[str, Any]
 Warehouses = Callable[[Path], Path]
 
-# What the library does not read yet: pattern of the case id (fnmatch) -> why. A case that begins to pass fails here.
-# A case id is `writer/folder/db.table[$branch_x]/snapshot-N`, `.../tag-X` or `.../latest`.
-NOT_YET: dict[str, str] = {}
+# Java 0.9 takes a null row for a row of nulls, and the other way round: see the README of its golden tables.
+ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
 
 def _case(name: str, *values: Any) -> Any:
-    reasons = [reason for pattern, reason in NOT_YET.items() if fnmatchcase(name, pattern)]
-    marks = [pytest.mark.xfail(strict=True, reason=reasons[0])] if reasons else []
-    return pytest.param(*values, id=name, marks=marks)
+    return pytest.param(*values, id=name)
+
+
+def _without_rows_of_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _without_rows_of_nulls(item) for key, item in value.items()}
+        return kept if any(item is not None for item in kept.values()) else None
+    return [_without_rows_of_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _or_missing(cases: Iterator[Any], arguments: int) -> list[Any]:
@@ -72,10 +75,13 @@ def _open(warehouse: Path, entry: Entry) -> Any:
     return Catalog(str(warehouse)).table(table_name(entry))
 
 
-def _assert_reads(found: Any, expected: Entry) -> None:
+def _assert_reads(folder: Path, found: Any, expected: Entry) -> None:
     assert found.column_names == expected["columns"]
     types = [str(field.type) for field in found.schema]
-    assert_rows_equal(expected_rows(expected), canonical_rows(found), types)
+    rows, wanted = canonical_rows(found), expected_rows(expected)
+    if folder.name in ROWS_OF_NULLS_MISREAD:
+        rows, wanted = ([_without_rows_of_nulls(row) for row in side] for side in (rows, wanted))
+    assert_rows_equal(wanted, rows, types)
 
 
 @pytest.mark.parametrize(("folder", "entry", "snapshot"), _or_missing(_snapshot_cases(), 3))
@@ -83,7 +89,7 @@ def test_snapshot_reads_as_its_writer_did(
     warehouse_of: Warehouses, folder: Path, entry: Entry, snapshot: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)
-    _assert_reads(table.scan(snapshot_id=snapshot["id"]).to_arrow(), snapshot)
+    _assert_reads(folder, table.scan(snapshot_id=snapshot["id"]).to_arrow(), snapshot)
 
 
 @pytest.mark.parametrize(("folder", "entry", "tag"), _or_missing(_tag_cases(), 3))
@@ -91,7 +97,7 @@ def test_tag_reads_as_its_writer_did(
     warehouse_of: Warehouses, folder: Path, entry: Entry, tag: Entry
 ) -> None:
     table = _open(warehouse_of(folder), entry)
-    _assert_reads(table.scan(tag=tag["key"]).to_arrow(), tag)
+    _assert_reads(folder, table.scan(tag=tag["key"]).to_arrow(), tag)
 
 
 @pytest.mark.parametrize(("folder", "entry"), _or_missing(_latest_cases(), 2))
@@ -104,9 +110,9 @@ def test_scan_reads_the_latest_snapshot(
     if entry["latest_snapshot"] is None:
         assert latest is None
         names = [field["name"] for field in entry["fields"]]
-        _assert_reads(found, {"columns": names, "rows": []})
+        _assert_reads(folder, found, {"columns": names, "rows": []})
         return
     assert latest.id == entry["latest_snapshot"]
     assert found.column_names == [field["name"] for field in entry["fields"]]
     [expected] = [s for s in entry["snapshots"] if s["id"] == entry["latest_snapshot"]]
-    _assert_reads(found, expected)
+    _assert_reads(folder, found, expected)

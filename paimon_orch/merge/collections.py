@@ -1,0 +1,219 @@
+"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map``, ``nested_update``, bitmaps.
+
+Their values have no vectorised form, so these columns alone are folded value by value.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap, BitMap64
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.java_hash import hash_code, hash_row, table_order
+from paimon_orch.format.types import DataType
+from paimon_orch.merge.fold import Fold
+from paimon_orch.merge.keys import Indices
+
+Combine = Callable[[Any, Any], Any]
+
+
+class PythonFold(Fold):
+    """A fold by a function of (accumulated value, row's value); both may be None."""
+
+    def __init__(
+        self,
+        name: str,
+        column: pa.Array,
+        groups: int,
+        *,
+        combine: Combine,
+        take_back: Combine | None = None,
+        commutes: bool = False,
+    ) -> None:
+        # as bytes: what Java stored in a nested value need not be valid text
+        super().__init__(name, column.view(without_text(column.type)), groups)
+        self._target = column.type
+        self._combine, self._take_back, self._commutes = combine, take_back, commutes
+        self._state: list[Any] = [None] * groups
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Combine with the row's value."""
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            self._state[group] = self._combine(self._state[group], self.column[row].as_py())
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Combine the other way round."""
+        if self._commutes:
+            self.add(groups, rows)
+            return
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            self._state[group] = self._combine(self.column[row].as_py(), self._state[group])
+
+    def retract(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value back."""
+        if self._take_back is None:
+            super().retract(groups, rows)
+            return
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            self._state[group] = self._take_back(self._state[group], self.column[row].as_py())
+
+    def reset(self, groups: Indices, rows: Indices) -> None:
+        """Start again from a row's value."""
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            self._state[group] = self.column[row].as_py()
+
+    def clear(self, groups: Indices) -> None:
+        """Make the value null."""
+        for group in groups.tolist():
+            self._state[group] = None
+
+    def result(self) -> pa.Array:
+        """Return the values."""
+        return pa.array(self._state, self.column.type).view(self._target)
+
+
+def without_text(kind: pa.DataType) -> pa.DataType:
+    """Return the type with binary in place of text, at any depth: the same bytes, not decoded."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(without_text(kind.value_type)))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(
+            kind.key_field.with_type(without_text(kind.key_type)),
+            kind.item_field.with_type(without_text(kind.item_type)),
+        )
+    if isinstance(kind, pa.StructType):
+        return pa.struct([field.with_type(without_text(field.type)) for field in kind])
+    return kind
+
+
+def listagg(separator: str, *, distinct: bool) -> Combine:
+    """Return the concatenation of UTF-8 texts; blank ones are left out."""
+    delimiter = separator.encode()
+
+    def combine(old: bytes | None, new: bytes | None) -> bytes | None:
+        if new is None or not new.strip():
+            return old
+        if old is None or not old.strip():
+            return new
+        if not distinct:
+            return old + delimiter + new
+        known = old.split(delimiter)
+        for token in new.split(delimiter):
+            if token.strip() and token not in known:
+                known.append(token)
+                old += delimiter + token
+        return old
+
+    return combine
+
+
+def collect(element: DataType, *, distinct: bool) -> Combine:
+    """Return the concatenation of arrays, with ``distinct`` of their different elements."""
+
+    def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+        if old is None or new is None:
+            return old if new is None else new
+        joined = [*old, *new]
+        return _distinct(joined, element) if distinct else joined
+
+    return combine
+
+
+def _distinct(items: list[Any], element: DataType) -> list[Any]:
+    """Return the different elements, in the order of the reference's hash set if they have a hash code."""
+    found: list[Any] = []
+    for item in items:
+        if item not in found:
+            found.append(item)
+    hashes = [code for item in found if (code := hash_code(item, element)) is not None]
+    if len(hashes) < len(found):
+        return found
+    return [found[at] for at in table_order(hashes)]
+
+
+def uncollect(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+    """Remove one occurrence of every retracted element."""
+    if old is None or new is None:
+        return old
+    left = list(old)
+    for item in new:
+        if item in left:
+            left.remove(item)
+    return left
+
+
+def merge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+    """Return the union of two maps (lists of pairs); the later value of a key wins."""
+    if old is None or new is None:
+        return old if new is None else new
+    return list({**dict(old), **dict(new)}.items())
+
+
+def unmerge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+    """Remove the retracted keys."""
+    if old is None or new is None:
+        return old
+    gone = dict(new)
+    return [(key, value) for key, value in old if key not in gone]
+
+
+def nested_append(limit: int) -> tuple[Combine, Combine]:
+    """Return how rows of a nested table without key are added, up to a limit, and removed."""
+
+    def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+        if old is None or new is None:
+            return old if new is None else new
+        return [*old, *new][: max(limit, len(old))]
+
+    def take_back(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+        if old is None or new is None:
+            return old
+        return [item for item in old if item not in new]
+
+    return combine, take_back
+
+
+def nested_update(keys: list[str], types: list[DataType], limit: int) -> tuple[Combine, Combine]:
+    """Return how rows of a nested table are added and removed by key."""
+
+    def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[key] for key in keys)
+
+    def listed(rows: dict[tuple[Any, ...], Any]) -> list[Any]:
+        found = list(rows.values())
+        return [found[at] for at in table_order([hash_row(key, types) for key in rows])]
+
+    def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+        if old is None and new is None:
+            return None
+        rows = {key_of(row): row for row in old or [] if row is not None}
+        for row in new or []:
+            if row is not None and (key_of(row) in rows or len(rows) < limit):
+                rows[key_of(row)] = row
+        return listed(rows)
+
+    def take_back(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+        if old is None or new is None:
+            return old
+        gone = {key_of(row) for row in new if row is not None}
+        return [row for row in old if key_of(row) not in gone]
+
+    return combine, take_back
+
+
+def bitmap_union(kind: type[BitMap] | type[BitMap64]) -> Combine:
+    """Return the union of serialized roaring bitmaps."""
+
+    def combine(old: bytes | None, new: bytes | None) -> bytes | None:
+        if old is None or new is None:
+            return old if new is None else new
+        try:
+            union = kind.deserialize(old) | kind.deserialize(new)  # type: ignore[operator]
+        except ValueError as error:
+            raise InputError(f"a value is no serialized roaring bitmap: {error}") from error
+        return bytes(union.serialize())
+
+    return combine

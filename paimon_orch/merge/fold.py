@@ -1,0 +1,185 @@
+"""Column folds: the value of one column over the rows of each key, for many keys at once.
+
+The engines feed rows in lockstep: the first row of every key, then the second row of those keys that have one, and so
+on. Work stays vectorised over keys, and the rules stay the sequential ones of the format: a fold sees the rows of a
+key one after the other. ``groups`` and ``rows`` are index arrays of equal length; no group comes twice in one call.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.merge.keys import Indices, comparable_column
+from paimon_orch.merge.stream import dense_rank
+
+Mask = npt.NDArray[np.bool_]
+_NULL = -1
+
+
+class Fold(ABC):
+    """The state of one column for a number of groups."""
+
+    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+        self.name, self.column = name, column
+        self.valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+        self.groups = groups
+
+    @abstractmethod
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take an added row of each group."""
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Take an added row that is older by its sequence group than what was taken before."""
+        self.add(groups, rows)
+
+    def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
+        """Take back a row of each group."""
+        raise InputError(
+            f"column {self.name!r}: its aggregate function cannot take rows back (-U, -D); set "
+            f"'fields.{self.name}.ignore-retract' = 'true' to leave them out"
+        )
+
+    @abstractmethod
+    def reset(self, groups: Indices, rows: Indices) -> None:
+        """Start again from a row's value."""
+
+    @abstractmethod
+    def clear(self, groups: Indices) -> None:
+        """Make the value null."""
+
+    @abstractmethod
+    def result(self) -> pa.Array:
+        """Return one value a group."""
+
+
+class Select(Fold):
+    """A fold whose value is always that of one row; the state is the row's index, -1 for null."""
+
+    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+        super().__init__(name, column, groups)
+        self.at: Indices = np.full(groups, _NULL, np.int64)
+
+    def reset(self, groups: Indices, rows: Indices) -> None:
+        """Start again from a row's value."""
+        self.at[groups] = np.where(self.valid[rows], rows, _NULL)
+
+    def clear(self, groups: Indices) -> None:
+        """Make the value null."""
+        self.at[groups] = _NULL
+
+    def result(self) -> pa.Array:
+        """Return the selected values."""
+        return self.column.take(pa.array(self.at, mask=self.at == _NULL))
+
+
+class LastValue(Select):
+    """``last_value``, and every column that an accepted row overwrites: nulls count."""
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value, null or not."""
+        self.reset(groups, rows)
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Keep the newer value."""
+
+    def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
+        """Forget the value."""
+        self.clear(groups)
+
+
+class LastNonNullValue(Select):
+    """``last_non_null_value``, the default of partial-update and aggregation."""
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value unless it is null."""
+        some = self.valid[rows]
+        self.at[groups[some]] = rows[some]
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Take the value only where there is none."""
+        some = self.at[groups] == _NULL
+        self.add(groups[some], rows[some])
+
+    def retract(self, groups: Indices, rows: Indices) -> None:
+        """Forget the value if the retracted one is not null."""
+        self.at[groups[self.valid[rows]]] = _NULL
+
+
+class FirstValue(Select):
+    """``first_value``: the first row's value, null or not."""
+
+    skip_nulls = False
+
+    def __init__(self, name: str, column: pa.Array, groups: int) -> None:
+        super().__init__(name, column, groups)
+        self._initialized: Mask = np.zeros(groups, bool)
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value if it is the first."""
+        first = ~self._initialized[groups]
+        if self.skip_nulls:
+            first &= self.valid[rows]
+        self.reset(groups[first], rows[first])
+        self._initialized[groups[first]] = True
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Take the older row: it comes before the first one."""
+        known = self._initialized[groups]
+        self.reset(groups[known], rows[known])
+        self.add(groups[~known], rows[~known])
+
+
+class FirstNonNullValue(FirstValue):
+    """``first_non_null_value``."""
+
+    skip_nulls = True
+
+
+class Extreme(Select):
+    """``max`` or ``min`` in the order of the format; nulls are left out."""
+
+    def __init__(self, name: str, column: pa.Array, groups: int, *, largest: bool) -> None:
+        super().__init__(name, column, groups)
+        ranks = dense_rank(comparable_column(column))
+        self._ranks = ranks if largest else -ranks
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value if it is more extreme."""
+        at = self.at[groups]
+        better = self.valid[rows] & ((at == _NULL) | (self._ranks[rows] > self._ranks[at]))
+        self.at[groups[better]] = rows[better]
+
+
+class Boolean(Fold):
+    """``bool_and`` and ``bool_or``; nulls are left out."""
+
+    def __init__(self, name: str, column: pa.Array, groups: int, *, conjunction: bool) -> None:
+        super().__init__(name, column, groups)
+        self._values: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
+        self._conjunction = conjunction
+        self._value: Mask = np.zeros(groups, bool)
+        self._known: Mask = np.zeros(groups, bool)
+
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Combine with the row's value."""
+        some = self.valid[rows]
+        groups, values = groups[some], self._values[rows[some]]
+        old, known = self._value[groups], self._known[groups]
+        combined = old & values if self._conjunction else old | values
+        self._value[groups] = np.where(known, combined, values)
+        self._known[groups] = True
+
+    def reset(self, groups: Indices, rows: Indices) -> None:
+        """Start again from a row's value."""
+        self._value[groups], self._known[groups] = self._values[rows], self.valid[rows]
+
+    def clear(self, groups: Indices) -> None:
+        """Make the value null."""
+        self._known[groups] = False
+
+    def result(self) -> pa.Array:
+        """Return the combined values."""
+        return pa.array(self._value, mask=~self._known)

@@ -1,0 +1,305 @@
+"""Folding whole rows: the engines ``aggregation`` and ``partial-update`` (merge-tree facts 3.5, 3.6)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.row_kind import RowKind, is_retract
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.merge.aggregates import function_name, ignores_retract, make_fold
+from paimon_orch.merge.fold import Fold, LastNonNullValue, LastValue, Mask
+from paimon_orch.merge.keys import Indices, comparable_column
+from paimon_orch.merge.stream import dense_rank
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGroup:
+    """``fields.<sequence>.sequence-group``: columns that change only with a sequence that is not older."""
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return all columns of the group."""
+        return *self.sequence, *self.columns
+
+
+def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
+    """Return the sequence groups of a partial-update table, checked."""
+    groups, seen = [], set[str]()
+    for key, value in schema.options.items():
+        if not (key.startswith("fields.") and key.endswith(".sequence-group")):
+            continue
+        names = key.removeprefix("fields.").removesuffix(".sequence-group").split(",")
+        columns = [name.strip() for name in value.split(",") if name.strip()]
+        for name in (*names, *columns):
+            schema.field(name)
+            if name in schema.primary_keys:
+                raise InputError(f"option {key!r}: column {name!r} belongs to the primary key")
+        if seen & set(columns):
+            raise InputError(
+                f"option {key!r}: {', '.join(seen & set(columns))} is in two sequence groups"
+            )
+        seen |= set(columns)
+        groups.append(SequenceGroup(tuple(names), tuple(columns)))
+    return groups
+
+
+@dataclass(slots=True)
+class RowFold:
+    """The merged rows of a number of keys while their rows come in, in lockstep."""
+
+    rows: pa.Table
+    groups: int
+    folds: dict[str, Fold]
+    retracts: Mask
+    deletes: Mask
+    last: Indices = field(init=False)
+    deleted: Mask = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = np.full(self.groups, -1, np.int64)
+        self.deleted = np.zeros(self.groups, bool)
+
+    def take(self, groups: Indices, rows: Indices) -> None:
+        """Take the next row of some groups; each engine says how."""
+        raise NotImplementedError
+
+    def restart(self, groups: Indices, rows: Indices) -> None:
+        """Let a delete stand for the whole row; a later row goes on from its values."""
+        for fold in self.folds.values():
+            fold.reset(groups, rows)
+        self.deleted[groups] = True
+
+    def result(self, target: pa.Schema) -> pa.Table:
+        """Return the merged rows in the columns of ``target``."""
+        kinds = np.where(self.deleted, int(RowKind.DELETE), int(RowKind.INSERT)).astype(np.int8)
+        columns = []
+        for name in target.names:
+            if name == VALUE_KIND.name:
+                columns.append(pa.array(kinds))
+            elif name in self.folds:
+                columns.append(self.folds[name].result())
+            else:  # the key and the sequence number are those of the last row
+                columns.append(self.rows.column(name).take(pa.array(self.last)).combine_chunks())
+        return pa.table(columns, schema=target)
+
+
+def _contiguous(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _value_names(schema: TableSchema, rows: pa.Table) -> list[str]:
+    fixed = {SEQUENCE_NUMBER.name, VALUE_KIND.name, *schema.primary_keys}
+    return [name for name in rows.column_names if name not in fixed]
+
+
+def _kinds(rows: pa.Table) -> tuple[Mask, Mask]:
+    kinds = rows.column(VALUE_KIND.name)
+    return is_retract(kinds), kinds.to_numpy() == int(RowKind.DELETE)
+
+
+@dataclass(slots=True)
+class Aggregation(RowFold):
+    """Every column by its own aggregate function."""
+
+    remove_on_delete: bool = False
+    ignoring: frozenset[str] = frozenset()
+
+    def take(self, groups: Indices, rows: Indices) -> None:
+        """Add or retract the rows."""
+        self.last[groups] = rows
+        self.deleted[groups] = False
+        retracts = self.retracts[rows]
+        restarts = self.deletes[rows] & self.remove_on_delete
+        adds = ~retracts
+        backs = retracts & ~restarts
+        for name, fold in self.folds.items():
+            if adds.any():
+                fold.add(groups[adds], rows[adds])
+            if backs.any() and name not in self.ignoring:
+                fold.retract(groups[backs], rows[backs])
+        if restarts.any():
+            self.restart(groups[restarts], rows[restarts])
+
+
+def aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
+    """Return the fold of an aggregation table."""
+    options = schema.typed_options
+    sequence = options.names("sequence.field")
+    folds: dict[str, Fold] = {}
+    for name in _value_names(schema, rows):
+        function = "last_value" if name in sequence else function_name(schema, name)
+        make = make_fold(schema, name, function or "last_non_null_value")
+        folds[name] = make(name, _contiguous(rows, name), groups)
+    return Aggregation(
+        rows,
+        groups,
+        folds,
+        *_kinds(rows),
+        remove_on_delete=options.boolean("aggregation.remove-record-on-delete"),
+        ignoring=frozenset(name for name in folds if ignores_retract(schema, name)),
+    )
+
+
+@dataclass(slots=True)
+class _GroupState:
+    """A sequence group while rows come in: the rank of its sequence, in all rows and as accepted."""
+
+    group: SequenceGroup
+    ranks: Indices
+    some: Mask
+    accepted: Indices
+    aggregated: frozenset[str]
+    removes: bool
+
+
+@dataclass(slots=True)
+class PartialUpdate(RowFold):
+    """Non-null values overwrite; columns of sequence groups only with a sequence that is not older."""
+
+    sequence_groups: Sequence[_GroupState] = ()
+    remove_on_delete: bool = False
+    ungrouped: tuple[str, ...] = ()
+    added: Mask = field(init=False)
+
+    def __post_init__(self) -> None:
+        super(PartialUpdate, self).__post_init__()
+        self.added = np.zeros(self.groups, bool)
+
+    def take(self, groups: Indices, rows: Indices) -> None:
+        """Add or retract the rows."""
+        retracts = self.retracts[rows]
+        if retracts.any():
+            self._retract(groups[retracts], rows[retracts])
+            groups, rows = groups[~retracts], rows[~retracts]
+        if not len(groups):
+            return
+        self.last[groups] = rows
+        self.deleted[groups], self.added[groups] = False, True
+        for name in self.ungrouped:
+            self.folds[name].add(groups, rows)
+        for state in self.sequence_groups:
+            self._each(state, groups, rows, _add, _add_older)
+
+    def _each(
+        self,
+        state: _GroupState,
+        groups: Indices,
+        rows: Indices,
+        newer: Callable[[Fold, bool, Indices, Indices], None],
+        older: Callable[[Fold, Indices, Indices], None],
+    ) -> None:
+        """Hand the columns of a sequence group the rows that have a sequence, by its age."""
+        some = state.some[rows]
+        groups, rows = groups[some], rows[some]
+        fresh = state.ranks[rows] >= state.accepted[groups]
+        state.accepted[groups[fresh]] = state.ranks[rows[fresh]]
+        for name in state.group.sequence:
+            self.folds[name].reset(groups[fresh], rows[fresh])
+        for name in state.group.columns:
+            fold, aggregated = self.folds[name], name in state.aggregated
+            newer(fold, aggregated, groups[fresh], rows[fresh])
+            if aggregated:
+                older(fold, groups[~fresh], rows[~fresh])
+
+    def _retract(self, groups: Indices, rows: Indices) -> None:
+        if self.sequence_groups:
+            self._retract_groups(groups, rows)
+        elif self.remove_on_delete:
+            deletes = self.deletes[rows]  # -U has no effect
+            self.last[groups[deletes]] = rows[deletes]
+            self.restart(groups[deletes], rows[deletes])
+        else:
+            raise InputError(
+                "'merge-engine' = 'partial-update' takes no -U and -D rows without 'ignore-delete', "
+                "'partial-update.remove-record-on-delete' or a sequence group"
+            )
+
+    def _retract_groups(self, groups: Indices, rows: Indices) -> None:
+        self.last[groups] = rows
+        self.deleted[groups] = ~self.added[groups]
+        going = np.ones(len(groups), bool)  # not deleted as a whole by a group before
+        for state in self.sequence_groups:
+            some = going & state.some[rows]
+            fresh = some & (state.ranks[rows] >= state.accepted[groups])
+            if state.removes:
+                gone = fresh & self.deletes[rows]
+                self._remove(groups[gone], rows[gone])
+                going &= ~gone
+            chosen = going & some
+            self._each(state, groups[chosen], rows[chosen], _take_back, _retract)
+
+    def _remove(self, groups: Indices, rows: Indices) -> None:
+        self.restart(groups, rows)
+        for state in self.sequence_groups:
+            state.accepted[groups] = np.where(state.some[rows], state.ranks[rows], 0)
+
+
+def _add(fold: Fold, _aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
+    fold.add(groups, rows)
+
+
+def _add_older(fold: Fold, groups: Indices, rows: Indices) -> None:
+    fold.add_older(groups, rows)
+
+
+def _retract(fold: Fold, groups: Indices, rows: Indices) -> None:
+    fold.retract(groups, rows)
+
+
+def _take_back(fold: Fold, aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
+    if aggregated:
+        fold.retract(groups, rows)
+    else:
+        fold.clear(groups)
+
+
+def partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
+    """Return the fold of a partial-update table."""
+    options = schema.typed_options
+    found = sequence_groups(schema)
+    sequences = {name for group in found for name in group.sequence}
+    grouped = {name for group in found for name in group.columns}
+    folds: dict[str, Fold] = {}
+    for name in _value_names(schema, rows):
+        function = None if name in sequences else function_name(schema, name)
+        plain = LastValue if name in sequences | grouped else LastNonNullValue
+        make = plain if function is None else make_fold(schema, name, function)
+        folds[name] = make(name, _contiguous(rows, name), groups)
+    removing = set(options.names("partial-update.remove-record-on-sequence-group"))
+    states = [
+        _GroupState(
+            group,
+            *_sequence_ranks(rows, group),
+            np.zeros(groups, np.int64),
+            frozenset(n for n in group.columns if function_name(schema, n) is not None),
+            bool(removing & set(group.sequence)),
+        )
+        for group in found
+    ]
+    return PartialUpdate(
+        rows,
+        groups,
+        folds,
+        *_kinds(rows),
+        sequence_groups=states,
+        remove_on_delete=options.boolean("partial-update.remove-record-on-delete"),
+        ungrouped=tuple(name for name in folds if name not in sequences | grouped),
+    )
+
+
+def _sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
+    """Return a rank of every row's sequence (from 1), and which rows have a sequence at all."""
+    columns = [comparable_column(rows.column(name)) for name in group.sequence]
+    some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
+    combined = np.zeros(rows.num_rows, np.int64)
+    for column in columns:
+        ranks = dense_rank(column)
+        combined = dense_rank(pa.array(combined * (ranks.max(initial=0) + 1) + ranks))
+    return combined, some

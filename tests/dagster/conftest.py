@@ -1,0 +1,85 @@
+"""A small partitioned table, and the resources of a run without Spark."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Upsert = Callable[..., None]
+
+
+class WithoutSpark(SparkSessionResource):
+    """Runs work units in the process; whoever asks for a session fails."""
+
+    def session(self) -> "SparkSession":
+        raise AssertionError("this run must not start Spark")
+
+    def executor(self) -> Executor:
+        return InProcessExecutor()
+
+
+@pytest.fixture
+def paimon(tmp_path: Path) -> PaimonCatalogResource:
+    return PaimonCatalogResource(warehouse=str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def resources(paimon: PaimonCatalogResource) -> dict[str, object]:
+    return {"paimon": paimon, "spark": WithoutSpark()}
+
+
+@pytest.fixture
+def create(paimon: PaimonCatalogResource) -> Callable[[], Table]:
+    """Creates lake.orders, or another of the same kind."""
+
+    def create_table(name: str = "lake.orders", partition_by: tuple[str, ...] = ("dt",)) -> Table:
+        return paimon.catalog().create_table(
+            name,
+            "dt STRING, id BIGINT, amount INT",
+            primary_key=["dt", "id"] if partition_by else ["id"],
+            partition_by=partition_by,
+            options={"bucket": "1", "deletion-vectors.enabled": "true"},
+        )
+
+    return create_table
+
+
+@pytest.fixture
+def orders(create: Callable[[], Table]) -> Table:
+    return create()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+@pytest.fixture
+def upsert() -> Upsert:
+    """Commits one snapshot with a few rows in each of the given partitions."""
+
+    def commit(table: Table, *days: str, amount: int = 1) -> None:
+        rows = [{"dt": day, "id": n, "amount": amount} for day in days for n in range(3)]
+        table.upsert(pa.Table.from_pylist(rows))
+
+    return commit
+
+
+@pytest.fixture
+def compact_all() -> Callable[[Table], None]:
+    def commit(table: Table) -> None:
+        assert compact(table, InProcessExecutor()).snapshot_id
+
+    return commit

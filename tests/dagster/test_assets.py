@@ -1,0 +1,285 @@
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from paimon_orch import Catalog
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    SparkSessionResource,
+    build_compaction_asset,
+    build_table_asset,
+)
+from paimon_orch.dagster import assets as module
+from paimon_orch.errors import CommitConflictError, CorruptFileError, PaimonError
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.table import Table
+
+DAYS = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]
+PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+NOW = dg.RetryPolicy(max_retries=2)
+Upsert = Callable[..., None]
+Resources = Mapping[str, object]
+
+
+@pytest.fixture
+def compaction() -> dg.AssetsDefinition:
+    return build_compaction_asset("lake.orders", partitions_def=PARTITIONS)
+
+
+def materialize(
+    asset: dg.AssetsDefinition, resources: Resources, key: str | None = None, **arguments: Any
+) -> dg.ExecuteInProcessResult:
+    return dg.materialize([asset], resources=resources, partition_key=key, **arguments)
+
+
+def materialize_range(
+    asset: dg.AssetsDefinition,
+    resources: Resources,
+    first: str,
+    last: str,
+    instance: dg.DagsterInstance,
+) -> dg.ExecuteInProcessResult:
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return materialize(asset, resources, tags=tags, instance=instance)
+
+
+def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
+    """The metadata of a run by partition."""
+    return {
+        event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    }
+
+
+class NeverStarted(SparkSessionResource):
+    """The real executor, over a session that nobody may ask for."""
+
+    def session(self) -> Any:
+        raise AssertionError("this run must not start Spark")
+
+
+class NoSession(SparkSessionResource):
+    """For a load that does not use its session."""
+
+    def session(self) -> Any:
+        return None
+
+
+def test_it_compacts_its_partition_alone(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, *DAYS[:2])
+
+    assert materialize(compaction, resources, DAYS[0]).success
+
+    assert [b.partition for b in inspect(orders).buckets if b.files[0].level == 0] == [
+        f"dt={DAYS[1]}"
+    ]
+    latest = orders.snapshots.latest()
+    assert latest
+    assert (latest.id, latest.commit_kind) == (2, CommitKind.COMPACT)
+
+
+def test_it_reports_what_it_decided_and_what_came_of_it(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, DAYS[0])
+    upsert(orders, DAYS[0], amount=2)
+
+    result = materialize(compaction, resources, DAYS[0])
+
+    metadata = reported(result)[DAYS[0]]
+    assert metadata["paimon/snapshot_id"] == 3
+    assert metadata["paimon/files_before"] == 2
+    assert metadata["paimon/files_after"] == 1
+    assert metadata["paimon/level0_files"] == 0
+    assert metadata["paimon/bytes_rewritten"] > 0
+    assert metadata["paimon/commit_attempts"] == 1
+    assert metadata["paimon/buckets_planned"] == 1
+    assert metadata["dagster/partition_row_count"] == 3
+    [record] = metadata["paimon/plan"].records
+    assert record.data["files"] == 2
+
+
+def test_a_second_run_commits_nothing_and_says_so(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, DAYS[0])
+    materialize(compaction, resources, DAYS[0])
+
+    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+
+    assert orders.snapshots.latest_id() == 2
+    assert metadata["paimon/files_before"] == metadata["paimon/files_after"] == 1
+    assert metadata["paimon/buckets_planned"] == 0
+    assert metadata["paimon/buckets_skipped"] == 1
+    assert "paimon/plan" not in metadata
+
+
+def test_a_range_is_one_commit_with_figures_for_each_partition(
+    orders: Table,
+    upsert: Upsert,
+    compaction: dg.AssetsDefinition,
+    resources: Resources,
+    instance: dg.DagsterInstance,
+) -> None:
+    upsert(orders, *DAYS)
+    upsert(orders, DAYS[1])
+
+    found = reported(materialize_range(compaction, resources, DAYS[0], DAYS[2], instance))
+
+    assert orders.snapshots.latest_id() == 3
+    assert {key: metadata["paimon/files_before"] for key, metadata in found.items()} == {
+        DAYS[0]: 1,
+        DAYS[1]: 2,
+        DAYS[2]: 1,
+    }
+    assert {len(metadata["paimon/plan"].records) for metadata in found.values()} == {1}
+
+
+def test_a_long_range_is_committed_in_groups(
+    orders: Table, upsert: Upsert, resources: Resources, instance: dg.DagsterInstance
+) -> None:
+    asset = build_compaction_asset(
+        "lake.orders", partitions_def=PARTITIONS, max_partitions_per_run=3
+    )
+    upsert(orders, *DAYS)
+
+    assert materialize_range(asset, resources, DAYS[0], DAYS[-1], instance).success
+    assert orders.snapshots.latest_id() == 3
+    assert inspect(orders).level0_files == 0
+
+
+def test_a_full_compaction_can_be_asked_for_in_the_launchpad(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, DAYS[0])
+    materialize(compaction, resources, DAYS[0])
+    upsert(orders, DAYS[0], amount=2)
+    materialize(compaction, resources, DAYS[0])
+    config = {"ops": {compaction.op.name: {"config": {"strategy": "full"}}}}
+
+    result = materialize(compaction, resources, DAYS[0], run_config=config)
+
+    metadata = reported(result)[DAYS[0]]
+    assert metadata["paimon/deletion_vector_rows"] == 0
+    assert metadata["dagster/partition_row_count"] == 3
+
+
+def test_without_partitions_it_compacts_the_whole_table(
+    orders: Table, upsert: Upsert, resources: Resources
+) -> None:
+    asset = build_compaction_asset("lake.orders")
+    upsert(orders, *DAYS)
+
+    metadata = reported(materialize(asset, resources))[None]
+
+    assert metadata["dagster/row_count"] == 12
+    assert metadata["paimon/files_after"] == 4
+    assert inspect(orders).level0_files == 0
+
+
+def test_a_run_with_nothing_to_do_starts_no_spark(
+    orders: Table, compaction: dg.AssetsDefinition, paimon: PaimonCatalogResource
+) -> None:
+    assert materialize(compaction, {"paimon": paimon, "spark": NeverStarted()}, DAYS[0]).success
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (CommitConflictError("somebody was faster"), 3),
+        (TimeoutError("the disk does not answer"), 3),
+        (CorruptFileError("snapshot-1", "is damaged"), 1),
+        (PaimonError("Spark died"), 1),
+        (ZeroDivisionError("a bug"), 1),
+    ],
+)
+def test_only_what_another_attempt_may_cure_is_retried(
+    orders: Table,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    attempts: int,
+) -> None:
+    calls = []
+
+    def failing(*_: object, **__: object) -> None:
+        calls.append(1)
+        raise error
+
+    monkeypatch.setattr(module, "compact", failing)
+    asset = build_compaction_asset("lake.orders", retry_policy=NOW)
+
+    result = materialize(asset, resources, raise_on_error=False)
+
+    assert not result.success
+    assert len(calls) == attempts
+    failure = result.failure_data_for_node(asset.op.name)
+    assert failure
+    assert str(error) in str(failure.error)
+
+
+def test_a_table_that_is_not_there_fails_at_once_with_what_to_do(
+    compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    result = materialize(compaction, resources, DAYS[0], raise_on_error=False)
+
+    failure = result.failure_data_for_node(compaction.op.name)
+    assert failure
+    assert failure.error
+    assert "there is no table lake.orders" in failure.error.message
+
+
+def test_the_compaction_lies_downstream_of_its_table() -> None:
+    asset = build_compaction_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
+
+    assert asset.key == dg.AssetKey(["prod", "lake", "orders", "compaction"])
+    assert asset.asset_deps[asset.key] == {dg.AssetKey(["prod", "lake", "orders"])}
+    assert asset.op.pool == "paimon/lake.orders"
+    assert asset.backfill_policy
+    assert asset.backfill_policy.max_partitions_per_run == 8
+    spec = asset.get_asset_spec(asset.key)
+    assert spec.kinds == {"paimon", "spark"}
+    assert spec.group_name == "lake"
+    assert spec.metadata["dagster/table_name"] == "lake.orders"
+
+
+def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+    table = catalog.create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "1"},
+    )
+    for key in keys:
+        snapshot = table.upsert(pa.table({"dt": [key, key], "id": [1, 2]}))
+        assert snapshot
+        yield IngestResult(snapshot.id, 2, 1, 100, 0.5)
+
+
+def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    resources = {"paimon": paimon, "spark": NoSession()}
+    asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
+
+    result = materialize_range(asset, resources, DAYS[0], DAYS[1], instance)
+
+    found = reported(result)
+    assert set(found) == set(DAYS[:2])
+    metadata = found[DAYS[1]]
+    assert metadata["paimon/snapshots"] == 2
+    assert metadata["paimon/rows_written"] == 4
+    assert metadata["paimon/level0_files"] == 1
+    assert metadata["dagster/uri"].endswith("lake.db/orders")
+    assert [column.name for column in metadata["dagster/column_schema"].columns] == ["dt", "id"]
+    [event] = [e for e in result.get_asset_materialization_events() if e.partition == DAYS[1]]
+    assert event.materialization.tags is not None
+    assert event.materialization.tags["dagster/data_version"] == "2"

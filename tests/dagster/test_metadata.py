@@ -1,0 +1,69 @@
+from collections.abc import Callable
+
+import dagster as dg
+
+from paimon_orch.dagster.metadata import (
+    MAX_RECORDS,
+    PaimonMetadata,
+    column_schema,
+    partition_report,
+    plan_table,
+    table_state,
+)
+from paimon_orch.steps.compact import plan
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.table import Table
+
+
+def test_keys_lie_in_one_namespace_and_absent_ones_are_left_out() -> None:
+    metadata = PaimonMetadata(snapshot_id=3, small_file_ratio=0.5, deletion_vector_rows=0)
+
+    assert metadata.to_dagster() == {
+        "paimon/snapshot_id": 3,
+        "paimon/small_file_ratio": 0.5,
+        "paimon/deletion_vector_rows": 0,
+    }
+
+
+def test_the_state_of_a_partition_counts_its_files_alone(
+    orders: Table, upsert: Callable[..., None]
+) -> None:
+    upsert(orders, "2026-01-01", "2026-01-02")
+    upsert(orders, "2026-01-02")
+    report = inspect(orders)
+
+    assert table_state(report).level0_files == 3
+    assert table_state(partition_report(report, "dt=2026-01-02")).level0_files == 2
+    assert table_state(partition_report(report, "dt=2026-01-09")).files == 0
+
+
+def test_a_plan_is_a_table_of_buckets_with_reasons(
+    orders: Table, upsert: Callable[..., None]
+) -> None:
+    upsert(orders, "2026-01-01")
+
+    [record] = plan_table(plan(orders).units).records
+
+    assert record.data["partition"] == "dt=2026-01-01"
+    assert record.data["files"] == 1
+    assert record.data["reason"]
+
+
+def test_a_long_plan_is_cut(orders: Table, upsert: Callable[..., None]) -> None:
+    upsert(orders, "2026-01-01")
+    units = plan(orders).units * (MAX_RECORDS + 1)
+
+    assert len(plan_table(units).records) == MAX_RECORDS
+
+
+def test_columns_show_their_types_and_the_tables_keys(orders: Table) -> None:
+    schema = column_schema(orders.schema)
+
+    assert [(c.name, c.type, c.constraints.nullable) for c in schema.columns] == [
+        ("dt", "STRING", False),
+        ("id", "BIGINT", False),
+        ("amount", "INT", True),
+    ]
+    assert schema.constraints == dg.TableConstraints(
+        ["primary key (dt, id)", "partitioned by (dt)"]
+    )

@@ -1,0 +1,49 @@
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_missing_table_is_said_to_be_missing(paimon: PaimonCatalogResource) -> None:
+    with pytest.raises(NotFoundError, match=r"there is no table lake\.orders"):
+        paimon.load_table("lake.orders")
+
+
+def test_the_warehouse_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_WAREHOUSE", "/somewhere")
+
+    @dg.asset
+    def where(paimon: PaimonCatalogResource) -> str:
+        return paimon.catalog().root
+
+    resource = PaimonCatalogResource(warehouse=dg.EnvVar("SOME_WAREHOUSE"))
+    result = dg.materialize([where], resources={"paimon": resource})
+
+    assert result.output_for_node("where") == "/somewhere"
+
+
+def test_no_units_need_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(SparkSessionResource, "session")
+
+    assert SparkSessionResource().executor().map(lambda _: b"", [], label="nothing") == []
+
+
+def test_a_session_that_runs_already_is_used_and_left_running(spark: "SparkSession") -> None:
+    @dg.asset
+    def length(spark: SparkSessionResource) -> int:
+        results = spark.executor().map(bytes, [3], label="bytes")
+        return len(results[0])
+
+    settings = {"spark.sql.shuffle.partitions": "7"}
+    resource = SparkSessionResource(spark_config=settings)
+    result = dg.materialize([length], resources={"spark": resource})
+
+    assert result.output_for_node("length") == 3
+    assert spark.range(2).count() == 2
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"

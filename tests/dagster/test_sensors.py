@@ -1,0 +1,347 @@
+import json
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+
+from paimon_orch import Catalog
+from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.table import Table
+
+DAYS = [f"2026-01-{day:02d}" for day in range(1, 10)]
+PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+Upsert = Callable[..., None]
+CompactAll = Callable[[Table], None]
+
+
+class Ticks:
+    """Evaluates a sensor tick by tick and keeps its cursor, as the daemon does."""
+
+    def __init__(
+        self,
+        sensor: dg.SensorDefinition,
+        paimon: PaimonCatalogResource,
+        instance: dg.DagsterInstance,
+    ) -> None:
+        self.sensor, self.paimon, self.instance = sensor, paimon, instance
+        self.cursor: str | None = None
+        self.run_keys: set[str] = set()
+
+    def result(self) -> dg.SensorResult | dg.SkipReason:
+        with dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, resources={"paimon": self.paimon}
+        ) as context:
+            found = self.sensor(context)
+        assert isinstance(found, dg.SensorResult | dg.SkipReason)
+        if isinstance(found, dg.SensorResult):
+            self.cursor = found.cursor
+        return found
+
+    def requested(self) -> list[str | None]:
+        """The partitions that a tick asks to compact, without those whose run key was used before."""
+        found = self.result()
+        if isinstance(found, dg.SkipReason):
+            return []
+        new = [r for r in found.run_requests or [] if r.run_key not in self.run_keys]
+        self.run_keys |= {request.run_key for request in new if request.run_key}
+        return [request.partition_key for request in new]
+
+    def skipped(self) -> str:
+        found = self.result()
+        reason = found.skip_reason if isinstance(found, dg.SensorResult) else found
+        assert isinstance(reason, dg.SkipReason)
+        assert reason.skip_message
+        return reason.skip_message
+
+
+@pytest.fixture
+def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Ticks:
+    sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=PARTITIONS)
+    return Ticks(sensor, paimon, instance)
+
+
+@pytest.fixture
+def settled(ticks: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll) -> Ticks:
+    """Ticks over a table whose three partitions are compacted, all of it seen."""
+    upsert(orders, *DAYS[:3])
+    compact_all(orders)
+    ticks.result()
+    return ticks
+
+
+def test_new_commits_request_exactly_the_partitions_they_touched(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[2], amount=2)
+    upsert(orders, DAYS[0], amount=2)
+    upsert(orders, DAYS[0], amount=3)
+
+    assert settled.requested() == [DAYS[0], DAYS[2]]
+    assert settled.requested() == []
+
+
+def test_the_sensors_own_compactions_request_nothing(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.requested()
+    compact_all(orders)
+
+    assert settled.skipped() == "lake.orders: nothing to compact up to snapshot 4"
+    assert settled.skipped() == "lake.orders: snapshot 4 already handled"
+
+
+def test_a_touched_partition_without_work_is_left_alone(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    compact_all(orders)
+    upsert(orders, DAYS[1], amount=2)
+
+    assert settled.requested() == [DAYS[1]]
+
+
+def test_a_partition_is_requested_again_by_each_commit(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    for amount in (2, 3):
+        upsert(orders, DAYS[0], amount=amount)
+        assert settled.requested() == [DAYS[0]]
+        compact_all(orders)
+
+
+def test_a_tick_that_is_repeated_requests_the_same_run_keys(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    cursor = settled.cursor
+    assert settled.requested() == [DAYS[0]]
+    settled.cursor = cursor  # as if the daemon had died before it saved the new one
+
+    assert settled.requested() == []
+
+
+def test_run_requests_name_table_partition_and_snapshot(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    found = settled.result()
+
+    assert isinstance(found, dg.SensorResult)
+    [request] = found.run_requests or []
+    assert request.tags["paimon/table"] == "lake.orders"
+    assert request.tags["paimon/action"] == "compaction"
+    assert request.tags["paimon/partition"] == f"dt={DAYS[0]}"
+    assert request.run_key
+    for part in ("lake.orders:", orders.paths.root, ":compaction:", f":dt={DAYS[0]}:3@"):
+        assert part in request.run_key
+
+
+class RecordingFileIO(LocalFileIO):
+    def __init__(self) -> None:
+        self.reads: list[str] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        self.reads.append(path.rsplit("/", 1)[-1])
+        return super().read_bytes(path)
+
+
+RECORDER = RecordingFileIO()
+
+
+class RecordedCatalogResource(PaimonCatalogResource):
+    def catalog(self) -> Catalog:
+        catalog = super().catalog()
+        catalog.io = RECORDER
+        return catalog
+
+
+def test_a_tick_with_nothing_new_reads_the_hint_and_no_other_file(settled: Ticks) -> None:
+    settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
+    RECORDER.reads.clear()
+
+    assert settled.skipped() == "lake.orders: snapshot 2 already handled"
+    assert RECORDER.reads == ["LATEST"]
+
+
+def test_a_first_tick_takes_up_what_waits(ticks: Ticks, orders: Table, upsert: Upsert) -> None:
+    upsert(orders, *DAYS[:2])
+
+    assert ticks.requested() == DAYS[:2]
+    assert ticks.requested() == []
+
+
+def test_without_the_table_a_tick_is_skipped_and_the_cursor_kept(ticks: Ticks) -> None:
+    ticks.cursor = "kept"
+
+    assert "no database 'lake'" in ticks.skipped()
+    assert ticks.cursor == "kept"
+
+
+def test_a_table_without_snapshots_is_skipped(ticks: Ticks, orders: Table) -> None:
+    assert ticks.skipped() == "lake.orders has no snapshot yet"
+
+
+def test_expired_snapshots_make_it_look_at_all_partitions(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    upsert(orders, DAYS[1], amount=2)
+    for expired in (1, 2, 3):
+        orders.io.delete(orders.snapshots.path(expired))
+
+    assert settled.requested() == DAYS[:2]
+    assert settled.requested() == []
+
+
+def test_an_expired_cursor_snapshot_alone_is_no_gap(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    orders.io.delete(orders.snapshots.path(2))
+
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    assert json.loads(str(found.cursor))["handled"]["snapshot_id"] == 3
+    assert [r.partition_key for r in found.run_requests or []] == [DAYS[0]]
+
+
+def roll_back(table: Table, snapshot_id: int) -> None:
+    for later in table.snapshots.ids():
+        if later > snapshot_id:
+            table.io.delete(table.snapshots.path(later))
+    table.snapshots.write_hint("LATEST", snapshot_id)
+
+
+def test_after_a_rollback_what_is_open_again_is_requested_again(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    assert settled.requested() == [DAYS[0]]
+    compact_all(orders)
+    settled.requested()
+    roll_back(orders, 3)
+
+    assert settled.requested() == [DAYS[0]]
+    assert settled.requested() == []
+
+
+def test_a_rollback_hidden_by_new_commits_is_noticed(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.requested()
+    roll_back(orders, 2)
+    upsert(orders, DAYS[1], amount=2)
+    upsert(orders, DAYS[2], amount=2)
+
+    assert settled.requested() == DAYS[1:3]
+
+
+def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
+    settled: Ticks, orders: Table, create: Callable[[], Table], upsert: Upsert
+) -> None:
+    settled.paimon.catalog().drop_table("lake.orders")
+    again = create()
+    upsert(again, DAYS[4])
+    upsert(again, DAYS[5])
+    upsert(again, DAYS[6])
+
+    assert settled.requested() == DAYS[4:7]
+
+
+@pytest.mark.parametrize("cursor", ["41", "{", "[]", '{"v": 2}', '{"v": 1}', "null"])
+def test_an_unknown_cursor_starts_afresh(
+    ticks: Ticks, orders: Table, upsert: Upsert, cursor: str
+) -> None:
+    upsert(orders, DAYS[0])
+    ticks.cursor = cursor
+
+    assert ticks.requested() == [DAYS[0]]
+
+
+def test_many_partitions_are_requested_over_several_ticks(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    sensor = build_latest_snapshot_sensor(
+        "lake.orders", partitions_def=PARTITIONS, max_requests_per_tick=2
+    )
+    ticks = Ticks(sensor, paimon, instance)
+    upsert(orders, *DAYS[:5])
+
+    assert [ticks.requested() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+
+
+def test_many_snapshots_are_walked_over_several_ticks(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    sensor = build_latest_snapshot_sensor(
+        "lake.orders", partitions_def=PARTITIONS, max_snapshots_per_tick=2
+    )
+    ticks = Ticks(sensor, paimon, instance)
+    upsert(orders, DAYS[8])
+    ticks.requested()
+    for day in DAYS[:5]:
+        upsert(orders, day)
+
+    assert [ticks.requested() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+
+
+def test_a_partition_that_the_asset_does_not_have_is_left_out(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, "1999-12-31", DAYS[0], amount=2)
+
+    assert settled.requested() == [DAYS[0]]
+
+
+def test_new_data_is_observed_with_its_version_and_maintenance_is_not(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    [observation] = found.asset_events
+    assert isinstance(observation, dg.AssetObservation)
+    assert observation.asset_key == dg.AssetKey(["lake", "orders"])
+    assert observation.tags == {"dagster/data_version": "3"}
+
+    compact_all(orders)
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    assert found.asset_events == []
+
+
+@pytest.mark.parametrize("partition_by", [(), ("dt",)])
+def test_an_unpartitioned_asset_gets_one_request_for_the_table(
+    create: Callable[..., Table],
+    upsert: Upsert,
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    partition_by: tuple[str, ...],
+) -> None:
+    table = create("lake.whole", partition_by)
+    ticks = Ticks(build_latest_snapshot_sensor("lake.whole"), paimon, instance)
+    for amount in (1, 2):
+        upsert(table, DAYS[0], DAYS[1], amount=amount)
+
+        assert ticks.requested() == [None]
+        assert ticks.requested() == []
+
+
+def test_a_hint_that_lies_is_not_believed(settled: Ticks, orders: Table, upsert: Upsert) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    orders.snapshots.write_hint("LATEST", 2)
+
+    assert settled.requested() == [DAYS[0]]
+
+
+def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
+    sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
+
+    assert sensor.name == "latest_snapshot__prod__lake__orders"
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
+        dg.AssetKey(["prod", "lake", "orders", "compaction"])
+    )

@@ -1,0 +1,137 @@
+"""Small tables for tests, what their files hold, and what is true of every healthy table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_orch import Catalog
+from paimon_orch.files import writer
+from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.manifest import live_entries
+from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+Row = tuple[Any, ...]
+
+
+@contextmanager
+def small_batches(rows: int) -> Iterator[None]:
+    """Cut files into row groups, and reads into batches, of so few rows that tests of few rows have many of them.
+
+    Nothing is synced to the disk meanwhile: that takes most of the time of small tests.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
+        patch.setitem(FileReader.read.__kwdefaults__, "batch_rows", rows)
+        yield
+
+
+def new_table(
+    root: Path,
+    columns: str = "k BIGINT, v STRING",
+    *,
+    key: Sequence[str] = ("k",),
+    partition_by: Sequence[str] = (),
+    **options: str,
+) -> Table:
+    """Create ``db.t``; an option's dots and dashes are written ``__`` and ``_`` (``deletion_vectors__enabled``)."""
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+    return Catalog(str(root)).create_table(
+        "db.t", columns, primary_key=key, partition_by=partition_by, options={"bucket": "1"} | named
+    )
+
+
+def rows_of(table: Table, **scan: Any) -> list[Row]:
+    """Return all rows that a reader sees, sorted."""
+    found = table.scan(**scan).to_arrow()
+    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+def table_of(names: str, rows: Iterable[Row]) -> pa.Table:
+    """Return an Arrow table of rows; ``names`` are separated by spaces."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(names.split())
+    return pa.table(dict(zip(names.split(), map(list, columns), strict=True)))
+
+
+def levels_of(table: Table) -> list[int]:
+    """Return the level of every live file, sorted."""
+    return sorted(file.level for split in table.files() for file in split.files)
+
+
+def vectors_of(table: Table) -> dict[str, DeletionVector]:
+    """Return the deletion vectors of the newest snapshot by data file."""
+    index = table.manifests.index_entries(table.snapshot())
+    return read_vectors(table.io, table.paths, table.schema, index)
+
+
+def stored_files(table: Table) -> set[str]:
+    """Return every file below the table's directory."""
+    root = Path(table.paths.root)
+    return {str(path) for path in root.rglob("*") if path.is_file()}
+
+
+def assert_healthy(table: Table) -> None:
+    """Check all that a snapshot promises: its files exist, say what they hold, and no key is live twice above level 0."""
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    entries = live_entries(table.manifests.entries(table.manifests.manifests(snapshot)))
+    assert snapshot.total_record_count == sum(entry.file.row_count for entry in entries)
+    vectors, reader = vectors_of(table), table.reader()
+    rows = {entry.file.file_name: entry.file.row_count for entry in entries}
+    assert set(vectors) <= set(rows), "a vector names a file that is not live"
+    for name, vector in vectors.items():
+        positions = vector.positions()
+        assert len(positions)
+        assert 0 <= positions[0] <= positions[-1] < rows[name]
+    for split in table.files():
+        _assert_bucket_healthy(reader, split, vectors)
+
+
+def _assert_bucket_healthy(
+    reader: FileReader, split: BucketSplit, vectors: Mapping[str, DeletionVector]
+) -> None:
+    schema = reader.schema
+    if schema.primary_keys:
+        sorted_runs(split.files, schema.key_fields)  # raises if files of one level overlap
+    live: Counter[Row] = Counter()
+    for file in split.files:
+        at = BucketFile(split.partition, split.bucket, file)
+        path = Path(reader.path(at))
+        assert path.stat().st_size == file.file_size
+        assert pq.ParquetFile(path).metadata.num_rows == file.row_count
+        if not schema.primary_keys:
+            continue
+        names = schema.trimmed_primary_keys
+        stored = pa.Table.from_batches(reader.read(at, [*SYSTEM_FIELDS, *schema.key_fields]))
+        keys = _keys(stored, names)
+        assert len(set(keys)) == len(keys), "a file holds a key twice"
+        kinds = stored["_VALUE_KIND"].to_pylist()
+        assert file.delete_row_count == sum(kind in (1, 3) for kind in kinds)
+        numbers = pc.min_max(stored["_SEQUENCE_NUMBER"]).as_py()
+        assert (file.min_sequence_number, file.max_sequence_number) == tuple(numbers.values())
+        ends = [decode_key(data, schema.key_fields) for data in (file.min_key, file.max_key)]
+        assert ends == [tuple((True, value) for value in key) for key in (keys[0], keys[-1])]
+        if file.level > 0 and schema.typed_options.deletion_vectors:
+            vector = vectors.get(file.file_name)
+            for batch in reader.read(at, schema.key_fields, vector):
+                live.update(_keys(batch, names))
+    assert not [key for key, count in live.items() if count > 1], "a key is live twice"
+
+
+def _keys(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> list[Row]:
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
