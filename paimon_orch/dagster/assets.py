@@ -96,7 +96,7 @@ def build_table_asset(
             report = inspect(paimon.load_table(table))
             for key, part in _by_key(report, keys).items():
                 context.add_asset_metadata(table_state(part).to_dagster(), partition_key=key)
-            return _ingested(results, report, whole_table=not keys)
+            return _ingested(results, report, keys)
 
     return table_asset
 
@@ -179,19 +179,24 @@ def _by_key(report: TableReport, keys: Sequence[str]) -> dict[str, TableReport]:
 
 
 def _ingested(
-    results: Sequence[IngestResult], report: TableReport, *, whole_table: bool
+    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
-    written = replace(
-        table_state(report) if whole_table else PaimonMetadata(),
+    written = PaimonMetadata(
         snapshot_id=max(snapshots, default=None),
         schema_id=report.schema.id,
-        snapshots=len(snapshots),
-        rows_written=sum(result.rows for result in results),
-        files_written=sum(result.files for result in results),
-        bytes_written=sum(result.bytes for result in results),
         duration_seconds=sum(result.duration_seconds for result in results),
     )
+    if not keys:
+        written = replace(table_state(report), **written.present())
+    if len(keys) <= 1:  # of several partitions none should show the sums of all
+        written = replace(
+            written,
+            snapshots=len(snapshots),
+            rows_written=sum(result.rows for result in results),
+            files_written=sum(result.files for result in results),
+            bytes_written=sum(result.bytes for result in results),
+        )
     return dg.MaterializeResult(
         metadata={
             **written.to_dagster(),

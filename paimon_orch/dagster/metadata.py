@@ -53,7 +53,11 @@ class PaimonMetadata:
     def to_dagster(self) -> Metadata:
         """Return the keys that have a value, in Dagster's form."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {f"paimon/{name}": value for name, value in found.items() if value is not None}
+        return {
+            f"paimon/{name}": round(value, 3) if isinstance(value, float) else value
+            for name, value in found.items()
+            if value is not None
+        }
 
 
 def partition_report(report: TableReport, path: str) -> TableReport:

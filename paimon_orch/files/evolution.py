@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.cast import cast, truncated
@@ -40,7 +41,21 @@ def stored_as(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
         return _timestamps(array, target)
+    if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
+        return _timestamps_of_text(array, target)
     return array.cast(target)
+
+
+_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
+
+
+def _timestamps_of_text(array: pa.Array, target: pa.TimestampType) -> pa.Array:
+    """Parse ISO 8601; a text without zone is taken as UTC, and all become the UTC wall clock."""
+    zoned = pc.match_substring_regex(array, _ZONE)
+    nothing = pa.scalar(None, array.type)
+    with_zone = pc.if_else(zoned, array, nothing).cast(pa.timestamp(target.unit, tz="UTC"))
+    without = pc.if_else(zoned, nothing, array).cast(pa.timestamp(target.unit))
+    return pc.coalesce(with_zone.view(without.type), without).view(target)
 
 
 def conform(array: pa.Array, data_type: DataType) -> pa.Array:

@@ -56,6 +56,8 @@ class OrcFileReader:
         for batch in fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
         ):
+            if not batch.num_rows:
+                continue  # an empty file has one of them
             arrays = [
                 self._without_padding(array, name)
                 for array, name in zip(batch.columns, batch.schema.names, strict=True)
@@ -95,7 +97,7 @@ class OrcFileWriter:
     ) -> None:
         if codec not in _CODECS:
             raise InputError(f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}")
-        self._fields = list(fields)
+        self._fields, self._empty = list(fields), True
         self._schema = pa.schema([(field.name, _stored_type(field)) for field in fields])
         self._writer = orc.ORCWriter(
             sink, compression=_CODECS[codec], stripe_size=stripe_bytes
@@ -108,6 +110,7 @@ class OrcFileWriter:
             for field, target in zip(self._fields, self._schema.types, strict=True)
         ]
         self._writer.write(pa.table(columns, schema=self._schema))
+        self._empty = False
 
     def _stored(
         self, column: pa.ChunkedArray, field: Field, target: pa.DataType
@@ -120,6 +123,8 @@ class OrcFileWriter:
 
     def close(self) -> None:
         """Write the last stripe and the footer."""
+        if self._empty:  # without any rows pyarrow writes nothing at all
+            self._writer.write(self._schema.empty_table())
         self._writer.close()
 
 

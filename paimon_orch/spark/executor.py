@@ -228,8 +228,7 @@ def _results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
     if failed:
         first = failed[0]
         error = _decode(first["error"])
-        others = f", as did {len(failed) - 1} more" if len(failed) > 1 else ""
-        error.add_note(f"{label}: unit {first['id'] + 1} of {rows.num_rows} failed{others}")
+        error.add_note(f"{label}: {len(failed)} of {rows.num_rows} tasks failed")
         logger.debug("%s: %s", label, json.loads(first["error"])["traceback"])
         if undo is not None:
             undo(results)

@@ -107,10 +107,14 @@ def _bucket_function(schema: TableSchema) -> Callable[..., Column]:
     fields = schema.bucket_key_fields
 
     def bucket_of(*columns: pa.Array) -> pa.Array:
-        typed = {
-            field.name: stored_as(column, arrow_type(field.type))
-            for field, column in zip(fields, columns, strict=True)
-        }
+        try:
+            typed = {
+                field.name: stored_as(column, arrow_type(field.type))
+                for field, column in zip(fields, columns, strict=True)
+            }
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            # any task will do: the one that is to store the value says what is wrong with it
+            return pa.repeat(pa.scalar(0, pa.int32()), len(columns[0]))
         return pa.array(bucket_of_rows(typed, schema), pa.int32())
 
     vectorised: Callable[..., Column]

@@ -70,7 +70,7 @@ def test_the_first_failing_unit_is_named(spark: SparkSession) -> None:
     with pytest.raises(errors.InputError, match="unit 1") as caught:
         SparkExecutor(spark).map(run, [0, 1, 2], label="compact")
 
-    assert caught.value.__notes__ == ["compact: unit 2 of 3 failed, as did 1 more"]
+    assert caught.value.__notes__ == ["compact: 2 of 3 tasks failed"]
 
 
 def test_an_unexpected_error_keeps_its_name_and_text(spark: SparkSession) -> None:

@@ -1,0 +1,121 @@
+"""Avro files: the reference's schema, its roots, and values as they are stored."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.avro import AvroFileReader, AvroFileWriter, avro_schema, decimals, unscaled_bytes
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.types import parse_columns
+
+ROOT = "org.apache.paimon.avro.generated.record"
+
+
+def file_of(schema: Any, records: list[Any], codec: str = "null") -> io.BytesIO:
+    data = io.BytesIO()
+    fastavro.writer(data, schema, records, codec=codec)
+    data.seek(0)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        ("SMALLINT NOT NULL", "int"),
+        ("INT", ["null", "int"]),
+        ("CHAR(3)", ["null", "string"]),
+        ("DECIMAL(9, 2) NOT NULL", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+        ("TIME(3) NOT NULL", {"type": "int", "logicalType": "time-millis"}),
+        ("TIMESTAMP(3) NOT NULL", {"type": "long", "logicalType": "timestamp-millis"}),
+        ("TIMESTAMP(6) NOT NULL", {"type": "long", "logicalType": "timestamp-micros"}),
+        (
+            "TIMESTAMP(6) WITH LOCAL TIME ZONE NOT NULL",
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+        ),
+        ("ARRAY<INT> NOT NULL", {"type": "array", "items": ["null", "int"]}),
+        ("MAP<STRING, INT> NOT NULL", {"type": "map", "values": ["null", "int"]}),
+    ],
+)
+def test_types_are_written_as_java_writes_them(column: str, wanted: Any) -> None:
+    [field] = avro_schema(parse_columns(f"c {column}"))["fields"]
+    assert field["type"] == wanted
+    assert ("default" in field) == isinstance(wanted, list)
+
+
+def test_records_are_named_after_their_column() -> None:
+    schema = avro_schema(parse_columns("r ROW<x ROW<y INT>>, m MAP<INT, ROW<z INT>>"))
+    row, mapping = (field["type"][1] for field in schema["fields"])
+    assert schema["name"] == ROOT
+    assert row["name"] == f"{ROOT}_r"
+    assert row["fields"][0]["type"][1]["name"] == f"{ROOT}_r_x"
+    assert (mapping["type"], mapping["logicalType"]) == ("array", "map")
+    assert [field["name"] for field in mapping["items"]["fields"]] == ["key", "value"]
+
+
+@pytest.mark.parametrize("nullable_root", [False, True])
+def test_both_roots_are_read(nullable_root: bool) -> None:
+    fields = parse_columns("a INT, b STRING, r ROW<x TIMESTAMP(3)>")
+    schema = avro_schema(fields)
+    records = [{"a": i, "b": None, "r": {"x": i}} for i in range(5)]
+    data = file_of(["null", schema] if nullable_root else schema, records)
+    [batch] = AvroFileReader(data, fields).batches(["r", "a"], 100)
+    assert batch.column("a").to_pylist() == [0, 1, 2, 3, 4]
+    assert batch.column("r").field("x").cast(pa.int64()).to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_the_unit_of_a_timestamp_is_that_of_the_file() -> None:
+    fields = parse_columns("t TIMESTAMP(6)")
+    millis = {"type": "long", "logicalType": "timestamp-millis"}
+    data = file_of({"type": "record", "name": "r", "fields": [{"name": "t", "type": millis}]}, [{"t": 5}])
+    [batch] = AvroFileReader(data, fields).batches(["t"], 100)
+    assert batch.column("t").type == pa.timestamp("ms")
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
+def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
+    fields = parse_columns("id INT NOT NULL, s STRING")
+    table = pa.table([range(5000), ["x" * 40] * 5000], schema=arrow_schema(fields))
+    sink = io.BytesIO()
+    writer = AvroFileWriter(sink, fields, "none", 1)
+    writer.write(table)
+    writer.close()
+    sink.seek(0)
+    batches = list(AvroFileReader(sink, fields).batches(["id"], batch_rows))
+    assert all(batch.num_rows == batch_rows for batch in batches[:-1])
+    assert pa.Table.from_batches(batches).column("id").to_pylist() == list(range(5000))
+
+
+def test_a_batch_without_columns_has_its_rows() -> None:
+    fields = parse_columns("id INT NOT NULL")
+    data = file_of(avro_schema(fields), [{"id": 1}, {"id": 2}])
+    [batch] = AvroFileReader(data, fields).batches([], 100)
+    assert (batch.num_rows, batch.num_columns) == (2, 0)
+
+
+@given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
+def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
+    stored = [None if number is None else unscaled_bytes(number) for number in numbers]
+    found = decimals(stored, pa.decimal128(38, 0))
+    assert found.to_pylist() == [None if number is None else Decimal(number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"), [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")]
+)
+def test_decimals_take_the_fewest_bytes(number: int, wanted: bytes) -> None:
+    assert unscaled_bytes(number) == wanted
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP(9)", "TIMESTAMP(7) WITH LOCAL TIME ZONE", "TIME(6)"])
+def test_finer_times_are_refused_by_column(kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro files hold TIME up to 3"):
+        avro_schema(parse_columns(f"r ROW<x {kind}>"))

@@ -1,0 +1,66 @@
+"""ORC files: what pyarrow's reader and writer leave to do."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.types import parse_columns
+
+
+def written(columns: str, rows: list[Any]) -> io.BytesIO:
+    fields = parse_columns(columns)
+    sink = io.BytesIO()
+    writer = OrcFileWriter(sink, fields, "zstd", 1 << 16)
+    writer.write(pa.table(rows, schema=arrow_schema(fields)))
+    writer.close()
+    return io.BytesIO(sink.getvalue())
+
+
+def test_char_is_read_without_the_blanks_at_the_end() -> None:
+    columns = "c CHAR(5), v VARCHAR(5), a ARRAY<CHAR(3)>"
+    rows: list[Any] = [["a    ", "     ", None], ["a    ", None, ""], [["x  ", None], None, []]]
+    reader = OrcFileReader(written(columns, rows), parse_columns(columns))
+    [batch] = reader.batches(["c", "v", "a"], 10)
+    assert batch.column("c").to_pylist() == ["a", "", None]
+    assert batch.column("v").to_pylist() == ["a    ", None, ""]
+    assert batch.column("a").to_pylist() == [["x", None], None, []]
+
+
+def test_times_are_integers_and_zones_are_kept() -> None:
+    data = written("t TIME(3), a TIMESTAMP(3), b TIMESTAMP(3) WITH LOCAL TIME ZONE", [[1], [1], [1]])
+    schema = orc.ORCFile(data).schema
+    assert schema.field("t").type == pa.int32()
+    assert schema.field("a").type == pa.timestamp("ns")
+    assert schema.field("b").type == pa.timestamp("ns", tz="UTC")
+
+
+def test_a_stripe_is_read_in_batches() -> None:
+    reader = OrcFileReader(written("id INT", [range(1000)]), parse_columns("id INT"))
+    assert reader.num_rows == 1000
+    batches = list(reader.batches(["id"], 300))
+    assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
+    assert pa.Table.from_batches(batches).column("id").to_pylist() == list(range(1000))
+
+
+def test_multisets_are_refused_by_column() -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'm' of type ARRAY<MULTISET<INT>>.*MULTISET"):
+        written("m ARRAY<MULTISET<INT>>", [[]])
+
+
+@pytest.mark.parametrize("moment", [-1, -1_500_000])
+def test_fractions_before_1970_are_refused(moment: int) -> None:
+    with pytest.raises(InputError, match="column 't'.*before 1970"):
+        written("t TIMESTAMP(6)", [[moment]])
+
+
+def test_years_beyond_nanoseconds_are_refused() -> None:
+    with pytest.raises(InputError, match="column 't' cannot be written to ORC"):
+        written("t TIMESTAMP(3)", [[253_402_300_799_000]])

@@ -1,0 +1,102 @@
+"""Parquet files as Java writes them: physical types, repetition, field ids."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_orch.files.int96 import stored
+from paimon_orch.files.parquet import ParquetFileWriter
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.schema import assign_field_ids
+from paimon_orch.format.types import parse_columns
+
+NANOS = [0, 1, -1, None, 1_700_000_000_123_456_789, -(2**63), 2**63 - 1]
+
+
+def written(columns: str, *tables: list[Any]) -> pq.ParquetFile:
+    fields, _ = assign_field_ids(parse_columns(columns))
+    sink = io.BytesIO()
+    writer = ParquetFileWriter(sink, fields, "zstd", 1)
+    for table in tables:
+        writer.write(pa.table(table, schema=arrow_schema(fields)))
+    writer.close()
+    return pq.ParquetFile(io.BytesIO(sink.getvalue()))
+
+
+def physical_types(file: pq.ParquetFile) -> dict[str, str]:
+    schema = file.schema
+    return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
+
+
+def test_each_timestamp_has_the_physical_type_of_its_precision() -> None:
+    file = written(
+        "a TIMESTAMP(3), b TIMESTAMP(6), c TIMESTAMP(9), d TIMESTAMP(9) WITH LOCAL TIME ZONE",
+        [[value and value // 10**6 for value in NANOS], [value and value // 10**3 for value in NANOS], NANOS, NANOS],
+    )
+    assert physical_types(file) == {"a": "INT64", "b": "INT64", "c": "INT96", "d": "INT96"}
+    found = file.read()
+    assert found.column("c").cast(pa.int64()).to_pylist() == NANOS
+    assert found.column("d").cast(pa.int64()).to_pylist() == NANOS
+
+
+def test_nested_nanoseconds_are_int96_beside_columns_of_twelve_bytes() -> None:
+    columns = "a ARRAY<TIMESTAMP(9)>, m MAP<STRING, ROW<x TIMESTAMP(9)>>, d DECIMAL(28, 0), i INT"
+    rows: list[Any] = [[[1, None], None], [[("k", {"x": -1})], [("k", None)]], [1, None], [1, 2]]
+    file = written(columns, rows, rows)
+    assert physical_types(file) == {
+        "a.list.element": "INT96",
+        "m.key_value.key": "BYTE_ARRAY",
+        "m.key_value.value.x": "INT96",
+        "d": "FIXED_LEN_BYTE_ARRAY",
+        "i": "INT32",
+    }
+    assert file.metadata.num_row_groups == 2
+    types = [file.metadata.row_group(1).column(i).physical_type for i in range(5)]
+    assert types == ["INT96", "BYTE_ARRAY", "INT96", "FIXED_LEN_BYTE_ARRAY", "INT32"]
+    assert file.read().column("a").cast(pa.list_(pa.int64())).to_pylist() == [[1, None], None] * 2
+
+
+def test_int96_has_no_bounds_and_other_columns_have() -> None:
+    file = written("a TIMESTAMP(9), b ARRAY<INT>", [[1, 2], [[1], [2, 3]]])
+    statistics = [file.metadata.row_group(0).column(i).statistics for i in range(2)]
+    assert statistics[0] is None
+    assert (statistics[1].min, statistics[1].max) == (1, 3)
+
+
+def test_int96_is_nanos_of_the_day_and_the_julian_day() -> None:
+    found = stored(pa.array([0, -1, None], pa.timestamp("ns"))).to_pylist()
+    day = 86_400 * 10**9
+    assert found == [
+        (0).to_bytes(8, "little") + (2_440_588).to_bytes(4, "little"),
+        (day - 1).to_bytes(8, "little") + (2_440_587).to_bytes(4, "little"),
+        None,
+    ]
+
+
+def test_elements_and_map_values_are_optional_even_if_not_null() -> None:
+    file = written("a ARRAY<INT NOT NULL> NOT NULL, m MULTISET<STRING>", [[[1], []], [[("k", 1)], None]])
+    text = str(file.schema)
+    assert "required group field_id=0 a (List)" in text
+    assert "optional int32 field_id=536870912 element" in text
+    assert "optional int32 field_id=536871936 value" in text
+
+
+def test_short_decimals_are_integers_and_long_ones_have_no_dictionary() -> None:
+    columns = "a DECIMAL(9, 2), b DECIMAL(18, 2), c DECIMAL(20, 2), s STRING"
+    file = written(columns, [[None] * 50, [1] * 50, [1] * 50, ["x"] * 50])
+    assert list(physical_types(file).values())[:3] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
+    group = file.metadata.row_group(0)
+    assert [group.column(i).has_dictionary_page for i in range(1, 4)] == [True, False, True]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_fields_have_the_ids_of_the_schema(rows: int) -> None:
+    file = written("a INT, r ROW<x INT, y STRING>", [[1] * rows, [{"x": 1, "y": "a"}] * rows])
+    text = str(file.schema)
+    for part in ("field_id=0 a", "field_id=1 r", "field_id=2 x", "field_id=3 y"):
+        assert part in text

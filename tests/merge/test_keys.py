@@ -1,0 +1,138 @@
+"""The order of keys: the same for columns, for single values and for what manifests hold."""
+
+from __future__ import annotations
+
+import struct
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.files.statistics import internal_value
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.binary_row import serialize_row
+from paimon_orch.format.types import Field, parse_type
+from paimon_orch.merge.keys import KeyColumns, decode_key
+
+NAN = float("nan")
+INFINITY = float("inf")
+
+# The values of each type in the order of the format.
+ORDERED: dict[str, list[Any]] = {
+    "BOOLEAN": [None, False, True],
+    "TINYINT": [None, -128, -1, 0, 127],
+    "SMALLINT": [None, -32768, 0, 300],
+    "INT": [None, -(2**31), -1, 0, 2**31 - 1],
+    "BIGINT": [None, -(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1],
+    "FLOAT": [None, -INFINITY, -1.5, -0.0, 0.0, 1e-45, 1.5, INFINITY, NAN],
+    "DOUBLE": [None, -INFINITY, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INFINITY, NAN],
+    "DECIMAL(10, 2)": [None, Decimal("-9.99"), Decimal("-0.01"), Decimal(0), Decimal("10.00")],
+    "DECIMAL(38, 4)": [None, Decimal(-(10**33)), Decimal(0), Decimal(10**33)],
+    # U+FFFF comes before U+1F600 by code point and by UTF-8 bytes; by UTF-16 units it comes after
+    "STRING": [None, "", "\0", "A", "a", "a\0", "aa", "ä", "\uffff", "\U0001f600"],
+    "CHAR(3)": [None, "a", "b"],
+    "BYTES": [None, b"", b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\0"],
+    "DATE": [None, date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)],
+    "TIME(3)": [None, time(0), time(0, 0, 0, 1000), time(23, 59, 59, 999000)],
+    "TIMESTAMP(3)": [None, datetime(1969, 12, 31, 23, 59, 59, 999000), datetime(1970, 1, 1)],
+    "TIMESTAMP(6)": [None, datetime(1, 1, 1), datetime(1970, 1, 1, microsecond=1)],
+    "TIMESTAMP(9)": [None, datetime(1900, 1, 1), datetime(2200, 1, 1)],
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": [None, datetime(1969, 1, 1), datetime(2026, 1, 1)],
+}
+TYPES = list(ORDERED)
+
+
+def column_of(name: str, values: list[Any]) -> pa.Table:
+    return pa.table({"k": pa.array(values, arrow_type(parse_type(name)))})
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
+    expected = ORDERED[name]
+    for order in list(permutations(range(len(expected))))[:: 1 + 37 * (len(expected) > 4)][:200]:
+        shuffled = KeyColumns.of(column_of(name, [expected[at] for at in order]), ["k"])
+        assert [order[at] for at in shuffled.sort_order()] == list(range(len(expected)))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_single_keys_compare_like_columns(name: str) -> None:
+    columns = KeyColumns.of(column_of(name, ORDERED[name]), ["k"])
+    keys = [columns.at(at) for at in range(len(columns))]
+
+    assert keys == sorted(keys)
+    assert len(set(keys)) == len(keys)
+    for at, key in enumerate(keys):
+        assert (columns.count_below(key), columns.count_up_to(key)) == (at, at + 1)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_keys_of_manifests_are_those_of_the_rows(name: str) -> None:
+    kind, table = parse_type(name), column_of(name, ORDERED[name])
+    columns = KeyColumns.of(table, ["k"])
+    for at, scalar in enumerate(table["k"]):
+        stored = serialize_row([internal_value(scalar)], [kind])
+        assert decode_key(stored, [Field(0, "k", kind)]) == columns.at(at)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_only_equal_keys_are_the_same(name: str) -> None:
+    values = ORDERED[name]
+    doubled = KeyColumns.of(column_of(name, [v for v in values for _ in range(2)]), ["k"])
+
+    assert doubled.same_as_next().tolist() == [True, False] * (len(values) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (np.float32, [0x7FC00000, 0xFFC00000, 0x7F800001]),
+        (np.float64, [0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001]),
+    ],
+)
+def test_every_nan_is_the_same_key(kind: type[np.floating], raw: list[int]) -> None:
+    form = "<I" if kind is np.float32 else "<Q"
+    values = np.frombuffer(b"".join(struct.pack(form, bits) for bits in raw), kind)
+    columns = KeyColumns.of(pa.table({"k": values}), ["k"])
+
+    assert columns.same_as_next().tolist() == [True, True]
+
+
+@given(st.lists(st.text(max_size=4)))
+def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
+    texts = [text for text in texts if not any(0xD800 <= ord(char) < 0xE000 for char in text)]
+    columns = KeyColumns.of(column_of("STRING", texts), ["k"])
+    ordered = [texts[at] for at in columns.sort_order()]
+
+    assert ordered == sorted(texts, key=str.encode)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3) | st.none(), st.sampled_from(["", "a", "b", None]))))
+def test_composite_keys_are_ordered_column_by_column(rows: list[tuple[int | None, str | None]]) -> None:
+    table = pa.table(
+        {
+            "a": pa.array([row[0] for row in rows], pa.int32()),
+            "b": pa.array([row[1] for row in rows], pa.string()),
+        }
+    )
+    columns = KeyColumns.of(table, ["a", "b"])
+    order = columns.sort_order()
+    expected = sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+    assert [rows[at] for at in order] == expected
+    same = columns.take(order).same_as_next().tolist()
+    assert same == [one == two for one, two in zip(expected, expected[1:], strict=False)]
+
+
+def test_chunks_and_slices_are_keys_as_well() -> None:
+    chunked = pa.chunked_array([[3, 1], [], [2]], pa.int64())
+    columns = KeyColumns.of(pa.table({"k": chunked}), ["k"])
+
+    assert columns.sort_order().tolist() == [1, 2, 0]
+    assert columns.slice(1, 2).at(1) == ((True, 2),)
+    assert len(KeyColumns.of(pa.table({"k": chunked}).slice(0, 0), ["k"])) == 0

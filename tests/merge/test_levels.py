@@ -1,0 +1,125 @@
+"""Runs and sections of a bucket: sections do not overlap, and have as few runs as they can."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.binary_row import serialize_row
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.types import Field, parse_type
+from paimon_orch.merge.levels import newest_first, sections, sorted_runs
+
+BIGINT = parse_type("BIGINT NOT NULL")
+KEY = [Field(0, "k", BIGINT)]
+Range = tuple[int, int]
+
+ranges = st.lists(
+    st.tuples(st.integers(-40, 40), st.integers(0, 12)).map(lambda at: (at[0], at[0] + at[1])),
+    max_size=25,
+)
+
+
+def file_of(low: int, high: int, name: str = "f", level: int = 0, sequence: int = 0) -> DataFileMeta:
+    return DataFileMeta(
+        name,
+        100,
+        1,
+        serialize_row([low], [BIGINT]),
+        serialize_row([high], [BIGINT]),
+        level=level,
+        min_sequence_number=sequence,
+        max_sequence_number=sequence,
+    )
+
+
+@given(ranges)
+def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> None:
+    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
+    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+
+    result = sections(files, KEY)
+
+    names = [file.file_name for section in result for run in section for file in run]
+    assert sorted(names) == sorted(at)
+    bounds = [
+        (
+            min(at[file.file_name][0] for run in section for file in run),
+            max(at[file.file_name][1] for run in section for file in run),
+        )
+        for section in result
+    ]
+    assert all(one[1] < two[0] for one, two in pairwise(bounds)), "in key order, not touching"
+    for section in result:
+        for run in section:
+            assert all(
+                at[one.file_name][1] < at[two.file_name][0] for one, two in pairwise(run)
+            ), "the files of a run are in key order and do not touch"
+
+
+@given(ranges)
+def test_a_section_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -> None:
+    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
+    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+
+    for section in sections(files, KEY):
+        members = [at[file.file_name] for run in section for file in run]
+        deepest = max(
+            sum(low <= key <= high for low, high in members) for key in (low for low, _ in members)
+        )
+        assert len(section) == deepest
+
+
+@given(ranges)
+def test_a_section_cannot_be_cut_further(found: list[Range]) -> None:
+    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
+    at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
+
+    for section in sections(files, KEY):
+        members = sorted(at[file.file_name] for run in section for file in run)
+        end = members[0][1]
+        for low, high in members[1:]:
+            assert low <= end
+            end = max(end, high)
+
+
+def test_files_that_share_one_key_lie_in_one_section() -> None:
+    assert len(sections([file_of(1, 5, "a"), file_of(5, 9, "b")], KEY)) == 1
+    assert len(sections([file_of(1, 5, "a"), file_of(6, 9, "b")], KEY)) == 2
+
+
+def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
+    files = [
+        file_of(50, 60, "upper-2", level=5),
+        file_of(0, 100, "old", sequence=1),
+        file_of(0, 10, "upper-1", level=5),
+        file_of(0, 100, "new", sequence=7),
+        file_of(3, 4, "middle", level=2),
+    ]
+
+    runs = sorted_runs(files, KEY)
+
+    names = [[file.file_name for file in run.files] for run in runs]
+    assert names == [["new"], ["old"], ["middle"], ["upper-1", "upper-2"]]
+    assert [run.level for run in runs] == [0, 0, 2, 5]
+    assert runs[-1].size == 200
+
+
+def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
+    def file(name: str, low: int, high: int, created: int) -> DataFileMeta:
+        return DataFileMeta(
+            name, 1, 1, min_sequence_number=low, max_sequence_number=high, creation_time=created
+        )
+
+    ordered = [file("a", 0, 9, 5), file("z", 3, 8, 1), file("b", 4, 8, 1), file("c", 4, 8, 2), file("d", 4, 8, 2)]
+
+    assert newest_first(reversed(ordered)) == ordered
+
+
+def test_overlapping_files_of_one_level_are_refused_by_name() -> None:
+    with pytest.raises(CorruptFileError, match="b: its keys overlap those of a on level 3"):
+        sorted_runs([file_of(0, 5, "a", level=3), file_of(5, 9, "b", level=3)], KEY)

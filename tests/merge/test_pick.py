@@ -1,0 +1,142 @@
+"""Which runs are picked: the worked picks of the merge-tree facts, and the rules between them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.options import Options
+from paimon_orch.merge.levels import SortedRun
+from paimon_orch.merge.pick import (
+    Pick,
+    UniversalCompaction,
+    force_up_level0,
+    full,
+    level0_only,
+)
+
+LEVELS = 6
+NOON = datetime(2026, 1, 31, 12)
+
+
+def runs_of(text: str) -> list[SortedRun]:
+    """Read ``0:1 0:1 5:100``: level and size of each run, the newest first."""
+    pairs = (item.split(":") for item in text.split())
+    return [SortedRun(int(level), (DataFileMeta("f", int(size), 1),)) for level, size in pairs]
+
+
+def picked(pick: Pick | None) -> tuple[int, int] | None:
+    return None if pick is None else (pick.count, pick.output_level)
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ("0:1 0:1 0:1 5:1", None),
+        ("0:1 0:1 0:1 0:1 5:10", (4, 4)),
+        ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
+        ("0:1 0:1 0:1 0:1 0:1", (5, 5)),
+        ("0:1 0:5 0:10 0:20 5:1000", None),
+        ("0:1 0:5 0:10 0:20 4:100 5:1000", (4, 3)),
+        ("0:1 0:1 0:1 0:1 0:1 0:1 5:1000", (6, 4)),
+        ("", None),
+    ],
+)
+def test_universal_compaction_picks_as_worked_out(
+    runs: str, expected: tuple[int, int] | None
+) -> None:
+    assert picked(UniversalCompaction().pick(LEVELS, runs_of(runs))) == expected
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ("0:1 5:100", (1, 4)),
+        ("0:1 1:100 5:1000", (2, 4)),
+        ("0:1 4:1 5:100", (2, 4)),
+        ("0:1 0:1", (2, 5)),
+        ("3:5 5:100", None),
+        # what universal compaction picks goes first
+        ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
+    ],
+)
+def test_forcing_up_level_0_picks_as_worked_out(
+    runs: str, expected: tuple[int, int] | None
+) -> None:
+    found = force_up_level0(UniversalCompaction(), LEVELS, runs_of(runs))
+    assert picked(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ("0:1 5:100", (1, 4)),
+        ("0:9 0:9 4:1 5:1", (2, 3)),  # a vector costs less than rewriting what is small, too
+        ("0:1 2:1 5:100", (1, 1)),
+        ("0:1 1:100 5:1000", (2, 1)),  # nothing fits between 0 and 1: level 1 comes along
+        ("0:1 1:100", (2, 5)),
+        ("0:1", (1, 5)),
+        ("1:1 5:1", None),
+        ("", None),
+        ("0:1 0:1 0:1 0:1 5:1", (5, 5)),
+    ],
+)
+def test_level_0_alone_moves_up_and_takes_little_with_it(
+    runs: str, expected: tuple[int, int] | None
+) -> None:
+    found = level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
+    assert picked(found) == expected
+
+
+def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
+    """Every upsert goes to the level below the last one; once the levels are full universal compaction merges them."""
+    universal, runs = UniversalCompaction(), runs_of("5:1000000")
+    for _ in range(50):
+        runs = [*runs_of("0:10"), *runs]
+        found = level0_only(universal, LEVELS, runs)
+        assert found is not None
+        size = sum(run.size for run in runs[: found.count])
+        runs = [*runs_of(f"{found.output_level}:{size}"), *runs[found.count :]]
+        assert all(one.level < two.level for one, two in zip(runs, runs[1:], strict=False))
+    assert len(runs) <= LEVELS
+
+
+def test_a_full_pick_takes_everything_to_the_top() -> None:
+    assert picked(full(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
+    assert full(LEVELS, []) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "runs", "expected"),
+    [
+        ({"compaction.total-size-threshold": "1 kb"}, "0:1 5:1000", (2, 5)),
+        ({"compaction.total-size-threshold": "1 kb"}, "0:100 5:1000", None),
+        ({"compaction.total-size-threshold": "1 kb"}, "0:1", None),
+        ({"compaction.incremental-size-threshold": "10"}, "0:6 4:6 5:1000", (3, 5)),
+        ({"compaction.incremental-size-threshold": "10"}, "0:6 5:1000", None),
+        ({"num-sorted-run.compaction-trigger": "2"}, "0:1 5:1", None),
+        ({"num-sorted-run.compaction-trigger": "2"}, "0:3 5:1", (2, 5)),
+        ({"compaction.max-size-amplification-percent": "50"}, "0:1 0:1 0:1 0:1 5:7", (5, 5)),
+        ({"compaction.size-ratio": "100"}, "0:5 0:10 0:20 0:40 5:1000", (4, 4)),
+    ],
+)
+def test_options_move_the_thresholds(
+    options: dict[str, str], runs: str, expected: tuple[int, int] | None
+) -> None:
+    universal = UniversalCompaction.of(Options(options), NOON)
+    assert picked(universal.pick(LEVELS, runs_of(runs))) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hour", "expected"),
+    [(9, 17, 12, 51), (9, 17, 17, 1), (22, 6, 23, 51), (22, 6, 5, 51), (22, 6, 6, 1), (-1, 6, 3, 1), (7, 7, 7, 1)],
+)
+def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int) -> None:
+    options = {
+        "compaction.offpeak.start.hour": str(start),
+        "compaction.offpeak.end.hour": str(end),
+        "compaction.offpeak-ratio": "50",
+    }
+    assert UniversalCompaction.of(Options(options), NOON.replace(hour=hour)).size_ratio == expected

@@ -1,0 +1,162 @@
+"""Merging runs: the same as a dictionary, whatever the runs and batches; and one batch a run in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.merge.stream import MergeRun, Step, merge_runs, sort_step
+
+Record = tuple[Any, ...]
+INTEGER = ["k"]
+COMPOSITE = ["k", "t"]
+
+
+def batch_of(rows: list[tuple[Record, int]], names: list[str]) -> pa.RecordBatch:
+    """Rows of (key, sequence number); the value tells the sequence number too."""
+    keys = {
+        name: pa.array([key[at] for key, _ in rows], pa.int64() if name == "k" else pa.string())
+        for at, name in enumerate(names)
+    }
+    numbers = pa.array([number for _, number in rows], pa.int64())
+    kinds = pa.array([0] * len(rows), pa.int8())
+    return pa.record_batch(
+        {"_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds, **keys, "v": numbers}
+    )
+
+
+def run_of(
+    rows: list[tuple[Record, int]], names: list[str], batch_rows: int, level: int = 0
+) -> MergeRun:
+    return MergeRun(
+        (level, batch_of(rows[at : at + batch_rows], names))
+        for at in range(0, len(rows), batch_rows)
+    )
+
+
+def newest(steps: Iterator[Step], names: list[str]) -> list[tuple[Record, int]]:
+    """The last row of every group, in the order in which the groups came."""
+    found = []
+    for step in steps:
+        rows = step.rows.take(pa.array(step.lasts))
+        keys = zip(*(rows[name].to_pylist() for name in names), strict=True)
+        found += list(zip(keys, rows["v"].to_pylist(), strict=True))
+    return found
+
+
+def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
+    integers = st.integers(-20, 20)
+    parts = (integers, st.sampled_from(["", "a", "b", "\U0001f600"])) if names == COMPOSITE else (integers,)
+    key = st.tuples(*parts)
+    return st.lists(st.lists(key, unique=True, max_size=25), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("names", [INTEGER, COMPOSITE], ids=["one column", "two columns"])
+def test_merging_is_what_a_dictionary_does(names: list[str]) -> None:
+    @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
+    def check(runs: list[list[Record]], batch_rows: int, random: Any) -> None:
+        numbers = list(range(sum(map(len, runs))))
+        random.shuffle(numbers)  # the order of the runs is not that of their rows
+        model: dict[Record, int] = {}
+        merged = []
+        for keys in runs:
+            rows = [(key, numbers.pop()) for key in sorted(keys)]
+            for key, number in rows:
+                model[key] = max(number, model.get(key, -1))
+            merged.append(run_of(rows, names, batch_rows))
+
+        assert newest(merge_runs(merged, names), names) == sorted(model.items())
+
+    check()
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9).map(lambda key: (key,)), st.integers(0, 3)), min_size=1))
+def test_unsorted_rows_are_grouped_and_ordered_by_sequence(rows: list[tuple[Record, int]]) -> None:
+    step = sort_step(pa.Table.from_batches([batch_of(rows, INTEGER)]), INTEGER)
+
+    ordered = [rows[at] for at in step.order]
+    assert ordered == sorted(ordered)
+    starts = [at for at, row in enumerate(ordered) if not at or ordered[at - 1][0] != row[0]]
+    assert step.starts.tolist() == starts
+
+
+def test_rows_come_in_ascending_steps_and_every_row_once() -> None:
+    rows = [[((key,), key) for key in range(start, 60, 3)] for start in (0, 0, 1)]
+
+    steps = list(merge_runs([run_of(run, INTEGER, 4) for run in rows], INTEGER))
+
+    found = [step.keys.take(step.order) for step in steps]
+    for one, two in pairwise(found):
+        assert one.at(len(one) - 1) < two.at(0)
+    assert sum(len(step.order) for step in steps) == sum(map(len, rows))
+
+
+def test_equal_rows_keep_the_order_of_the_runs() -> None:
+    runs = [MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([at])))]) for at in range(3)]
+
+    (step,) = merge_runs(runs, INTEGER)
+
+    assert step.rows.take(pa.array(step.order))["v"].to_pylist() == [0, 1, 2]
+
+
+def test_an_add_wins_over_a_retract_of_the_same_sequence_number() -> None:
+    def one(kind: int) -> MergeRun:
+        batch = batch_of([((1,), 5)], INTEGER)
+        return MergeRun([(0, batch.set_column(1, "_VALUE_KIND", pa.array([kind], pa.int8())))])
+
+    (step,) = merge_runs([one(0), one(3)], INTEGER)
+
+    assert step.rows.take(pa.array(step.lasts))["_VALUE_KIND"].to_pylist() == [0]
+
+
+def test_levels_follow_their_rows() -> None:
+    runs = [
+        run_of([((1,), 1), ((2,), 2)], INTEGER, 1, level=4),
+        run_of([((2,), 9), ((3,), 9)], INTEGER, 1, level=0),
+    ]
+
+    upper = set()
+    for step in merge_runs(runs, INTEGER):
+        rows = step.rows.take(pa.array(step.lasts))
+        for key, flag in zip(rows["k"].to_pylist(), step.any_of_group(step.levels > 0), strict=True):
+            if flag:
+                upper.add(key)
+
+    assert upper == {1, 2}
+
+
+def test_runs_without_rows_are_no_trouble() -> None:
+    assert list(merge_runs([], INTEGER)) == []
+    assert newest(merge_runs([MergeRun(()), run_of([((1,), 1)], INTEGER, 9)], INTEGER), INTEGER) == [((1,), 1)]
+
+
+@pytest.mark.parametrize("shape", ["interleaved", "one after the other", "one long beside short"])
+def test_a_merge_holds_about_one_batch_of_every_run(shape: str) -> None:
+    """However long the runs are: what was read and not handed on never exceeds a batch (and the next) a run."""
+    count, batch_rows, length = 4, 10, 400
+    keys = {
+        "interleaved": [range(run, count * length, count) for run in range(count)],
+        "one after the other": [range(run * length, (run + 1) * length) for run in range(count)],
+        "one long beside short": [range(length), *(range(at, at + 2) for at in range(3))],
+    }[shape]
+    read = 0
+
+    def reading(numbers: range) -> Iterator[tuple[int, pa.RecordBatch]]:
+        nonlocal read
+        for start in range(0, len(numbers), batch_rows):
+            part = numbers[start : start + batch_rows]
+            read += len(part)
+            yield 0, batch_of([((key,), 0) for key in part], INTEGER)
+
+    handed_on = 0
+    for step in merge_runs([MergeRun(reading(numbers)) for numbers in keys], INTEGER):
+        assert len(step.order) <= count * batch_rows
+        assert read - handed_on <= 2 * count * batch_rows
+        handed_on += len(step.order)
+    assert handed_on == read == sum(map(len, keys))
