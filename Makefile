@@ -40,7 +40,8 @@ types: install ## check the types strictly
 	$(BIN)/mypy
 
 dev: install ## open the Dagster UI on the example code location
-	@mkdir -p "$(DAGSTER_HOME)" && touch "$(DAGSTER_HOME)/dagster.yaml"
+	@mkdir -p "$(DAGSTER_HOME)"
+	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp definitions/dagster.yaml "$(DAGSTER_HOME)"
 	$(BIN)/dagster dev -w workspace.yaml
 
 clean: ## remove .venv and everything that tools left behind

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pendulum
 import typer
@@ -15,12 +15,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
+from paimon_orch.cli_refs import add_commands
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.output import write_rows
 from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
+from paimon_orch.storage.options import parse_option
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.partitions import parse_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +36,9 @@ app = typer.Typer(
 )
 _errors = Console(stderr=True, soft_wrap=True, highlight=False)
 _out = Console(highlight=False)
+_storage_options: dict[str, Any] = {}  # of --storage-option, which stands before the command
 
-Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse")]
+Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
 Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan, change nothing")]
@@ -80,8 +84,20 @@ def main() -> None:
 
 @app.callback()
 def _settings(
+    ctx: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="tell every decision")] = False,
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="for a warehouse in an object store; may be repeated. Others see command lines: give secrets in the "
+            "environment variable PAIMON_STORAGE_OPTIONS, as a JSON object",
+        ),
+    ] = None,
 ) -> None:
+    _storage_options.clear()
+    _storage_options.update(map(parse_option, storage_option or []))
+    ctx.obj = _storage_options
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
@@ -113,7 +129,7 @@ def inspect_command(
     as_json: AsJson = False,
 ) -> None:
     """Show snapshot, files per partition, bucket and level, deletion vectors, health."""
-    report = inspect_table(Catalog(warehouse).table(table), snapshot)
+    report = inspect_table(_catalog(warehouse).table(table), snapshot)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
@@ -165,8 +181,8 @@ def read(
     """Print rows."""
     identifier = f"{table}$branch_{branch}" if branch else table
     scan = (
-        Catalog(warehouse)
-        .table(identifier)
+        _catalog(warehouse)
+        .open(identifier)
         .scan(
             None if columns is None else [name.strip() for name in columns.split(",")],
             where,
@@ -185,7 +201,7 @@ def parse_time(text: str) -> int:
         return int(text)
     try:
         moment = pendulum.parse(text, tz="local")
-    except (ParserError, ValueError) as error:
+    except (ParserError, TypeError, ValueError) as error:
         raise InputError(f"time {text!r} must be ISO 8601 or epoch milliseconds") from error
     if not isinstance(moment, pendulum.DateTime):
         raise InputError(f"time {text!r} names no moment; write for example 2026-01-31T12:00:00")
@@ -207,7 +223,7 @@ def create(
     for text, (key, separator, _) in zip(option or [], pairs, strict=True):
         if not (key and separator):
             raise InputError(f"option {text!r} must look like key=value, for example bucket=2")
-    Catalog(warehouse).create_table(
+    _catalog(warehouse).create_table(
         table,
         columns,
         primary_key=_names(primary_key),
@@ -216,6 +232,10 @@ def create(
         comment=comment,
     )
     _out.print(f"created {table} in {warehouse}", markup=False)
+
+
+def _catalog(warehouse: str) -> Catalog:
+    return Catalog(warehouse, **_storage_options)
 
 
 def _names(text: str) -> list[str]:
@@ -230,6 +250,10 @@ def ingest(
     more: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="more of --from")] = None,
     mode: Annotated[Mode, typer.Option(help="append (upsert by key) or overwrite")] = Mode.APPEND,
     row_kind: Annotated[str | None, typer.Option(help="column of +I, -U, +U, -D")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="what an overwrite replaces, e.g. dt=a [default: what gets rows]"),
+    ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -237,7 +261,7 @@ def ingest(
     from paimon_orch.spark.files import read_files
     from paimon_orch.spark.writer import write
 
-    target = Catalog(warehouse).table(table)
+    target = _catalog(warehouse).table(table)
     paths = [*source, *(more or [])]
     for path in paths:
         if "://" not in path and not Path(path).exists():
@@ -249,6 +273,7 @@ def ingest(
             target,
             mode=mode.value,
             row_kind=row_kind,
+            partitions=None if partition is None else parse_spec(partition, target.schema),
             progress=_bar(bars, f"ingest {table}"),
         )
     values: dict[str, object] = {
@@ -273,11 +298,15 @@ def compact(
     as_json: AsJson = False,
 ) -> None:
     """Compact: merge sorted runs, and hide replaced rows by deletion vectors where the table has them."""
-    target = Catalog(warehouse).table(table)
+    target = _catalog(warehouse).table(table)
     specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
     planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
-    if dry_run or not planned:
+    if dry_run:
         _print_plan(planned, as_json)
+        return
+    if not planned:
+        nothing = compact_step.CompactionResult(planned)
+        _print_result(nothing.to_dict(), as_json, "nothing to compact")
         return
     from paimon_orch.spark.executor import SparkExecutor
 
@@ -338,6 +367,8 @@ def _bar(bars: Progress, description: str) -> Callable[[int, int], None]:
     task = bars.add_task(description, total=None)
     return lambda done, total: bars.update(task, completed=done, total=total)
 
+
+add_commands(app)
 
 if __name__ == "__main__":
     main()

@@ -18,7 +18,7 @@ from paimon_orch.files import writer
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import live_entries
-from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.keys import KeyColumns, decode_key
 from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.plan import BucketSplit
@@ -36,7 +36,9 @@ def small_batches(rows: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
-        patch.setitem(FileReader.read.__kwdefaults__, "batch_rows", rows)
+        defaults = FileReader.read.__kwdefaults__
+        assert defaults is not None
+        patch.setitem(defaults, "batch_rows", rows)
         yield
 
 
@@ -125,7 +127,8 @@ def _assert_bucket_healthy(
         numbers = pc.min_max(stored["_SEQUENCE_NUMBER"]).as_py()
         assert (file.min_sequence_number, file.max_sequence_number) == tuple(numbers.values())
         ends = [decode_key(data, schema.key_fields) for data in (file.min_key, file.max_key)]
-        assert ends == [tuple((True, value) for value in key) for key in (keys[0], keys[-1])]
+        columns = KeyColumns.of(stored, names)
+        assert ends == [columns.at(0), columns.at(len(columns) - 1)]
         if file.level > 0 and schema.typed_options.deletion_vectors:
             vector = vectors.get(file.file_name)
             for batch in reader.read(at, schema.key_fields, vector):

@@ -182,13 +182,12 @@ def _ingested(
     results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
-    written = PaimonMetadata(
+    written = replace(
+        PaimonMetadata() if keys else table_state(report),
         snapshot_id=max(snapshots, default=None),
         schema_id=report.schema.id,
         duration_seconds=sum(result.duration_seconds for result in results),
     )
-    if not keys:
-        written = replace(table_state(report), **written.present())
     if len(keys) <= 1:  # of several partitions none should show the sums of all
         written = replace(
             written,

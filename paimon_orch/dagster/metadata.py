@@ -16,6 +16,15 @@ from paimon_orch.steps.inspect import TableReport
 
 MAX_RECORDS = 50
 
+_PLAN_COLUMNS = {
+    "bucket": "int",
+    "reason": "string",
+    "files": "int",
+    "rows": "int",
+    "bytes": "int",
+    "output_level": "int",
+}
+
 Metadata = dict[str, Any]
 """Metadata by key, of whatever Dagster takes as a value."""
 
@@ -26,7 +35,7 @@ class PaimonMetadata:
 
     :ivar deletion_vector_rows: rows that deletion vectors hide
     :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
-    :ivar buckets_planned: buckets that were compacted; :attr:`buckets_skipped` had nothing to do
+    :ivar planned_buckets: buckets that were compacted; :attr:`skipped_buckets` had nothing to do
     :ivar plan: the decision: which buckets, and why (at most 50 of them)
     """
 
@@ -46,8 +55,8 @@ class PaimonMetadata:
     small_file_ratio: float | None = None
     duration_seconds: float | None = None
     commit_attempts: int | None = None
-    buckets_planned: int | None = None
-    buckets_skipped: int | None = None
+    planned_buckets: int | None = None
+    skipped_buckets: int | None = None
     plan: dg.TableMetadataValue | None = None
 
     def to_dagster(self) -> Metadata:
@@ -96,29 +105,26 @@ def compaction_metadata(
         bytes_rewritten=sum(unit.bytes for unit in units),
         duration_seconds=result.duration_seconds,
         commit_attempts=result.attempts,
-        buckets_planned=len(units),
-        buckets_skipped=max(len(before.buckets) - len(units), 0),
-        plan=plan_table(units) if units else None,
+        planned_buckets=len(units),
+        skipped_buckets=max(len(before.buckets) - len(units), 0),
+        plan=plan_table(units, partition=partition) if units else None,
     )
     rows = "dagster/partition_row_count" if partition else "dagster/row_count"
     return state.to_dagster() | ({} if after.row_count is None else {rows: after.row_count})
 
 
-def plan_table(units: Sequence[CompactionUnit]) -> dg.TableMetadataValue:
-    """Return the first buckets of a compaction plan as a table; plans begin with the largest."""
-    columns = ("partition", "bucket", "reason", "files", "rows", "bytes", "output_level")
-    records = [
-        dg.TableRecord(
-            {
-                "partition": unit.partition_text,
-                **{name: getattr(unit, name) for name in columns[1:]},
-            }
-        )
-        for unit in units[:MAX_RECORDS]
-    ]
-    texts = ("partition", "reason")
-    types = {name: "string" if name in texts else "int" for name in columns}
-    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in types.items()])
+def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
+    """Return the first buckets of a compaction plan as a table; plans begin with the largest.
+
+    :param partition: whether all buckets are of one partition, which is left out then
+    """
+    records = []
+    for unit in units[:MAX_RECORDS]:
+        figures = {name: getattr(unit, name) for name in _PLAN_COLUMNS}
+        where = {} if partition else {"partition": unit.partition_text}
+        records.append(dg.TableRecord(where | figures))
+    types = {} if partition else {"partition": "string"}
+    schema = dg.TableSchema([dg.TableColumn(*item) for item in (types | _PLAN_COLUMNS).items()])
     return dg.MetadataValue.table(records, schema=schema)
 
 

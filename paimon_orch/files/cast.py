@@ -6,6 +6,7 @@ by the zone of its machine; here that zone is always UTC, so that a table reads 
 
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +45,14 @@ def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
         rule = isinstance(old, AtomicType) and _RULES.get((family(old), family(new)))
         if isinstance(old, AtomicType) and rule:
             return rule(array, old, new)
-    except (pa.ArrowInvalid, ValueError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise InputError(
             f"a column was changed from {type_to_sql(old)} to {type_to_sql(new)}, and a value in an old file "
             f"cannot be converted: {error}"
         ) from error
-    raise UnsupportedError(f"a column of type {type_to_sql(old)} cannot be read as {type_to_sql(new)}")
+    raise UnsupportedError(
+        f"a column of type {type_to_sql(old)} cannot be read as {type_to_sql(new)}"
+    )
 
 
 def family(data_type: AtomicType) -> str:
@@ -69,11 +72,14 @@ def _as_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     return text if is_binary else sized_text(text, new)  # Java does not look at the length of bytes
 
 
-def _numbers(array: pa.Array, dtype: type) -> npt.NDArray[np.generic]:
-    return array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+def _numbers(array: pa.Array, dtype: type) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = (
+        array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+    )
+    return values
 
 
-def _masked(values: npt.NDArray[np.generic], like: pa.Array) -> pa.Array:
+def _masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False))
 
 
@@ -96,7 +102,7 @@ def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.
     limits, values = np.iinfo(kind), np.nan_to_num(_numbers(array, np.float64), nan=0.0)
     low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
     inside = (values > low) & (values < high)
-    whole = np.where(inside, values, 0).astype(kind)
+    whole: npt.NDArray[Any] = np.where(inside, values, 0).astype(kind)
     whole = np.where(values >= high, limits.max, np.where(values <= low, limits.min, whole))
     return _masked(whole, array).cast(arrow_type(new), safe=False)
 
@@ -156,14 +162,14 @@ def _parse(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     return parse_text(array, new, arrow_type(new))
 
 
-def _counts(array: pa.Array, unit: str) -> npt.NDArray[np.int64]:
+def _counts(array: pa.Array, unit: str) -> npt.NDArray[Any]:
     """Return timestamps as numbers of a unit that is not finer than theirs, rounded down."""
     assert isinstance(array.type, pa.TimestampType)
     factor = _PER_SECOND[array.type.unit] // _PER_SECOND[unit]
     return _numbers(array.view(pa.int64()), np.int64) // factor
 
 
-def _to_zero(values: npt.NDArray[np.int64], step: int) -> npt.NDArray[np.int64]:
+def _to_zero(values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
     """Divide as Java does, rounding to zero."""
     return np.where(values < 0, -(-values // step), values // step)
 
@@ -184,7 +190,9 @@ def _time_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa
 def _integer_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     target = arrow_type(new)
     assert isinstance(target, pa.TimestampType)
-    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
+    return (
+        array.cast(pa.int64()).view(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
+    )
 
 
 def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:

@@ -2,8 +2,9 @@
 
 import calendar
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -89,13 +90,13 @@ def _nested_text(array: pa.Array, data_type: DataType) -> list[str | None]:
         case ArrayType(element=element):
             flat, starts = flat_values(array)
             texts = _inner(flat, element)
-            values = [f"[{', '.join(texts[a:b])}]" for a, b in _ranges(starts)]
+            values = [f"[{', '.join(texts[a:b])}]" for a, b in pairwise(starts)]
         case MapType() | MultisetType():
             flat, starts = flat_values(array)
             key_type, value_type = map_types(data_type)
             keys, items = _inner(flat.field(0), key_type), _inner(flat.field(1), value_type)
             pairs = [f"{key} -> {item}" for key, item in zip(keys, items, strict=True)]
-            values = ["{" + ", ".join(pairs[a:b]) + "}" for a, b in _ranges(starts)]
+            values = ["{" + ", ".join(pairs[a:b]) + "}" for a, b in pairwise(starts)]
         case RowType(fields=fields):
             columns = [_inner(array.field(field.name), field.type) for field in fields]
             values = ["{" + ", ".join(row) + "}" for row in zip(*columns, strict=True)]
@@ -107,10 +108,6 @@ def _nested_text(array: pa.Array, data_type: DataType) -> list[str | None]:
 
 def _inner(array: pa.Array, data_type: DataType) -> list[str]:
     return ["null" if text is None else text for text in to_text(array, data_type).to_pylist()]
-
-
-def _ranges(starts: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip(starts, starts[1:], strict=False))
 
 
 def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Array:
@@ -177,7 +174,9 @@ def _parse_time(text: str, _new: AtomicType) -> int | None:
         if match is None:
             return None
         hour, minute, second = (int(part or 0) for part in match.groups()[:3])
-        millis = (hour * 60 + minute) * 60_000 + second * 1000 + int((match[4] or "").ljust(3, "0")[:3])
+        millis = (
+            (hour * 60 + minute) * 60_000 + second * 1000 + int((match[4] or "").ljust(3, "0")[:3])
+        )
     return millis if millis < 86_400_000 else None
 
 

@@ -10,7 +10,6 @@ from paimon_orch.files.cast import cast, truncated
 from paimon_orch.files.nested import (
     map_atoms,
     map_entries,
-    map_fields,
     map_types,
     with_fields,
     with_values,
@@ -43,6 +42,10 @@ def stored_as(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _timestamps(array, target)
     if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
         return _timestamps_of_text(array, target)
+    if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+        # Arrow goes by the digits of the type; what counts is whether the values fit
+        wide = pa.decimal256(20 + target.scale, target.scale)
+        return array.cast(wide).cast(target)
     return array.cast(target)
 
 
@@ -89,10 +92,12 @@ def evolve(array: pa.Array, old: DataType, new: DataType) -> pa.Array:
             return with_fields(array, target, _evolved_fields(array, old_fields, new_fields))
         case ArrayType(element=old_element), ArrayType(element=new_element):
             return with_values(array, target, evolve(array.values, old_element, new_element))
-        case (MapType(), MapType()) | (MultisetType(), MultisetType()):
+        case MapType() | MultisetType(), MapType() | MultisetType() if type(old) is type(new):
+            entries = array.values
+            (old_key, old_value), (new_key, new_value) = map_types(old), map_types(new)
             parts = [
-                evolve(array.values.field(at), *kinds)
-                for at, kinds in enumerate(zip(map_types(old), map_types(new), strict=True))
+                evolve(entries.field(0), old_key, new_key),
+                evolve(entries.field(1), old_value, new_value),
             ]
             return with_values(array, target, map_entries(target, parts))
         case _, AtomicType():

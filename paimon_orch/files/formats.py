@@ -6,13 +6,13 @@ from typing import IO, Protocol
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.avro import AvroFileReader, AvroFileWriter
+from paimon_orch.files.avro import AvroFileReader
+from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.types import Field
-
 
 _STRIPE, _LEAST_STRIPE = 64 << 20, 64 << 10
 
@@ -40,11 +40,16 @@ class DataFileWriter(Protocol):
         ...
 
 
-def open_reader(source: IO[bytes], path: str, fields: Sequence[Field]) -> DataFileReader:
-    """Open a data file by the format that its name tells; ``fields`` are the columns it may have."""
+def open_reader(
+    source: IO[bytes], path: str, fields: Sequence[Field], *, remote: bool = False
+) -> DataFileReader:
+    """Open a data file by the format that its name tells; ``fields`` are the columns it may have.
+
+    ``remote`` tells that each read of the source is a request.
+    """
     match file_format(path):
         case "parquet":
-            return ParquetFileReader(source)
+            return ParquetFileReader(source, remote=remote)
         case "orc":
             return OrcFileReader(source, fields)
         case "avro":
@@ -67,7 +72,9 @@ def open_writer(
         case "orc":
             # the size of a file is only known after each stripe
             stripe = max(_LEAST_STRIPE, min(_STRIPE, target // 4))
-            return OrcFileWriter(sink, fields, codec, options.memory("file.block-size", str(stripe)))
+            return OrcFileWriter(
+                sink, fields, codec, options.memory("file.block-size", str(stripe))
+            )
         case "avro":
             return AvroFileWriter(sink, fields, codec, zstd_level)
     raise InputError(f"'file.format' = {kind!r}: parquet, orc and avro files are written")

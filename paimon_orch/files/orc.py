@@ -14,7 +14,8 @@ import pyarrow.dataset as ds
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.nested import map_atoms
+from paimon_orch.files.batches import record_batch
+from paimon_orch.files.nested import map_atoms, map_entries, with_fields, with_values
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.types import (
     ArrayType,
@@ -62,7 +63,7 @@ class OrcFileReader:
                 self._without_padding(array, name)
                 for array, name in zip(batch.columns, batch.schema.names, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+            yield record_batch(arrays, batch.schema.names, batch.num_rows)
 
     def _without_padding(self, array: pa.Array, name: str) -> pa.Array:
         data_type = self._types.get(name)
@@ -96,12 +97,12 @@ class OrcFileWriter:
         self, sink: IO[bytes], fields: Sequence[Field], codec: str, stripe_bytes: int
     ) -> None:
         if codec not in _CODECS:
-            raise InputError(f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}")
+            raise InputError(
+                f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}"
+            )
         self._fields, self._empty = list(fields), True
         self._schema = pa.schema([(field.name, _stored_type(field)) for field in fields])
-        self._writer = orc.ORCWriter(
-            sink, compression=_CODECS[codec], stripe_size=stripe_bytes
-        )
+        self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
 
     def write(self, table: pa.Table) -> None:
         """Write rows; raises :class:`InputError` for timestamps that ORC cannot hold through pyarrow."""
@@ -119,13 +120,27 @@ class OrcFileWriter:
             chunks = [map_atoms(chunk, field.type, target, _stored_atom) for chunk in column.chunks]
         except pa.ArrowInvalid as error:
             raise InputError(f"column {field.name!r} cannot be written to ORC: {error}") from error
-        return pa.chunked_array(chunks, target)
+        return pa.chunked_array([_nothing_below_null(chunk) for chunk in chunks], target)
 
     def close(self) -> None:
         """Write the last stripe and the footer."""
         if self._empty:  # without any rows pyarrow writes nothing at all
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+
+
+def _nothing_below_null(array: pa.Array) -> pa.Array:
+    """Make null what lies below a null row: pyarrow would write it in place of later values."""
+    kind = array.type
+    if isinstance(kind, pa.StructType):
+        # flatten gives the fields with the nulls of the row
+        return with_fields(array, kind, [_nothing_below_null(field) for field in array.flatten()])
+    if isinstance(kind, pa.MapType):
+        parts = [_nothing_below_null(array.values.field(at)) for at in range(2)]
+        return with_values(array, kind, map_entries(kind, parts))
+    if isinstance(kind, pa.ListType):
+        return with_values(array, kind, _nothing_below_null(array.values))
+    return array
 
 
 def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:

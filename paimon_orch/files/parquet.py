@@ -32,38 +32,50 @@ _CODECS = {
 class ParquetFileReader:
     """One open Parquet file."""
 
-    def __init__(self, source: IO[bytes]) -> None:
-        # without pre_buffer memory stays flat, and local reads are as fast
-        self._file = pq.ParquetFile(source, pre_buffer=False)
+    def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
+        # pre_buffer joins the ranges of a row group: few requests. Local reads are as fast without.
+        self._file = pq.ParquetFile(source, pre_buffer=remote)
+        self._remote = remote
         self.num_rows: int | None = self._file.metadata.num_rows
         self.names: Sequence[str] = self._file.schema_arrow.names
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of the named columns in file order."""
-        yield from self._file.iter_batches(
-            batch_size=batch_rows, columns=list(columns), use_threads=False
-        )
+    def batches(
+        self, columns: Sequence[str], batch_rows: int, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, or those of some row groups, of the named columns in file order."""
+        chosen = list(range(self.num_row_groups)) if groups is None else list(groups)
+        # with pre_buffer one call would hold all its row groups in memory
+        calls = [[index] for index in chosen] if self._remote else [chosen]
+        for row_groups in calls:
+            yield from self._file.iter_batches(
+                batch_size=batch_rows,
+                row_groups=row_groups,
+                columns=list(columns),
+                use_threads=False,
+            )
 
     @property
     def num_row_groups(self) -> int:
         """Return the number of row groups."""
-        return self._file.num_row_groups
+        return int(self._file.num_row_groups)
 
     def row_group_rows(self, index: int) -> int:
         """Return the number of rows of a row group."""
         return int(self._file.metadata.row_group(index).num_rows)
 
+    def row_group_statistics(self, index: int, column: str) -> "pq.Statistics | None":
+        """Return what the footer says of a column in a row group; nothing of nested columns."""
+        group = self._file.metadata.row_group(index)
+        chunks = (group.column(number) for number in range(group.num_columns))
+        found = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
+        return None if found is None else found.statistics
+
     def row_group_bounds(self, index: int, column: str) -> tuple[object, object] | None:
         """Return the minimum and maximum of a column in a row group, if the file tells them."""
-        group = self._file.metadata.row_group(index)
-        for number in range(group.num_columns):
-            chunk = group.column(number)
-            if chunk.path_in_schema == column:
-                statistics = chunk.statistics
-                if statistics is None or not statistics.has_min_max:
-                    return None
-                return statistics.min, statistics.max
-        return None
+        statistics = self.row_group_statistics(index, column)
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return statistics.min, statistics.max
 
     def read_row_group(self, index: int, columns: Sequence[str]) -> pa.Table:
         """Return the named columns of one row group."""
@@ -77,7 +89,9 @@ class ParquetFileWriter:
         self, sink: IO[bytes], fields: Sequence[Field], codec: str, zstd_level: int
     ) -> None:
         if codec not in _CODECS:
-            raise InputError(f"'file.compression' = {codec!r}: Parquet takes {', '.join(sorted(_CODECS))}")
+            raise InputError(
+                f"'file.compression' = {codec!r}: Parquet takes {', '.join(sorted(_CODECS))}"
+            )
         self._types = [field.type for field in fields]
         self._plain = arrow_schema(fields, with_ids=True)
         self._schema = pa.schema(
@@ -97,7 +111,7 @@ class ParquetFileWriter:
                 compression=self._codec,
                 compression_level=self._level,
                 use_dictionary=_low_cardinality(stored),
-                write_statistics=_with_statistics(self._schema),  # type: ignore[arg-type]
+                write_statistics=_with_statistics(self._schema),
                 store_decimal_as_integer=True,
                 store_schema=False,
                 write_time_adjusted_to_utc=True,
@@ -106,7 +120,9 @@ class ParquetFileWriter:
 
     def _stored(self, table: pa.Table) -> pa.Table:
         columns = [
-            pa.chunked_array([map_atoms(c, kind, target, _stored_atom) for c in column.chunks], target)
+            pa.chunked_array(
+                [map_atoms(c, kind, target, _stored_atom) for c in column.chunks], target
+            )
             if column.type != target
             else column
             for column, kind, target in zip(
@@ -128,7 +144,7 @@ class ParquetFileWriter:
         self._sink.release()
 
 
-def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+def _stored_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> pa.Array:
     return int96.stored(array) if is_nanoseconds(array.type) else array
 
 

@@ -1,20 +1,27 @@
 """Reading data files: by field id, with partition values, deletion vectors and row positions."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, NotFoundError, corrupt_unless_decoded
+from paimon_orch.files.batches import record_batch
 from paimon_orch.files.evolution import evolve, source_of
-from paimon_orch.files.formats import open_reader
+from paimon_orch.files.formats import DataFileReader, open_reader
+from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.skipping import constant_stats, footer_stats, may_match
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.predicate import Predicate, columns_of
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.format.statistics import ColumnStats
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.storage import FileIO
 
@@ -54,43 +61,98 @@ class FileReader:
         fields: Sequence[Field],
         deletions: DeletionVector | None = None,
         *,
+        predicate: Predicate | None = None,
         positions: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
-        ``fields`` are columns of the read schema or system columns. With ``positions`` each batch ends with a column
-        ``_POSITION``: the physical row number (int64). Raises :class:`CorruptFileError`.
+        ``fields`` are columns of the read schema or system columns. Row groups without a row that satisfies the bound
+        ``predicate`` are left out. With ``positions`` each batch ends with a column ``_POSITION``: the physical row
+        number (int64). Raises :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else deletions.positions()
-        row = 0
-        for batch in self._physical(at, path, fields, batch_rows):
-            first_row, row = row, row + batch.num_rows
+        for first_row, batch in self._physical(at, path, fields, batch_rows, predicate):
+            rows = batch
             if positions:
-                numbers = pa.array(np.arange(first_row, row))
-                batch = batch.append_column(POSITION, numbers)
+                numbers = np.arange(first_row, first_row + batch.num_rows)
+                rows = rows.append_column(POSITION, pa.array(numbers))
             if deleted is not None:
-                batch = _without(batch, deleted, first_row)
-            if batch.num_rows:
-                yield batch
+                rows = _without(rows, deleted, first_row)
+            if rows.num_rows:
+                yield rows
 
     def _physical(
-        self, at: BucketFile, path: str, fields: Sequence[Field], batch_rows: int
-    ) -> Iterator[pa.RecordBatch]:
+        self,
+        at: BucketFile,
+        path: str,
+        fields: Sequence[Field],
+        batch_rows: int,
+        predicate: Predicate | None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield batches, each behind the physical number of its first row."""
         with corrupt_unless_decoded(path), self.io.open_input(path) as source:
+            _check_size(path, source, at.file)
             stored = [*self._file_schema(at).fields, *SYSTEM_FIELDS]
-            opened = open_reader(source, path, stored)
+            opened = open_reader(source, path, stored, remote=self.io.remote)
             if opened.num_rows is not None:
                 _check_rows(path, opened.num_rows, at.file)
             columns = self._columns(at, fields, opened.names)
             wanted = _unique(column.physical for column in columns if column.physical is not None)
-            rows = 0
-            for batch in opened.batches(wanted, batch_rows):
-                rows += batch.num_rows
-                arrays = [column.read(batch) for column in columns]
-                yield pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
-            _check_rows(path, rows, at.file)
+            names, row = [field.name for field in fields], 0
+            for first_row, batches in self._stretches(at, opened, wanted, batch_rows, predicate):
+                row = first_row
+                for batch in batches:
+                    arrays = [column.read(batch) for column in columns]
+                    yield row, record_batch(arrays, names, batch.num_rows)
+                    row += batch.num_rows
+            if predicate is None:
+                _check_rows(path, row, at.file)
+
+    def _stretches(
+        self,
+        at: BucketFile,
+        opened: DataFileReader,
+        wanted: Sequence[str],
+        batch_rows: int,
+        predicate: Predicate | None,
+    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Yield what is to be read without a gap, each stretch behind the number of its first row."""
+        if predicate is None or not isinstance(opened, ParquetFileReader):
+            yield 0, opened.batches(wanted, batch_rows)
+            return
+        first_row, stretch = 0, list[int]()
+        for group in range(opened.num_row_groups):
+            if self._may_match(at, opened, group, predicate):
+                stretch.append(group)
+                continue
+            rows = sum(map(opened.row_group_rows, stretch))
+            if stretch:
+                yield first_row, opened.batches(wanted, batch_rows, stretch)
+            first_row += rows + opened.row_group_rows(group)
+            stretch = []
+        if stretch:
+            yield first_row, opened.batches(wanted, batch_rows, stretch)
+
+    def _may_match(
+        self, at: BucketFile, opened: ParquetFileReader, group: int, predicate: Predicate
+    ) -> bool:
+        names = columns_of(predicate)
+        fields = [field for field in self.schema.fields if field.name in names]
+        columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
+        rows = opened.row_group_rows(group)
+
+        def stats_of(name: str) -> ColumnStats:
+            column = columns.get(name)
+            if column is None:
+                return ColumnStats()
+            if column.physical is None:
+                return constant_stats(column.constant, column.field.type)
+            found = opened.row_group_statistics(group, column.physical)
+            return footer_stats(found, column.physical_type, column.field.type)
+
+        return may_match(predicate, stats_of, rows)
 
     def _file_schema(self, at: BucketFile) -> TableSchema:
         schema = self.schemas.get(at.file.schema_id)
@@ -149,6 +211,13 @@ def constant_column(value: object, data_type: DataType, length: int) -> pa.Array
     if isinstance(target, pa.TimestampType):
         return pa.repeat(pa.scalar(value, pa.int64()), length).view(target)
     return pa.repeat(pa.scalar(value, target), length)
+
+
+def _check_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
+    size = source.seek(0, os.SEEK_END)
+    source.seek(0)
+    if size != file.file_size:
+        raise CorruptFileError(path, f"has {size} bytes, the manifest says {file.file_size}")
 
 
 def _check_rows(path: str, found: int, file: DataFileMeta) -> None:

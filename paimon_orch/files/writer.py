@@ -9,6 +9,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.errors import StorageError
 from paimon_orch.files.formats import DataFileWriter, open_writer
 from paimon_orch.files.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
@@ -46,13 +47,21 @@ class FileWriterFactory:
         level: int = 0,
         source: FileSource = FileSource.APPEND,
         first_sequence: int = 0,
+        changelog: bool = False,
     ) -> "RollingFileWriter":
         """Return a writer of new data files in one bucket.
 
-        ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number.
+        ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number. ``changelog``
+        files differ in their name alone.
         """
+        options = self.schema.typed_options
+        prefix = options.text("data-file.prefix", "data-")
+        if changelog:
+            prefix = options.text("changelog-file.prefix", "changelog-")
         directory = self.paths.bucket_dir(self.schema, partition, bucket)
-        return RollingFileWriter(self.io, directory, self.schema, level, source, first_sequence)
+        return RollingFileWriter(
+            self.io, f"{directory}/{prefix}", self.schema, level, source, first_sequence
+        )
 
 
 class RollingFileWriter:
@@ -65,14 +74,14 @@ class RollingFileWriter:
     def __init__(
         self,
         io: FileIO,
-        directory: str,
+        path_prefix: str,
         schema: TableSchema,
         level: int,
         source: FileSource,
         first_sequence: int,
     ) -> None:
         options = schema.typed_options
-        self._io, self._directory, self._schema = io, directory, schema
+        self._io, self._path_prefix, self._schema = io, path_prefix, schema
         self._level, self._source, self._sequence = level, source, first_sequence
         self._names = FileNames()
         self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
@@ -91,9 +100,11 @@ class RollingFileWriter:
             self._flush(keep_rest=True)
 
     def _group_rows(self) -> int:
-        held = sum(table.nbytes for table in self._pending)
+        held: int = sum(table.nbytes for table in self._pending)
         width = max(1, held // max(1, self._pending_rows))
-        return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, min(_ROW_GROUP_BYTES, self._target) // width))
+        return max(
+            _MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, min(_ROW_GROUP_BYTES, self._target) // width)
+        )
 
     def _flush(self, *, keep_rest: bool) -> None:
         rows = pa.concat_tables(self._pending)
@@ -115,8 +126,7 @@ class RollingFileWriter:
     def _start_file(self) -> "_OpenFile":
         options = self._schema.typed_options
         kind = options.file_format(self._level)
-        name = self._names.next(options.text("data-file.prefix", "data-"), f".{kind}")
-        path = f"{self._directory}/{name}"
+        path = self._names.next(self._path_prefix, f".{kind}")
         self._paths.append(path)
         sink = self._io.open_output(path)
         try:
@@ -124,6 +134,7 @@ class RollingFileWriter:
         except BaseException:
             sink.close()
             raise
+        name = path.rsplit("/", 1)[-1]
         return _OpenFile(name, sink, writer, self._schema, self._layout)
 
     def _finish_file(self) -> None:
@@ -143,9 +154,10 @@ class RollingFileWriter:
     def abort(self) -> None:
         """Remove everything that was written."""
         if self._open is not None:
-            self._open.sink.close()
+            with suppress(OSError, StorageError):
+                self._open.sink.close()
         for path in self._paths:
-            with suppress(OSError):
+            with suppress(OSError, StorageError):
                 self._io.delete(path)
 
 

@@ -191,6 +191,15 @@ def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...
     return tuple(values)
 
 
+def read_field(data: bytes, index: int, data_type: DataType) -> object:
+    """Decode one field of a row with arity prefix; a field that the row does not have is null."""
+    (arity,) = _ARITY.unpack_from(data)
+    row = memoryview(data)[4:]
+    if index >= arity or row[(index + 8) // 8] >> ((index + 8) % 8) & 1:
+        return None
+    return _get(row, null_bits_size(arity) + 8 * index, data_type)
+
+
 def row_arity(data: bytes) -> int:
     """Return the number of fields of a serialized row."""
     return int(_ARITY.unpack_from(data)[0])

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.binary_row import null_bits_size
+from paimon_orch.format.hive_hash import hive_hash
 from paimon_orch.format.types import AtomicType, DataType
 
 _CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
@@ -58,8 +59,11 @@ def buckets(
             raise InputError("'bucket-function.type' = 'mod' takes no null bucket key")
         values: Longs = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return np.mod(values, count).astype(np.int32)
+    if function == "hive":
+        positive = hive_hash(columns, types) & np.uint32(0x7FFFFFFF)
+        return (positive % np.uint32(count)).astype(np.int32)
     raise InputError(
-        f"option 'bucket-function.type' = {function!r} is not supported; use default or mod"
+        f"option 'bucket-function.type' = {function!r} is not known; use default, mod or hive"
     )
 
 

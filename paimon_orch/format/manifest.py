@@ -1,5 +1,6 @@
 """Manifests: which data files a commit added and deleted (format sections 4.3, 4.6, 4.7)."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from paimon_orch.format.records import decode_records
 from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
 
 VERSION = 2
+_UNSAFE = re.compile(r"[/\\\0]")
 
 
 class FileKind(IntEnum):
@@ -243,9 +245,14 @@ def _millis(value: datetime | int | None) -> int | None:
     return value
 
 
+def is_safe_file_name(name: str) -> bool:
+    """Tell whether a file name stays inside its directory."""
+    return bool(name) and name not in (".", "..") and not _UNSAFE.search(name)
+
+
 def safe_file_name(name: str, path: str) -> str:
     """Return a file name that stays inside its directory; ``path`` is the file that names it."""
-    if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+    if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which lies outside its directory")
     return name
 

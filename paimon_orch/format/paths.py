@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.partition import partition_path
@@ -61,7 +61,8 @@ class TablePaths:
     def bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         """Return the directory of a bucket; ``partition`` is the serialized partition row."""
         fields = schema.partition_fields
-        values = deserialize_row(partition, [field.type for field in fields])
+        with corrupt_unless_decoded(self.manifest_dir):  # a manifest names the partition
+            values = deserialize_row(partition, [field.type for field in fields])
         parent = schema.options.get("data-file.path-directory", "").strip("/")
         prefix = f"{self.root}/{parent}" if parent else self.root
         return (

@@ -1,10 +1,16 @@
-"""Predicates on columns: a small tree that is evaluated on Arrow and on statistics."""
+"""Predicates on columns: a small tree that is evaluated on Arrow and on statistics.
 
-from collections.abc import Iterable
+Comparisons are those of SQL on the values that Arrow holds: a test of null is unknown, and floating point numbers
+compare as IEEE 754 says (NaN equals nothing and lies between nothing, ``-0.0`` equals ``0.0``).
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -13,7 +19,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 class Leaf:
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
-    ``values`` are Arrow scalars of the column's type (text for ``like``).
+    ``values`` are Arrow scalars, which :func:`bind` casts to the column's type (text for ``like``).
     """
 
     column: str
@@ -74,6 +80,9 @@ def _leaf_to_arrow(leaf: Leaf) -> pc.Expression:
     match leaf.op:
         case "is null":
             return column.is_null()
+        case "in" if pa.types.is_floating(leaf.values[0].type):
+            # hashing tells -0.0 from 0.0 and takes NaN for equal to itself; = does neither
+            return to_arrow(Or(tuple(Leaf(leaf.column, "=", (value,)) for value in leaf.values)))
         case "in":
             found = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
@@ -109,3 +118,46 @@ def restrict(predicate: Predicate, columns: set[str]) -> Predicate | None:
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(parts)
+
+
+def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
+    """Return the predicate with every leaf replaced."""
+    match predicate:
+        case Leaf():
+            return change(predicate)
+        case Not(child=child):
+            return Not(map_leaves(child, change))
+    return type(predicate)(tuple(map_leaves(child, change) for child in predicate.children))
+
+
+def bind(predicate: Predicate, type_of: Callable[[str], pa.DataType]) -> Predicate:
+    """Return the predicate with its values as the types of their columns; it is checked on the way.
+
+    Raises :class:`InputError` for an unknown test, and for a value that the column's type cannot hold.
+    """
+
+    def bound(leaf: Leaf) -> Leaf:
+        target = type_of(leaf.column)
+        count = len(leaf.values)
+        if leaf.op not in (*COMPARISONS, "in", "like", "is null"):
+            raise InputError(f"{leaf.op!r} is no test of a column")
+        if count != (0 if leaf.op == "is null" else 1) and (leaf.op != "in" or not count):
+            raise InputError(f"the test {leaf.op!r} of column {leaf.column!r} got {count} values")
+        if leaf.op == "like" and not pa.types.is_string(target):
+            raise InputError(f"LIKE needs a text column; {leaf.column!r} is {target}")
+        return Leaf(leaf.column, leaf.op, tuple(_cast(v, target, leaf) for v in leaf.values))
+
+    return map_leaves(predicate, bound)
+
+
+def _cast(
+    value: "pa.Scalar[pa.DataType]", target: pa.DataType, leaf: Leaf
+) -> "pa.Scalar[pa.DataType]":
+    if not value.is_valid:
+        raise InputError(f"nothing equals null; use IS NULL on column {leaf.column!r}")
+    try:
+        return value if value.type == target else value.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"{value.as_py()!r} is no value of column {leaf.column!r} ({target})"
+        ) from error

@@ -30,6 +30,10 @@ def is_retract(kinds: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
 
 def parse_kinds(texts: pa.Array) -> pa.Array:
     """Return codes for a column of ``+I``, ``-U``, ``+U``, ``-D``; anything else is an error."""
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        raise InputError(
+            f"the column of row kinds is {texts.type}; it must be text, one of {', '.join(KIND_TEXTS)}"
+        )
     codes = pc.index_in(texts, value_set=pa.array(KIND_TEXTS))
     if codes.null_count:
         wrong = pc.unique(texts.filter(codes.is_null())).to_pylist()[:3]

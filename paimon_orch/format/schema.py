@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_orch.errors import InputError, NotFoundError, UnsupportedError, corrupt_unless_decoded
+from paimon_orch.errors import (
+    CorruptFileError,
+    InputError,
+    NotFoundError,
+    UnsupportedError,
+    corrupt_unless_decoded,
+)
+from paimon_orch.format.hive_hash import check_hive_key
+from paimon_orch.format.option_rules import check_options
 from paimon_orch.format.options import Options
 from paimon_orch.format.types import (
     ArrayType,
@@ -120,7 +128,7 @@ class TableSchema:
                 options.setdefault("file.format", "orc")
             return cls(
                 int(value["id"]),
-                tuple(field_from_json(field) for field in value["fields"]),
+                tuple(_stored_field(field, path) for field in value["fields"]),
                 int(value["highestFieldId"]),
                 tuple(value["partitionKeys"]),
                 tuple(value["primaryKeys"]),
@@ -128,6 +136,13 @@ class TableSchema:
                 value.get("comment"),
                 int(value.get("timeMillis") or 0),
             )
+
+
+def _stored_field(value: Any, path: str) -> Field:
+    try:
+        return field_from_json(value)
+    except InputError as error:  # nobody has given this type just now
+        raise CorruptFileError(path, str(error)) from error
 
 
 def _option_text(value: Any) -> str:
@@ -222,6 +237,7 @@ def validate(schema: TableSchema) -> None:
         raise InputError(
             "the primary key has only partition columns; add a column that tells rows of one partition apart"
         )
+    check_options(schema.options, names, schema.primary_keys)
     _validate_bucket(schema)
     _validate_engine(schema)
 
@@ -240,8 +256,24 @@ def _validate_bucket(schema: TableSchema) -> None:
         raise InputError(
             "a table without primary key needs option 'bucket-key' for its fixed buckets"
         )
-    if not bucket_key:
-        return
+    _validate_bucket_function(schema)
+    if bucket_key:
+        _validate_bucket_key(schema)
+
+
+def _validate_bucket_function(schema: TableSchema) -> None:
+    function = schema.options.get("bucket-function.type", "").lower()
+    for field in schema.bucket_key_fields if function == "hive" else ():
+        check_hive_key(field.name, field.type)
+    if function == "mod" and [
+        field.type.with_nullable(True) for field in schema.bucket_key_fields
+    ] not in ([AtomicType(name="INT")], [AtomicType(name="BIGINT")]):
+        raise InputError(
+            "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
+        )
+
+
+def _validate_bucket_key(schema: TableSchema) -> None:
     for field in schema.bucket_key_fields:
         if field.name in schema.partition_keys:
             raise InputError(f"bucket key column {field.name!r} must not be a partition column")

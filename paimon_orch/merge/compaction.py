@@ -1,8 +1,9 @@
 """Compacting the picked files of one bucket: upgrade, rewrite, look up (merge-tree facts 2.11, 2.12, 4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
@@ -11,10 +12,12 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.merge.engines import drop_retracts, merge_engine
-from paimon_orch.merge.levels import sections
+from paimon_orch.format.types import Field
+from paimon_orch.merge.changelog import ChangelogProducer
+from paimon_orch.merge.engines import drop_retracts, merge_engine, restricted
+from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.lookup import PositionLookup
-from paimon_orch.merge.stream import MergeRun, merge_runs
+from paimon_orch.merge.stream import MergeRun, Step, merge_runs, with_rows
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
 
 
@@ -31,6 +34,7 @@ class CompactionTask:
     files: tuple[DataFileMeta, ...]
     above: tuple[DataFileMeta, ...]
     output_level: int
+    max_level: int
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
     one_by_one: bool = False
@@ -38,10 +42,11 @@ class CompactionTask:
 
 @dataclass(slots=True)
 class CompactionOutcome:
-    """What changed: files that go, files that come, and the bucket's new index file."""
+    """What changed: files that go, files that come, changelog files, and the bucket's new index file."""
 
     before: list[DataFileMeta] = field(default_factory=list)
     after: list[DataFileMeta] = field(default_factory=list)
+    changelog: list[DataFileMeta] = field(default_factory=list)
     index: IndexManifestEntry | None = None
 
 
@@ -53,6 +58,8 @@ class BucketCompaction:
         self._schema = reader.schema
         self._options = reader.schema.typed_options
         self._key_fields = reader.schema.key_fields
+        self._key_names = reader.schema.trimmed_primary_keys
+        self._fields = [*SYSTEM_FIELDS, *reader.schema.fields]
         self._vectors = BucketVectors(
             read_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
@@ -112,7 +119,9 @@ class BucketCompaction:
         if self._must_rewrite(file) or (file.level != output and len(formats) > 1):
             self._merge_sections([[[file]]])
         elif file.level != output:
-            if file.level == 0 and self._looks_up:
+            if self._writes_changelog([file]):
+                self._merge_sections([[[file]]], rewrite=False)
+            elif file.level == 0 and self._looks_up:
                 self._mark_replaced_rows_of(file)
             self._outcome.before.append(file)
             self._outcome.after.append(file.upgraded(output))
@@ -123,70 +132,117 @@ class BucketCompaction:
         may_delete, is_top = file.delete_row_count != 0, not self._task.above
         if is_top and self._task.drop_delete and may_delete:
             return True
-        if self._options.deletion_vectors and file.level == 0:
-            return may_delete
+        if self._options.need_lookup and file.level == 0:
+            merges_values = self._task.above and not self._engine.newest_row_wins
+            return bool(merges_values) or (self._options.deletion_vectors and may_delete)
         return is_top and file.file_name in self._vectors.vectors
 
     @property
     def _looks_up(self) -> bool:
-        return self._options.deletion_vectors and bool(self._task.above)
+        return self._options.need_lookup and bool(self._task.above)
 
-    def _lookup(self) -> PositionLookup:
-        return PositionLookup(
-            self._task.above, self._key_fields, self._read_keys, self._vectors.vectors
-        )
+    def _writes_changelog(self, files: Iterable[DataFileMeta]) -> bool:
+        """Tell whether merging these files makes changes to write down (6.3, 6.4)."""
+        if self._options.changelog_producer == "lookup":
+            return any(file.level == 0 for file in files)
+        to_top = self._task.output_level == self._task.max_level
+        return self._options.changelog_producer == "full-compaction" and to_top
 
-    def _read_keys(
-        self, file: DataFileMeta, vector: DeletionVector | None
-    ) -> Iterator[pa.RecordBatch]:
-        return self._reader.read(self._at(file), self._key_fields, vector, positions=True)
+    def _lookup(self, fields: Sequence[Field]) -> PositionLookup:
+        def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
+            return self._reader.read(self._at(file), fields, vector, positions=True)
+
+        return PositionLookup(self._task.above, self._key_fields, read, self._vectors.vectors)
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
 
     def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section, oldest first, without the rows that vectors hide."""
-        oldest_first = sorted(section, key=lambda run: max(f.max_sequence_number for f in run))
-        return [MergeRun(self._read_run(files)) for files in oldest_first]
+        return [MergeRun(self._read_run(files)) for files in oldest_first(section)]
 
     def _read_run(self, files: Sequence[DataFileMeta]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        fields = [*SYSTEM_FIELDS, *self._schema.fields]
         for file in files:
             vector = self._vectors.vectors.get(file.file_name)
-            for batch in self._reader.read(self._at(file), fields, vector):
+            for batch in self._reader.read(self._at(file), self._fields, vector):
                 yield file.level, batch
 
-    def _merge_sections(self, pending: Sequence[list[list[DataFileMeta]]]) -> None:
-        task = self._task
+    def _merge_sections(
+        self, pending: Sequence[list[list[DataFileMeta]]], *, rewrite: bool = True
+    ) -> None:
+        """Merge sections in key order into new files, or only for the changes they make."""
         files = [file for section in pending for run in section for file in run]
-        lookup = self._lookup() if self._looks_up and any(f.level == 0 for f in files) else None
-        writer = FileWriterFactory(self._reader.io, self._reader.paths, self._schema).writer(
-            task.partition, task.bucket, level=task.output_level, source=FileSource.COMPACT
+        has_changes = self._writes_changelog(files)
+        lookup = None
+        if self._looks_up and any(file.level == 0 for file in files):
+            by_value = has_changes or not self._engine.newest_row_wins
+            lookup = self._lookup(self._fields if by_value else self._key_fields)
+        output = self._writer(changelog=False) if rewrite else None
+        changelog = self._writer(changelog=True) if has_changes else None
+        for section in pending:
+            for step in merge_runs(self._runs(section), self._key_names, self._engine.sequence):
+                self._merge_step(step, lookup, output, changelog)
+        if output is not None:
+            self._outcome.after.extend(output.close())
+            self._outcome.before.extend(files)
+            for file in files:
+                self._vectors.drop(file.file_name)
+        if changelog is not None:
+            self._outcome.changelog.extend(changelog.close())
+        if lookup is not None and self._options.deletion_vectors:
+            self._vectors.add(lookup.vectors())
+
+    def _writer(self, *, changelog: bool) -> RollingFileWriter:
+        task = self._task
+        factory = FileWriterFactory(self._reader.io, self._reader.paths, self._schema)
+        writer = factory.writer(
+            task.partition,
+            task.bucket,
+            level=task.output_level,
+            source=FileSource.APPEND if changelog else FileSource.COMPACT,
+            changelog=changelog,
         )
         self._writers.append(writer)
-        names = [field.name for field in self._key_fields]
-        for section in pending:
-            for step in merge_runs(self._runs(section), names, self._engine.sequence):
-                if lookup is not None:
-                    only_new = ~step.any_of_group(step.levels > 0)
-                    lookup.mark(step.keys.take(step.lasts[only_new]))
-                merged = self._engine.merge(step)
-                merged = drop_retracts(merged) if task.drop_delete else merged
-                if merged.num_rows:
-                    writer.write(merged)
-        self._outcome.after.extend(writer.close())
-        self._outcome.before.extend(files)
-        for file in files:
-            self._vectors.drop(file.file_name)
+        return writer
+
+    def _merge_step(
+        self,
+        step: Step,
+        lookup: PositionLookup | None,
+        output: RollingFileWriter | None,
+        changelog: RollingFileWriter | None,
+    ) -> None:
         if lookup is not None:
-            self._vectors.add(lookup.vectors())
+            step = self._with_older_rows(step, lookup)
+        step = self._engine.prepare(step)
+        merged = self._engine.merge(step)
+        if changelog is not None and merged.num_rows:
+            changes = ChangelogProducer(self._schema, self._task.max_level).changes(step, merged)
+            if changes.num_rows:
+                changelog.write(changes)
+        if output is not None:
+            merged = drop_retracts(merged) if self._task.drop_delete else merged
+            if merged.num_rows:
+                output.write(merged)
+
+    def _with_older_rows(self, step: Step, lookup: PositionLookup) -> Step:
+        """Look up the keys that are on level 0 alone; take their older rows along if they matter."""
+        only_new = ~step.any_of_group(step.levels > 0)
+        found = lookup.mark(step.keys.take(step.lasts[only_new]))
+        if not found or SEQUENCE_NUMBER.name not in found[0][1].schema.names:
+            return step
+        step = with_rows(step, found, self._key_names, self._engine.sequence)
+        if not self._engine.first_row_wins:
+            return step
+        # the first row of these keys lies above and stays there
+        known = step.any_of_group(step.levels > self._task.output_level)
+        return restricted(step, np.repeat(~known, step.sizes))
 
     def _mark_replaced_rows_of(self, file: DataFileMeta) -> None:
         """Hide the older versions of a level-0 file's keys; the file itself stays as it is."""
-        lookup = self._lookup()
+        lookup = self._lookup(self._key_fields)
         batches = self._reader.read(self._at(file), [SEQUENCE_NUMBER, *self._key_fields])
         run = MergeRun((0, batch) for batch in batches)
-        names = [key.name for key in self._key_fields]
-        for step in merge_runs([run], names):
+        for step in merge_runs([run], self._key_names):
             lookup.mark(step.keys)
         self._vectors.add(lookup.vectors())

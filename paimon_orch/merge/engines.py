@@ -36,6 +36,16 @@ class MergeEngine:
         return any(options.boolean(name) for name in names)
 
     @property
+    def newest_row_wins(self) -> bool:
+        """Tell whether the newest row replaces an older one whatever that one holds."""
+        return self._name == "deduplicate" and not self.sequence.names and not self.ignores_delete
+
+    @property
+    def first_row_wins(self) -> bool:
+        """Tell whether later rows of a key are dropped."""
+        return self._name == "first-row"
+
+    @property
     def sequence(self) -> SequenceOrder:
         """Return how rows of one key are ordered before their sequence number."""
         options = self.schema.typed_options
@@ -51,26 +61,29 @@ class MergeEngine:
                 wanted |= set(group.fields)
         return [name for name in schema.names if name in wanted]
 
-    def merge(self, step: Step) -> pa.Table:
-        """Return one row a key, in key order; a key may vanish, and a deleted one stays as a -D row."""
-        options = self.schema.typed_options
-        if step.order is step.starts and self._name != "first-row":
-            return step.rows  # one run alone: nothing to merge, nothing to move
-        if options.need_lookup and self._name != "first-row":
+    def prepare(self, step: Step) -> Step:
+        """Leave out the rows that have no say; keys of which none is left vanish."""
+        if step.order is step.starts and not self.ignores_delete:
+            return step  # one run alone
+        if self.schema.typed_options.need_lookup and self._name != "first-row":
             step = newest_level_only(step)
-        if self.ignores_delete:
-            step = without_retracts(step)
+        return without_retracts(step) if self.ignores_delete else step
+
+    def merge(self, step: Step) -> pa.Table:
+        """Return one row for each key of a prepared step, in key order; a deleted key is a -D row."""
         if not len(step.order):
             return step.rows.slice(0, 0)
-        if self._name == "deduplicate":
-            return step.rows.take(pa.array(step.lasts))
         if self._name == "first-row":
             return _first_row(step)
+        if step.order is step.starts:
+            return step.rows  # one run alone: nothing to merge, nothing to move
+        if self._name == "deduplicate":
+            return step.rows.take(pa.array(step.lasts))
         return self._fold(step)
 
     def _fold(self, step: Step) -> pa.Table:
         """Merge keys of several rows by folding their columns; single rows pass through as they are."""
-        sizes = np.diff(np.append(step.starts, len(step.order)))
+        sizes = step.sizes
         several = np.flatnonzero(sizes > 1)
         if not len(several):
             return step.rows.take(pa.array(step.lasts))
@@ -114,7 +127,7 @@ def restricted(step: Step, keep: Mask) -> Step:
     """Return the step without some of its rows; ``keep`` is in the order of ``step.order``."""
     if keep.all():
         return step
-    group = np.repeat(np.arange(len(step.starts)), np.diff(np.append(step.starts, len(keep))))
+    group = np.repeat(np.arange(len(step.starts)), step.sizes)
     starts = np.flatnonzero(np.diff(group[keep], prepend=-1))
     return Step(step.rows, step.keys, step.order[keep], starts, step.levels)
 
@@ -123,8 +136,7 @@ def newest_level_only(step: Step) -> Step:
     """Keep of each key's rows above level 0 the one of the lowest level: it is merged already (3.7)."""
     levels = step.levels[step.order]
     above = np.where(levels > 0, levels, np.iinfo(np.int32).max)
-    sizes = np.diff(np.append(step.starts, len(levels)))
-    lowest = np.repeat(np.minimum.reduceat(above, step.starts), sizes)
+    lowest = np.repeat(np.minimum.reduceat(above, step.starts), step.sizes)
     return restricted(step, (levels == 0) | (levels == lowest))
 
 

@@ -77,6 +77,20 @@ def sections(
     return [_runs_of_section(section) for section in result]
 
 
+def oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[DataFileMeta]]:
+    """Order the runs of a section for merging.
+
+    Writers that started from one snapshot number their rows alike. The format leaves open which one wins then; readers
+    and compaction have to agree on it, so the order of the files in the manifests does not count.
+    """
+    return sorted(
+        section,
+        key=lambda run: max(
+            (f.max_sequence_number, f.creation_time or 0, f.file_name) for f in run
+        ),
+    )
+
+
 def _runs_of_section(section: list[tuple[Key, Key, DataFileMeta]]) -> list[list[DataFileMeta]]:
     runs: list[list[DataFileMeta]] = []
     ends: list[tuple[Key, int]] = []  # heap of each run's last key

@@ -1,7 +1,7 @@
 """Finding older versions of keys in higher levels, as a merge join over sorted files (merge-tree facts 4).
 
-Keys come in ascending windows. Each file above keeps one row group's key columns loaded; row groups and files outside
-the window are never read, and values not at all.
+Keys come in ascending windows. Each file above keeps one batch loaded; files outside the window are never opened.
+Only key columns are read unless the caller needs the older rows themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import Field
 from paimon_orch.merge.keys import Indices, Key, KeyColumns, decode_key
 
+LevelRows = tuple[int, pa.RecordBatch]
 KeyReader = Callable[[DataFileMeta, DeletionVector | None], Iterator[pa.RecordBatch]]
 
 
@@ -29,24 +30,28 @@ class _Cursor:
     low: Key
     high: Key
     batches: Iterator[pa.RecordBatch] | None = None
+    batch: pa.RecordBatch | None = None
     keys: KeyColumns | None = None
     positions: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     done: bool = False
 
 
 class PositionLookup:
-    """Marks the rows that newer ones replace, in the files of the levels above an output level."""
+    """Finds the rows that newer ones replace, in the files of the levels above an output level."""
 
     def __init__(
         self,
         files: Sequence[DataFileMeta],
         key_fields: Sequence[Field],
-        read_keys: KeyReader,
+        read: KeyReader,
         vectors: Mapping[str, DeletionVector],
     ) -> None:
-        """Take all files of the levels above; ``read_keys`` yields key columns and ``_POSITION``."""
+        """Take all files of the levels above.
+
+        ``read`` yields the rows that ``vectors`` do not hide: key columns, whatever else is wanted, and ``_POSITION``.
+        """
         self._names = [field.name for field in key_fields]
-        self._read_keys = read_keys
+        self._read = read
         self._vectors = vectors
         self._levels = [
             [
@@ -58,16 +63,22 @@ class PositionLookup:
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
         self._found: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self._rows: list[LevelRows] = []
 
-    def mark(self, keys: KeyColumns) -> None:
-        """Look up sorted keys, greater than all looked up before; a hit ends the search of its key."""
+    def mark(self, keys: KeyColumns) -> list[LevelRows]:
+        """Look up sorted keys, greater than all looked up before, and mark what is found.
+
+        A hit ends the search of its key: the lowest level counts. Returns the found rows with their level, in pieces.
+        """
+        self._rows = []
         for level in self._levels:
             for cursor in level:
                 if not len(keys):
-                    return
+                    break
                 missing = self._mark_in_file(cursor, keys)
                 if missing is not None:
                     keys = keys.take(missing)
+        return self._rows
 
     def vectors(self) -> dict[str, DeletionVector]:
         """Return the new deletion vectors by file name, without those that were there before."""
@@ -100,13 +111,13 @@ class PositionLookup:
         """Move to the batch that may hold the key; false at the end of the file."""
         if cursor.batches is None:
             vector = self._vectors.get(cursor.file.file_name)
-            cursor.batches = self._read_keys(cursor.file, vector)
+            cursor.batches = self._read(cursor.file, vector)
         while cursor.keys is None or cursor.keys.at(len(cursor.keys) - 1) < key:
             batch = next(cursor.batches, None)
             if batch is None:
                 cursor.done, cursor.keys = True, None
                 return False
-            cursor.keys = KeyColumns.of(batch, self._names)
+            cursor.batch, cursor.keys = batch, KeyColumns.of(batch, self._names)
             cursor.positions = batch.column(POSITION).to_numpy()
         return True
 
@@ -120,11 +131,9 @@ class PositionLookup:
         both = KeyColumns.concat([window, keys])
         order = both.sort_order()
         pair = np.flatnonzero(both.take(order).same_as_next())
-        rows, wanted = (
-            order[pair],
-            order[pair + 1],
-        )  # the file's row comes first: the sort is stable
-        if len(rows):
+        rows, wanted = order[pair], order[pair + 1]  # stable: the file's row comes before the key
+        if len(rows) and cursor.batch is not None:
             marked = cursor.positions[low + rows]
             self._found.setdefault(cursor.file.file_name, []).append(marked)
+            self._rows.append((cursor.file.level, cursor.batch.take(pa.array(low + rows))))
         return wanted - len(window)

@@ -39,6 +39,11 @@ class Step:
     levels: npt.NDArray[np.int32]
 
     @property
+    def sizes(self) -> Indices:
+        """Return the number of rows of each group."""
+        return np.diff(np.append(self.starts, len(self.order)))
+
+    @property
     def lasts(self) -> Indices:
         """Return the row of each group that comes last: the newest."""
         ends = np.append(self.starts[1:], len(self.order)) - 1
@@ -142,6 +147,24 @@ def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: Seq
         everything = np.arange(len(keys))
         return Step(rows, keys, everything, everything, levels)
     return _ordered(rows, keys, levels, sequence)
+
+
+def with_rows(
+    step: Step,
+    found: Sequence[tuple[int, pa.RecordBatch]],
+    key_names: Sequence[str],
+    sequence: SequenceOrder,
+) -> Step:
+    """Return a step with further rows, of the given levels, put in order among its own."""
+    if not found:
+        return step
+    names = step.rows.column_names
+    older = pa.Table.from_batches([batch.select(names) for _, batch in found])
+    rows = pa.concat_tables([older, step.rows])
+    keys = KeyColumns.concat([KeyColumns.of(older, key_names), step.keys])
+    counts = [batch.num_rows for _, batch in found]
+    levels = np.repeat(np.array([level for level, _ in found], np.int32), counts)
+    return _ordered(rows, keys, np.concatenate((levels, step.levels)), sequence)
 
 
 def sort_step(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format.deletion_vector import DeletionVector, decode_file, encode_file
 from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
 from paimon_orch.format.manifest import FileKind
@@ -21,7 +22,13 @@ def read_vectors(
             path = paths.index_file(
                 schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
             )
-            vectors |= decode_file(io.read_bytes(path), entry.ranges, path)
+            with corrupt_unless_decoded(path):
+                data = io.read_bytes(path)
+            if len(data) != entry.file_size:
+                raise CorruptFileError(
+                    path, f"has {len(data)} bytes, the index manifest says {entry.file_size}"
+                )
+            vectors |= decode_file(data, entry.ranges, path)
     return vectors
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,9 +37,15 @@ def read_files(session: SparkSession, paths: Sequence[str]) -> DataFrame:
         reader = reader.option("primitivesAsString", "true")
     try:
         return reader.format(form).load(list(paths))
-    except PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"{', '.join(paths)}: cannot be read as {form}: {first}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise InputError(f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what Spark says, or what a Java exception was caused by in the end."""
+    lines = str(error).strip().splitlines()
+    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else lines[0]
 
 
 def _format_of(path: str) -> str:

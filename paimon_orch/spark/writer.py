@@ -5,9 +5,11 @@ Spark's own hash, so that no two buckets of a partition meet in one task while a
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +18,9 @@ from pyspark.sql.types import IntegerType
 
 from paimon_orch.files.evolution import stored_as
 from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.bucket import hash_rows
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
+from paimon_orch.format.types import Field
 from paimon_orch.spark.executor import (
     RESULT_COLUMNS,
     SparkExecutor,
@@ -26,6 +30,8 @@ from paimon_orch.spark.executor import (
 from paimon_orch.steps import ingest
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.ingest import IngestResult, Mode
+from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.partitions import Spec
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import bucket_of_rows
 
@@ -38,17 +44,18 @@ def write(
     *,
     mode: Mode = "append",
     row_kind: str | None = None,
+    partitions: Spec | None = None,
     progress: Progress | None = None,
 ) -> IngestResult:
     """Write the rows of a frame into a table in one snapshot.
 
     On primary-key tables ``append`` inserts or updates by key; of several rows of one key the last in the frame wins.
     ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. ``overwrite`` replaces the partitions that
-    receive rows (all, without partitions). Raises :class:`InputError` if the rows do not fit the table, which is then
+    receive rows (all, without partitions), or those that ``partitions`` names: an empty mapping means all. Raises :class:`InputError` if the rows do not fit the table, which is then
     unchanged.
     """
     started = time.monotonic()
-    planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind)
+    planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
     session = frame.sparkSession
     schema, attempts = planned.factory.schema, task_attempts(session)
     clustered, tasks = cluster(frame, schema)
@@ -82,31 +89,47 @@ def _task_number() -> int:
 def cluster(frame: DataFrame, schema: TableSchema) -> tuple[DataFrame, int]:
     """Return the frame with all rows of a bucket in one task, and the number of tasks.
 
-    Primary-key tables also get ``_SEQUENCE_NUMBER``, the order of the rows before the shuffle. Tables whose rows may go
-    anywhere are left as they are.
+    With dynamic buckets all rows of a partition are in one task, which assigns them: a table without partitions is
+    written by a single task. Primary-key tables also get ``_SEQUENCE_NUMBER``, the order of the rows before the
+    shuffle. Tables whose rows may go anywhere are left as they are.
     """
-    count = schema.typed_options.bucket
+    count, dynamic = schema.typed_options.bucket, has_dynamic_buckets(schema)
     tasks = _parallelism(frame.sparkSession)
     if not schema.primary_keys and count < 1:
         return frame, tasks
     if not schema.partition_keys:
-        tasks = min(tasks, count)
+        tasks = 1 if dynamic else min(tasks, count)
     if schema.primary_keys:
         frame = frame.withColumn(SEQUENCE_NUMBER.name, fn.monotonically_increasing_id())
-    bucket = _bucket_function(schema)(*(fn.col(f"`{f.name}`") for f in schema.bucket_key_fields))
-    if schema.partition_keys:
-        bucket = bucket + fn.hash(*(fn.col(f"`{name}`") for name in schema.partition_keys))
-    addressed = frame.withColumn(
-        _TASK, _address(frame.sparkSession, fn.pmod(bucket, fn.lit(tasks)), tasks)
-    )
+    if tasks == 1:
+        return frame.repartition(1), 1
+    owner = fn.pmod(_partition_hash(schema) if dynamic else _bucket(schema), fn.lit(tasks))
+    addressed = frame.withColumn(_TASK, _address(frame.sparkSession, owner, tasks))
     return addressed.repartition(tasks, _TASK).drop(_TASK), tasks
 
 
-def _bucket_function(schema: TableSchema) -> Callable[..., Column]:
-    """Return a vectorised function of the bucket key columns."""
-    fields = schema.bucket_key_fields
+def _bucket(schema: TableSchema) -> Column:
+    """Return the bucket of a row, moved on by its partition so that small partitions do not meet in one task."""
+    bucket = _number(schema.bucket_key_fields, lambda typed: bucket_of_rows(typed, schema))
+    if not schema.partition_keys:
+        return bucket
+    return bucket + fn.hash(*(fn.col(f"`{name}`") for name in schema.partition_keys))
 
-    def bucket_of(*columns: pa.Array) -> pa.Array:
+
+def _partition_hash(schema: TableSchema) -> Column:
+    """Return a hash of a row's partition in the table's types: however a value is spelt, one task gets it."""
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    return _number(fields, lambda typed: hash_rows([*typed.values()], types))
+
+
+def _number(
+    fields: Sequence[Field],
+    function: Callable[[Mapping[str, pa.Array]], npt.NDArray[np.int32]],
+) -> Column:
+    """Return a number for each row, by a function of some columns in the table's types."""
+
+    def number_of(*columns: pa.Array) -> pa.Array:
         try:
             typed = {
                 field.name: stored_as(column, arrow_type(field.type))
@@ -115,21 +138,20 @@ def _bucket_function(schema: TableSchema) -> Callable[..., Column]:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             # any task will do: the one that is to store the value says what is wrong with it
             return pa.repeat(pa.scalar(0, pa.int32()), len(columns[0]))
-        return pa.array(bucket_of_rows(typed, schema), pa.int32())
+        return pa.array(function(typed), pa.int32())
 
     vectorised: Callable[..., Column]
     if hasattr(fn, "arrow_udf"):  # 4.1 and later
-        vectorised = fn.arrow_udf(bucket_of, IntegerType())
-        return vectorised
+        vectorised = fn.arrow_udf(number_of, IntegerType())
+    else:
+        import pandas as pd
 
-    import pandas as pd
+        def number_of_series(*columns: pd.Series) -> pd.Series:
+            numbers: pd.Series = number_of(*map(pa.Array.from_pandas, columns)).to_pandas()
+            return numbers
 
-    def bucket_of_series(*columns: pd.Series) -> pd.Series:
-        buckets: pd.Series = bucket_of(*map(pa.Array.from_pandas, columns)).to_pandas()
-        return buckets
-
-    vectorised = fn.pandas_udf(bucket_of_series, IntegerType())  # type: ignore[attr-defined]
-    return vectorised
+        vectorised = fn.pandas_udf(number_of_series, IntegerType())  # type: ignore[attr-defined]
+    return vectorised(*(fn.col(f"`{field.name}`") for field in fields))
 
 
 def _address(session: SparkSession, task: Column, tasks: int) -> Column:

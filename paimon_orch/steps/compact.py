@@ -15,6 +15,7 @@ from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
+from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.levels import SortedRun, sorted_runs
 from paimon_orch.merge.pick import Pick, UniversalCompaction, force_up_level0, full, level0_only
 from paimon_orch.steps.executor import Executor
@@ -162,7 +163,7 @@ def plan(
         raise UnsupportedError(
             f"{table.identifier} has no primary key; compaction of append tables is not supported yet"
         )
-    _check_supported(schema)
+    merge_engine(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
@@ -182,19 +183,6 @@ def plan(
         tuple(guards) if schema.typed_options.deletion_vectors else (),
         len(splits) - len(units),
     )
-
-
-def _check_supported(schema: TableSchema) -> None:
-    options = schema.typed_options
-    if options.changelog_producer in ("lookup", "full-compaction"):
-        raise UnsupportedError(
-            f"'changelog-producer' = {options.changelog_producer!r}: compaction that writes changelogs is not supported yet"
-        )
-    by_value = options.merge_engine != "deduplicate" or options.names("sequence.field")
-    if options.need_lookup and by_value:
-        raise UnsupportedError(
-            "lookup compaction is supported for 'merge-engine' = 'deduplicate' without 'sequence.field' so far"
-        )
 
 
 def _splits(
@@ -249,6 +237,7 @@ def _unit(reader: FileReader, split: BucketSplit, strategy: Strategy) -> Compact
         files,
         above,
         found.output_level,
+        num_levels - 1,
         not above or options.deletion_vectors,
         split.vectors,
         one_by_one,
@@ -280,6 +269,7 @@ def run(unit: CompactionUnit) -> bytes:
             *(entry(FileKind.ADD, file) for file in outcome.after),
         ),
         () if outcome.index is None else (outcome.index,),
+        tuple(entry(FileKind.ADD, file) for file in outcome.changelog),
     ).encode()
 
 
@@ -294,7 +284,8 @@ def commit(
     index = tuple(item for message in messages for item in message.index)
     if not entries and not index:
         return None
-    changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
+    changelog = tuple(entry for message in messages for entry in message.changelog)
+    changes = Changes(CommitKind.COMPACT, entries, changelog, index, planned.guards)
     try:
         return table.new_commit().commit(changes)
     except CommitConflictError:

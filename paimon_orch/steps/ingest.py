@@ -6,12 +6,15 @@ from typing import Literal
 
 import pyarrow as pa
 
+from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
 from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.partitions import Spec, partition_matcher
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import BucketId, TableWriter, check_columns, conform_rows
+from paimon_orch.table.write import TableWriter, check_columns, check_writable, conform_rows
 
 Mode = Literal["append", "overwrite"]
 
@@ -24,18 +27,23 @@ class IngestPlan:
     first_sequence: Mapping[BucketId, int]
     mode: Mode
     row_kind: str | None
+    hashes: HashIndex | None = None
+    partitions: Spec | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write a task's rows and return an encoded :class:`CommitMessage`.
 
         A column ``_SEQUENCE_NUMBER`` tells the order of the rows. Raises :class:`InputError` for rows that the table
-        cannot hold; what was written is removed then.
+        cannot hold; what was written is removed then. A task of a table with dynamic buckets must get all rows of each
+        of its partitions: it alone assigns them.
         """
-        writer = TableWriter(self.factory, self.first_sequence)
+        index = None if self.hashes is None else IndexWriter(self.hashes)
+        writer = TableWriter(self.factory, self.first_sequence, index)
         try:
             for batch in batches:
                 writer.write(self._conformed(pa.Table.from_batches([batch])))
-            return CommitMessage(tuple(writer.close())).encode()
+            entries = writer.close()
+            return CommitMessage(tuple(entries), tuple(writer.close_index())).encode()
         except BaseException:
             writer.abort()
             raise
@@ -61,14 +69,28 @@ class IngestResult:
 
 
 def plan(
-    table: Table, columns: Sequence[str], *, mode: Mode = "append", row_kind: str | None = None
+    table: Table,
+    columns: Sequence[str],
+    *,
+    mode: Mode = "append",
+    row_kind: str | None = None,
+    partitions: Spec | None = None,
 ) -> IngestPlan:
-    """Check the columns of the rows to come and read where each bucket's numbering goes on."""
+    """Check the columns of the rows to come and read where each bucket's numbering goes on.
+
+    ``partitions`` names what an overwrite replaces, as in :meth:`Table.overwrite`.
+    """
+    if partitions is not None and mode != "overwrite":
+        raise InputError("partitions are named for an overwrite only")
+    if partitions is not None:
+        partition_matcher(partitions, table.schema)  # refuses what is no partition column
     factory = table.writer_factory()
+    check_writable(factory.schema)
     row_kind = row_kind or factory.schema.options.get("rowkind.field")
     check_columns(columns, factory.schema, row_kind=row_kind)
+    hashes = table.hash_index(fresh=mode == "overwrite")
     first = {} if mode == "overwrite" else table.next_sequences()
-    return IngestPlan(factory, first, mode, row_kind)
+    return IngestPlan(factory, first, mode, row_kind, hashes, partitions)
 
 
 def commit(
@@ -77,11 +99,16 @@ def commit(
     """Commit what the tasks wrote in one snapshot; what was written is removed if that is refused."""
     messages = [CommitMessage.decode(result) for result in results]
     entries = [entry for message in messages for entry in message.entries]
+    index = [entry for message in messages for entry in message.index]
     try:
         snapshot: Snapshot | None = table.commit_entries(
-            entries, overwrite=planned.mode == "overwrite"
+            entries,
+            index,
+            planned.hashes,
+            overwrite=planned.mode == "overwrite",
+            partitions=planned.partitions,
         )
-    except BaseException:
+    except (CommitConflictError, InputError):  # after any other error it may have been committed
         discard(table.reader(), messages)
         raise
     return IngestResult(

@@ -2,17 +2,21 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.arrow import fields_of_arrow
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
-from paimon_orch.format.schema import new_schema
+from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types import parse_columns
 from paimon_orch.storage import resolve_warehouse
+from paimon_orch.table.alter import alter_schema
+from paimon_orch.table.schema_changes import SchemaChange
 from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
 
 _NAME = re.compile(r"[^/\\.$\x00-\x1f]+")
@@ -28,10 +32,14 @@ class Catalog:
     >>> table = catalog.table("db.orders")
     """
 
-    def __init__(self, uri: str) -> None:
-        """Open a warehouse, a local path or ``file:`` URI; it need not exist yet."""
+    def __init__(self, uri: str, **storage_options: Any) -> None:
+        """Open a warehouse: a local path, a ``file:`` URI or an object store's; it need not exist yet.
+
+        ``storage_options`` are those of fsspec for the store, such as ``key``, ``secret`` and ``endpoint_url``; further
+        ones are read from the environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object.
+        """
         self.uri = str(uri)
-        self.io, self.root = resolve_warehouse(self.uri)
+        self.io, self.root = resolve_warehouse(self.uri, storage_options)
 
     def __repr__(self) -> str:
         return f"Catalog({self.uri!r})"
@@ -59,6 +67,13 @@ class Catalog:
         if not table.schemas.ids():
             raise NotFoundError(self._missing(name, branch))
         return table
+
+    def open(self, identifier: str) -> Table | SystemTable:
+        """Return whatever can be scanned: a table or branch, or a system table such as ``db.t$files``."""
+        name, separator, system = identifier.rpartition("$")
+        if not separator or system.startswith(_BRANCH[1:]):
+            return self.table(identifier)
+        return self.table(name).system(system)
 
     def _missing(self, identifier: str, branch: str) -> str:
         if branch and self.io.exists(self._table_root(identifier)):
@@ -108,7 +123,54 @@ class Catalog:
             raise InputError(f"table {identifier} exists already in {self.uri}")
         return table
 
-    def drop_table(self, identifier: str) -> None:
-        """Remove a table with all its files."""
-        self.table(identifier)
+    def drop_database(
+        self, database: str, *, cascade: bool = False, if_exists: bool = False
+    ) -> None:
+        """Remove a database; with ``cascade`` its tables too, else one that has tables is refused."""
+        directory = self._database_root(database)
+        if not self.io.exists(directory):
+            if if_exists:
+                return
+            known = ", ".join(self.databases()) or "none"
+            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
+        tables = self.tables(database)
+        if tables and not cascade:
+            raise InputError(
+                f"database {database!r} has the tables {', '.join(tables)}; drop them first, or ask for cascade"
+            )
+        self.io.delete_dir(directory)
+
+    def _database_root(self, database: str) -> str:
+        if not _NAME.fullmatch(database):
+            raise InputError(
+                f"database name {database!r} must not be empty or hold '.', '$' or '/'"
+            )
+        return f"{self.root}/{database}.db"
+
+    def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
+        """Remove a table with all its files, branches included."""
+        if _BRANCH in identifier:
+            raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
+        try:
+            self.table(identifier)
+        except NotFoundError:
+            if if_exists:
+                return
+            raise
         self.io.delete_dir(self._table_root(identifier))
+
+    def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
+        """Change columns, options or comments of a table (or branch), all at once, and return the new schema.
+
+        Old files stay as they are and are read in the new shape. Raises :class:`InputError` if a change breaks a rule
+        of the format (section 2.5); the table is unchanged then.
+
+        >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
+        """
+        table = self.table(identifier)
+        return alter_schema(
+            table.schemas,
+            changes,
+            has_snapshots=lambda: table.snapshots.latest_id() is not None,
+            time_millis=int(time.time() * 1000),
+        )

@@ -25,7 +25,13 @@ from paimon_orch.format.snapshot import (
     CommitKind,
     Snapshot,
 )
-from paimon_orch.table.conflicts import BucketGuard, check_conflicts, check_guards
+from paimon_orch.table.conflicts import (
+    BucketGuard,
+    HashGuard,
+    check_conflicts,
+    check_guards,
+    check_hash_guards,
+)
 from paimon_orch.table.manifest_merge import ManifestMerge
 from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 from paimon_orch.table.schemas import SchemaStore
@@ -41,7 +47,7 @@ class Changes:
     """What one snapshot changes.
 
     ``overwrite`` selects the partitions whose live files are all removed first; it is asked again on every attempt.
-    ``guards`` are the states of buckets that the changes were computed from.
+    ``guards`` are the states of buckets that the changes were computed from, ``hash_guards`` those of dynamic buckets.
     """
 
     kind: CommitKind
@@ -49,6 +55,7 @@ class Changes:
     changelog: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
+    hash_guards: tuple[HashGuard, ...] = ()
     overwrite: PartitionFilter | None = None
     identifier: int = BATCH_COMMIT_IDENTIFIER
 
@@ -142,7 +149,7 @@ class TableCommit:
             try:
                 if self.snapshots.io.read_bytes(path) == data:
                     return True
-            except OSError:
+            except (OSError, StorageError):
                 pass
             raise StorageError(
                 f"{path}: it is not known whether the commit happened ({error}). Nothing was removed; if it did "
@@ -157,6 +164,7 @@ class TableCommit:
         writer: ManifestWriter,
     ) -> Snapshot:
         previous_index = self.manifests.index_entries(latest)
+        check_hash_guards(changes.hash_guards, previous_index)
         entries, index = self._complete(changes, latest, previous_index)
         if changes.needs_check:
             touched = {entry.partition for entry in entries}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -40,6 +40,19 @@ class BucketGuard:
             frozenset(name for level, name in files if level > 0),
             frozenset(entry.file_name for entry in index),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HashGuard:
+    """The hash index file of a dynamic bucket that rows were assigned by; None if it had none.
+
+    The format has no rule for it either: the later of two writers would replace the index of the earlier one, and keys
+    would lose their bucket.
+    """
+
+    partition: bytes
+    bucket: int
+    file_name: str | None
 
 
 def check_conflicts(
@@ -120,4 +133,15 @@ def check_guards(
             raise CommitConflictError(
                 f"bucket {guard.bucket} was compacted by another commit since this one was planned. "
                 "Nothing was changed; plan and run the step again."
+            )
+
+
+def check_hash_guards(guards: Iterable[HashGuard], index: Iterable[IndexManifestEntry]) -> None:
+    """Raise :class:`CommitConflictError` if the hash index of a guarded bucket is another one by now."""
+    names = {(e.partition, e.bucket): e.file_name for e in index if e.index_type == HASH}
+    for guard in guards:
+        if names.get((guard.partition, guard.bucket)) != guard.file_name:
+            raise CommitConflictError(
+                f"dynamic bucket {guard.bucket} got new keys from another commit since these rows were assigned to "
+                "it, so a key could land in two buckets. Nothing was changed; write the rows again."
             )

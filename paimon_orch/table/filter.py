@@ -1,6 +1,7 @@
 """Filters as SQL text: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
+from datetime import time
 
 import pyarrow as pa
 import sqlglot
@@ -9,7 +10,7 @@ from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, bind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType, Field
 
@@ -22,6 +23,8 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.GTE: ">=",
 }
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# The parts of a condition that are understood; a dialect may know more (NOT LIKE, BETWEEN SYMMETRIC).
+_PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
 _SUPPORTED = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
 
 
@@ -35,6 +38,14 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
     return _Translator(text, schema).translate(tree)
 
 
+def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
+    """Return a filter, given as text or as a predicate, with its values as the types of their columns."""
+    if condition is None:
+        return None
+    predicate = parse_filter(condition, schema) if isinstance(condition, str) else condition
+    return bind(predicate, lambda name: arrow_type(schema.field(name).type))
+
+
 class _Translator:
     def __init__(self, text: str, schema: TableSchema) -> None:
         self._text, self._schema = text, schema
@@ -42,16 +53,23 @@ class _Translator:
     def _error(self, reason: str) -> InputError:
         return InputError(f"filter {self._text!r}: {reason}; filters take {_SUPPORTED}")
 
-    def translate(self, node: exp.Expr) -> Predicate:  # noqa: C901, PLR0911 - a case a form
+    def translate(self, node: exp.Expr) -> Predicate:
         match node:
             case exp.Paren():
                 return self.translate(node.this)
             case exp.And():
-                return And((self.translate(node.left), self.translate(node.right)))
+                return And(tuple(self.translate(part) for part in node.flatten()))
             case exp.Or():
-                return Or((self.translate(node.left), self.translate(node.right)))
+                return Or(tuple(self.translate(part) for part in node.flatten()))
             case exp.Not():
                 return Not(self.translate(node.this))
+        if any(value for name, value in node.args.items() if name not in _PARTS):
+            raise self._error(f"{node.sql()!r} is not supported")
+        condition = self._condition(node)
+        return Not(condition) if node.args.get("negate") else condition
+
+    def _condition(self, node: exp.Expr) -> Predicate:
+        match node:
             case exp.Is():
                 return self._is(node)
             case exp.In():
@@ -60,10 +78,8 @@ class _Translator:
                 low = self._leaf(node.this, ">=", node.args["low"])
                 return And((low, self._leaf(node.this, "<=", node.args["high"])))
             case exp.Like():
-                field = self._column(node.this)
-                pattern = pa.scalar(self._literal_text(node.expression))
-                return Leaf(field.name, "like", (pattern,))
-            case exp.Column() | exp.Boolean():
+                return self._like(node)
+            case exp.Column():
                 return self._leaf(node, "=", exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
@@ -77,6 +93,12 @@ class _Translator:
         if isinstance(node.expression, exp.Null):
             return Leaf(self._column(node.this).name, "is null")
         raise self._error(f"{node.sql()!r} is not supported")
+
+    def _like(self, node: exp.Like) -> Predicate:
+        field = self._column(node.this)
+        if not pa.types.is_string(arrow_type(field.type)):
+            raise self._error(f"LIKE needs text, and column {field.name!r} is none")
+        return Leaf(field.name, "like", (pa.scalar(self._literal_text(node.expression)),))
 
     def _in(self, node: exp.In) -> Predicate:
         field, items = self._column(node.this), node.expressions
@@ -94,7 +116,7 @@ class _Translator:
         return Leaf(field.name, op, (self._literal(value, field),))
 
     def _column(self, node: exp.Expr) -> Field:
-        if not isinstance(node, exp.Column):
+        if not isinstance(node, exp.Column) or node.args.get("table"):
             raise self._error(f"{node.sql()!r} is not a column")
         field = self._schema.field(node.name)
         if not isinstance(field.type, AtomicType):
@@ -118,9 +140,19 @@ class _Translator:
             if pa.types.is_binary(target):
                 return pa.scalar(text.encode(), target)
             if pa.types.is_time32(target):
-                return pa.scalar(text).cast(pa.time64("us")).cast(target)
+                return pa.scalar(time.fromisoformat(text), target)
+            if pa.types.is_timestamp(target) and target.tz is not None:
+                return _moment(text, target)
             return pa.scalar(text).cast(target)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise self._error(
                 f"{text!r} is no value of column {field.name!r} ({target})"
             ) from error
+
+
+def _moment(text: str, target: pa.TimestampType) -> "pa.Scalar[pa.DataType]":
+    """Return a moment in time; a text without a zone is UTC."""
+    try:
+        return pa.scalar(text).cast(target)
+    except pa.ArrowInvalid:
+        return pa.scalar(text).cast(pa.timestamp(target.unit)).cast(target)

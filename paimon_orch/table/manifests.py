@@ -1,15 +1,18 @@
 """Reading and writing the manifests of a table (format section 4)."""
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, StorageError, corrupt_unless_decoded
 from paimon_orch.format.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest import ManifestEntry, decode_manifest, encode_manifest
+from paimon_orch.format.manifest import ManifestEntry, encode_manifest
+from paimon_orch.format.manifest_columns import Manifest, open_manifest, select_live
 from paimon_orch.format.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -21,6 +24,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
+PartitionChoice = Callable[[Sequence[bytes]], Collection[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,48 +34,111 @@ class ManifestReader:
     io: FileIO
     paths: TablePaths
 
-    def _bytes(self, name: str) -> tuple[bytes, str]:
+    def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
+        """Return the content and the path of a file; ``size`` is what the file that names it says."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
-            return self.io.read_bytes(path), path
+            data = self.io.read_bytes(path)
         except FileNotFoundError:
             raise CorruptFileError(path, "is missing, but a snapshot needs it") from None
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+        if size is not None and size != len(data):
+            raise CorruptFileError(
+                path, f"has {len(data)} bytes, not the {size} that the file that names it says"
+            )
+        return data, path
 
-    def manifest_list(self, name: str) -> list[ManifestFileMeta]:
-        """Read a manifest list."""
-        return decode_manifest_list(*self._bytes(name))
+    def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
+        """Read a manifest list; ``size`` is what the snapshot says."""
+        return decode_manifest_list(*self._bytes(name, size))
 
     def manifest(self, name: str) -> list[ManifestEntry]:
         """Read a manifest."""
-        return decode_manifest(*self._bytes(name))
+        with _uncollected():
+            return open_manifest(*self._bytes(name)).entries()
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return all manifests that make up the content of a snapshot, in order."""
         return [
-            *self.manifest_list(snapshot.base_manifest_list),
-            *self.manifest_list(snapshot.delta_manifest_list),
+            *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            *self._delta(snapshot),
         ]
+
+    def _delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
         """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
-        return [
-            entry
-            for manifest in manifests
-            if keep is None or keep(manifest)
-            for entry in self.manifest(manifest.file_name)
-        ]
+        with _uncollected():
+            return [
+                entry for manifest in self._open(manifests, keep) for entry in manifest.entries()
+            ]
+
+    def live(
+        self,
+        snapshot: Snapshot,
+        *,
+        manifests: ManifestFilter | None = None,
+        partitions: PartitionChoice | None = None,
+        levels: range | None = None,
+    ) -> list[ManifestEntry]:
+        """Return the entries of the live files of a snapshot, in order.
+
+        ``manifests`` tells which manifests are opened: it must not separate the ADD and the DELETE of a file, so judge
+        by partition, bucket or level alone. ``partitions`` is given the distinct serialized partitions and returns those
+        wanted. Both, and ``levels``, are asked before objects are made of entries.
+        """
+        with _uncollected():
+            opened = list(self._open(self.manifests(snapshot), manifests))
+            wanted = None
+            if partitions is not None:
+                parts = (part for manifest in opened for part in manifest.partitions())
+                with corrupt_unless_decoded(self.paths.manifest_dir):
+                    wanted = set(partitions(list(dict.fromkeys(parts))))
+            return select_live(opened, wanted, levels)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read what one commit added and deleted."""
-        return self.entries(self.manifest_list(snapshot.delta_manifest_list))
+        return self.entries(self._delta(snapshot))
+
+    def _open(
+        self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None
+    ) -> Iterator[Manifest]:
+        for meta in manifests:
+            if keep is not None and not keep(meta):
+                continue
+            data, path = self._bytes(meta.file_name, meta.file_size)
+            manifest = open_manifest(data, path)
+            deleted = int(manifest.kinds.sum())
+            added = len(manifest) - deleted
+            if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
+                raise CorruptFileError(
+                    path,
+                    f"adds {added} and deletes {deleted} files, its manifest list says "
+                    f"{meta.num_added_files} and {meta.num_deleted_files}",
+                )
+            yield manifest
 
     def index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
         """Read the index files of a snapshot."""
         if snapshot is None or snapshot.index_manifest is None:
             return []
         return decode_index_manifest(*self._bytes(snapshot.index_manifest))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: it would look again and again at entries, which hold no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class ManifestWriter:

@@ -21,16 +21,19 @@ from paimon_orch.format.manifest import (
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """Files that a task added and deleted, and the index files it wrote."""
+    """Files that a task added and deleted, the index files and the changelog files it wrote."""
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
+    changelog: tuple[ManifestEntry, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the message as JSON around two Avro containers."""
-        entries = encode_manifest(self.entries, "null")
-        index = encode_index_manifest(self.index, "null")
-        parts = {"entries": entries, "index": index}
+        """Return the message as JSON around Avro containers."""
+        parts = {
+            "entries": encode_manifest(self.entries, "null"),
+            "index": encode_index_manifest(self.index, "null"),
+            "changelog": encode_manifest(self.changelog, "null"),
+        }
         return json.dumps({key: b64encode(part).decode() for key, part in parts.items()}).encode()
 
     @classmethod
@@ -40,6 +43,7 @@ class CommitMessage:
         return cls(
             tuple(decode_manifest(parts["entries"], "a task's result")),
             tuple(decode_index_manifest(parts["index"], "a task's result")),
+            tuple(decode_manifest(parts["changelog"], "a task's result")),
         )
 
     @property
@@ -60,7 +64,7 @@ def discard(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """
     for message in messages:
         kept = {entry.file.file_name for entry in message.deleted}
-        for entry in message.added:
+        for entry in (*message.added, *message.changelog):
             if entry.file.file_name not in kept:
                 path = reader.path(BucketFile(entry.partition, entry.bucket, entry.file))
                 reader.io.delete(path)

@@ -1,5 +1,6 @@
 """Partition specs as people give them: ``dt=2026-01-01/region=eu``, or a mapping."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
@@ -14,11 +15,14 @@ from paimon_orch.format.schema import TableSchema
 
 Spec = Mapping[str, object]
 
+# A comma may be part of a value; it parts two of them only where a name and an equals sign follow.
+_SEPARATOR = re.compile(r"/|,(?=[^,/=]+=)")
+
 
 def parse_spec(text: str, schema: TableSchema) -> dict[str, object]:
     """Parse ``k1=v1/k2=v2`` (or with commas) in the escaping of directory names."""
     spec: dict[str, object] = {}
-    for part in text.replace(",", "/").strip("/").split("/"):
+    for part in _SEPARATOR.split(text.strip("/")):
         key, separator, value = part.partition("=")
         if not separator:
             raise InputError(

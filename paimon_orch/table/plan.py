@@ -1,20 +1,22 @@
 """Planning a read: which files of a snapshot, grouped by bucket (format section 11)."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from paimon_orch.files.reader import constant_column
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, ManifestEntry, live_entries
+from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.predicate import Predicate, restrict, to_arrow
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.pruning import Pruner
 
-FileFilter = Callable[[DataFileMeta], bool]
+ALL_LEVELS = range(2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +100,27 @@ class Planner:
     def splits(
         self,
         snapshot: Snapshot | None,
-        predicate: Predicate | None = None,
+        pruner: Pruner | None = None,
         *,
-        partitions: set[bytes] | None = None,
-        keep: FileFilter | None = None,
+        levels: range = ALL_LEVELS,
     ) -> list[BucketSplit]:
-        """Return the files to look at, by bucket; ``keep`` drops files by their metadata."""
+        """Return the files of some levels by bucket; ``pruner`` leaves out what cannot matter to a filter."""
         if snapshot is None:
             return []
-        entries = live_entries(self.manifests.entries(self.manifests.manifests(snapshot)))
-        if partitions is not None:
-            entries = [entry for entry in entries if entry.partition in partitions]
-        if predicate is not None:
-            wanted = matching_partitions((e.partition for e in entries), self.schema, predicate)
-            entries = [entry for entry in entries if entry.partition in wanted]
-        if keep is not None:
-            entries = [entry for entry in entries if keep(entry.file)]
-        return bucket_splits(entries, self.manifests.index_entries(snapshot))
+
+        def keep(manifest: ManifestFileMeta) -> bool:
+            at_most = manifest.max_level
+            in_levels = at_most is None or at_most >= levels.start
+            return in_levels and (pruner is None or pruner.manifest(manifest))
+
+        partitions = None if pruner is None else pruner.partitions
+        live = self.manifests.live(snapshot, manifests=keep, partitions=partitions, levels=levels)
+        if pruner is not None:
+            live = [entry for entry in live if pruner.entry(entry)]
+        splits = bucket_splits(live, self.manifests.index_entries(snapshot))
+        return splits if pruner is None else _pruned(splits, pruner)
+
+
+def _pruned(splits: Iterable[BucketSplit], pruner: Pruner) -> list[BucketSplit]:
+    kept = (replace(split, files=pruner.files(split.partition, split.files)) for split in splits)
+    return [split for split in kept if split.files]

@@ -1,66 +1,126 @@
 """Reading buckets: raw where no merge is needed, else merged; vectors applied (format section 11)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.predicate import Predicate, restrict
+from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import drop_retracts, merge_engine
-from paimon_orch.merge.levels import sections
+from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.stream import MergeRun, merge_runs
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.pruning import reads_raw
+from paimon_orch.table.rows import ROW_KIND
 
 
 class BucketReader:
-    """Reads the visible rows of one bucket as record batches of the asked columns."""
+    """Reads the visible rows of one bucket as record batches of the asked columns.
 
-    def __init__(self, reader: FileReader, split: BucketSplit, fields: Sequence[Field]) -> None:
+    Rows that ``predicate`` rules out may be missing, as far as that saves work; the rest is up to the caller.
+    """
+
+    def __init__(
+        self,
+        reader: FileReader,
+        split: BucketSplit,
+        fields: Sequence[Field],
+        predicate: Predicate | None = None,
+    ) -> None:
         self._reader, self._split, self._fields = reader, split, list(fields)
+        self._predicate = predicate
         self._vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield rows; keys of primary-key tables come once, deleted ones not at all."""
-        if not self._reader.schema.primary_keys:
-            for file in sorted(self._split.files, key=lambda f: f.min_sequence_number):
-                yield from self._read(file, self._fields)
-        elif self._is_raw():
-            for file in self._split.files:
-                yield from self._read(file, self._fields)
+        schema, files = self._reader.schema, self._split.files
+        if not schema.primary_keys:
+            for file in sorted(files, key=lambda f: f.min_sequence_number):
+                yield from self._read(file, self._fields, self._predicate)
+        elif reads_raw(files, schema):
+            for file in files:
+                yield from self._read(file, self._fields, self._predicate)
         else:
-            yield from self._merged()
+            yield from self.merged()
 
-    def _is_raw(self) -> bool:
-        """Tell whether no key is in two files and no row is a retract (11.5)."""
-        files = self._split.files
-        if any(file.level == 0 or file.delete_row_count for file in files):
-            return len(files) == 1 and files[0].delete_row_count == 0
-        options = self._reader.schema.typed_options
-        one_level = len({file.level for file in files}) == 1
-        return one_level or options.deletion_vectors or options.merge_engine == "first-row"
+    def merged(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a primary-key table in the order of their keys."""
+        names = [field.name for field in self._fields]
+        for rows in self._merge():
+            yield from drop_retracts(rows).select(names).combine_chunks().to_batches()
 
-    def _read(self, file: DataFileMeta, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    def audited(self) -> Iterator[pa.RecordBatch]:
+        """Yield rows behind a column ``rowkind``; of deleted keys the last change is a row too (7.4)."""
+        if self._reader.schema.primary_keys:
+            names = [VALUE_KIND.name, *(field.name for field in self._fields)]
+            for rows in self._merge():
+                yield from map(_with_kind, rows.select(names).combine_chunks().to_batches())
+        else:
+            for batch in self.batches():
+                yield with_constant_kind(batch, KIND_TEXTS[0])
+
+    def changes(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all files as they are, unmerged, behind a column ``rowkind``."""
+        for file in sorted(self._split.files, key=lambda f: f.min_sequence_number):
+            if self._reader.schema.primary_keys:
+                fields = [VALUE_KIND, *self._fields]
+                yield from map(_with_kind, self._read(file, fields, self._predicate))
+            else:
+                for batch in self._read(file, self._fields, self._predicate):
+                    yield with_constant_kind(batch, KIND_TEXTS[0])
+
+    def _read(
+        self, file: DataFileMeta, fields: Sequence[Field], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
         at = BucketFile(self._split.partition, self._split.bucket, file)
-        return self._reader.read(at, fields, self._vectors.get(file.file_name))
+        return self._reader.read(at, fields, self._vectors.get(file.file_name), predicate=predicate)
 
-    def _merged(self) -> Iterator[pa.RecordBatch]:
+    def _merge(self) -> Iterator[pa.Table]:
         schema = self._reader.schema
         engine = merge_engine(schema)
-        names = [field.name for field in self._fields]
-        needed = [*SYSTEM_FIELDS, *schema.select(engine.needed(names))]
-        key_names = schema.trimmed_primary_keys
+        needed = [
+            *SYSTEM_FIELDS,
+            *schema.select(engine.needed([field.name for field in self._fields])),
+        ]
         for section in sections(self._split.files, schema.key_fields):
-            oldest_first = sorted(section, key=lambda run: max(f.max_sequence_number for f in run))
-            runs = [MergeRun(self._run(files, needed)) for files in oldest_first]
-            for step in merge_runs(runs, key_names, engine.sequence):
-                rows = drop_retracts(engine.merge(step)).select(names)
-                yield from rows.combine_chunks().to_batches()
+            predicate = self._predicate if len(section) == 1 else self._on_keys()
+            runs = [
+                MergeRun(self._run(files, needed, predicate)) for files in oldest_first(section)
+            ]
+            for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
+                yield engine.merge(engine.prepare(step))
+
+    def _on_keys(self) -> Predicate | None:
+        """Return the part of the predicate that holds for all rows of a key or for none."""
+        schema = self._reader.schema
+        keys = {*schema.primary_keys, *schema.partition_keys}
+        return None if self._predicate is None else restrict(self._predicate, keys)
 
     def _run(
-        self, files: Sequence[DataFileMeta], fields: Sequence[Field]
+        self, files: Iterable[DataFileMeta], fields: Sequence[Field], predicate: Predicate | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         for file in files:
-            for batch in self._read(file, fields):
+            for batch in self._read(file, fields, predicate):
                 yield file.level, batch
+
+
+def _with_kind(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Replace the code of the row kind in front by its text; a file without kinds holds inserts."""
+    codes = pc.fill_null(batch.column(0), 0)
+    texts = pa.array(KIND_TEXTS).take(codes)
+    return pa.RecordBatch.from_arrays(
+        [texts, *batch.columns[1:]], [ROW_KIND.name, *batch.schema.names[1:]]
+    )
+
+
+def with_constant_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    """Put a column with one row kind in front."""
+    return pa.RecordBatch.from_arrays(
+        [pa.repeat(kind, batch.num_rows), *batch.columns], [ROW_KIND.name, *batch.schema.names]
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import NotFoundError
+from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
@@ -56,7 +56,7 @@ class SnapshotStore:
         """Return what a hint file says; anything but a positive number is no hint."""
         try:
             text = self.io.read_bytes(f"{self.paths.snapshot_dir}/{name}").strip()
-        except (OSError, ValueError):
+        except (OSError, ValueError, CorruptFileError):
             return None
         number = int(text) if text.isdigit() and len(text) < 19 else 0
         return number if number > 0 else None
@@ -71,7 +71,8 @@ class SnapshotStore:
         try:
             data = self.io.read_bytes(path)
         except FileNotFoundError:
-            known = f"{self.earliest_id()} to {self.latest_id()}"
+            ids = self.ids()
+            known = f"{ids[0]} to {ids[-1]}" if ids else "none"
             raise NotFoundError(
                 f"{self.paths.root} has no snapshot {snapshot_id}; it has {known}"
             ) from None

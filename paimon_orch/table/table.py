@@ -1,13 +1,15 @@
 """A table as users hold it: read, write, look inside."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.files.reader import FileReader, constant_column
 from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
 from paimon_orch.format.manifest import ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
@@ -15,18 +17,23 @@ from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
+from paimon_orch.table.branches import Branches
 from paimon_orch.table.commit import Changes, PartitionFilter, TableCommit, new_commit_user
-from paimon_orch.table.filter import parse_filter
+from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter, has_dynamic_buckets
+from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.partitions import partition_matcher
+from paimon_orch.table.partitions import Spec, any_of, parse_spec, partition_matcher
 from paimon_orch.table.plan import BucketSplit, Planner
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore
-from paimon_orch.table.write import BucketId, TableWriter, conform_rows
-
-_TIME_KEYS = ("snapshot_id", "tag", "timestamp")
+from paimon_orch.table.system import SystemTable
+from paimon_orch.table.tags import Tags, rollback
+from paimon_orch.table.timetravel import Moment
+from paimon_orch.table.write import TableWriter, check_writable, conform_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,16 @@ class Table:
     def snapshots(self) -> SnapshotStore:
         """Return access to snapshots, tags and hints."""
         return SnapshotStore(self.io, self.paths)
+
+    @property
+    def tags(self) -> Tags:
+        """Return access to the tags."""
+        return Tags(self.snapshots)
+
+    @property
+    def branches(self) -> Branches:
+        """Return access to the branches of the table."""
+        return Branches(self.io, self.paths.root)
 
     @property
     def manifests(self) -> ManifestReader:
@@ -79,37 +96,53 @@ class Table:
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: int | None = None,
+        watermark: int | None = None,
     ) -> Scan:
         """Describe a read of one snapshot; nothing is read before the scan is asked for rows.
 
-        ``filter`` is SQL-like text; ``timestamp`` is epoch milliseconds, the newest snapshot not after it counts. At
-        most one of ``snapshot_id``, ``tag`` and ``timestamp`` is given. Raises :class:`NotFoundError` for a column,
-        snapshot or tag that does not exist.
+        ``filter`` is SQL-like text or a :data:`Predicate`; ``timestamp`` is epoch milliseconds, the newest snapshot not
+        after it counts; of a ``watermark`` the oldest snapshot counts that has reached it. At most one of the four is
+        given. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
-        given = [
-            name
-            for name, value in zip(_TIME_KEYS, (snapshot_id, tag, timestamp), strict=True)
-            if value
-        ]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(given)} exclude each other; name one")
-        snapshot = self._snapshot_at(snapshot_id, tag, timestamp)
+        moment = Moment(snapshot_id, tag, timestamp, watermark)
+        if columns is not None and not columns:
+            raise InputError(f"a scan of {self.identifier} needs at least one column")
+        snapshot = moment.find(self.snapshots)
+        if snapshot is not None:
+            self.schemas.get(
+                snapshot.schema_id
+            )  # gone: refused, even where the newest schema is read with
         # time travel reads with the schema of that time
-        schema = self.schemas.get(snapshot.schema_id) if given and snapshot else self.schema
-        predicate = parse_filter(filter, schema) if isinstance(filter, str) else filter
+        schema = self.schemas.get(snapshot.schema_id) if moment and snapshot else self.schema
+        predicate = bound_filter(filter, schema)
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         return Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
 
-    def _snapshot_at(
-        self, snapshot_id: int | None, tag: str | None, timestamp: int | None
-    ) -> Snapshot | None:
-        if snapshot_id is not None:
-            return self.snapshots.get(snapshot_id)
-        if tag is not None:
-            return self.snapshots.tag(tag)
-        if timestamp is not None:
-            return self.snapshots.at_time(timestamp)
-        return self.snapshots.latest()
+    def incremental(
+        self,
+        start: int | str,
+        end: int | str,
+        mode: str = "auto",
+        *,
+        columns: list[str] | None = None,
+        filter: str | Predicate | None = None,
+    ) -> Incremental:
+        """Describe a read of what changed after ``start`` until ``end``, two snapshot ids or two tags.
+
+        Rows come behind a column ``rowkind``. ``mode`` is ``delta`` (what writers appended, as they wrote it),
+        ``changelog`` (what the changelog producer wrote), ``diff`` (the difference of the two states), or ``auto``:
+        diff between tags; between ids changelog if the table has a producer, else delta.
+        """
+        schema = self.schema
+        fields = schema.fields if columns is None else tuple(schema.select(columns))
+        span = Span.of(self.snapshots, start, end, mode, schema)
+        return Incremental(
+            self.io, self.paths, self.schemas, schema, span, fields, bound_filter(filter, schema)
+        )
+
+    def system(self, name: str) -> SystemTable:
+        """Return a system table: ``snapshots``, ``files``, ``audit_log`` and so on."""
+        return SystemTable(self, name)
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (by default the newest) by bucket, level 0 included."""
@@ -130,6 +163,30 @@ class Table:
             (split.partition, split.bucket): 1 + max(f.max_sequence_number for f in split.files)
             for split in self.files()
         }
+
+    def hash_index(self, *, fresh: bool = False) -> HashIndex | None:
+        """Return what rows are assigned to dynamic buckets by; None for tables with other buckets.
+
+        With ``fresh`` nothing is known yet, as for an overwrite. Raises :class:`UnsupportedError` if keys may change
+        their partition.
+        """
+        if not has_dynamic_buckets(self.schema):
+            return None
+        if fresh:
+            return HashIndex(self.reader(), {}, {})
+        snapshot = self.snapshots.latest()
+        files = {
+            (entry.partition, entry.bucket): entry
+            for entry in self.manifests.index_entries(snapshot)
+            if entry.index_type == HASH
+        }
+        splits = [] if snapshot is None else self.files(snapshot)
+        unindexed = {
+            (split.partition, split.bucket): split.files
+            for split in splits
+            if (split.partition, split.bucket) not in files
+        }
+        return HashIndex(self.reader(), files, unindexed)
 
     def new_commit(self, user: str | None = None) -> TableCommit:
         """Return a committer for one job."""
@@ -158,9 +215,9 @@ class Table:
             raise InputError(
                 f"{self.identifier} has no primary key, so there is no key to delete by"
             )
-        for name in schema.names:
-            if name not in rows.column_names and name not in schema.primary_keys:
-                rows = rows.append_column(name, pa.nulls(rows.num_rows))
+        for column in schema.fields:
+            if column.name not in rows.column_names and column.name not in schema.primary_keys:
+                rows = rows.append_column(column.name, _unread(column, rows.num_rows))
         return self._write(rows, kind=RowKind.DELETE)
 
     def overwrite(
@@ -172,6 +229,40 @@ class Table:
         """
         return self._write(rows, overwrite=True, partitions=partitions)
 
+    def rollback(
+        self,
+        snapshot_id: int | None = None,
+        *,
+        tag: str | None = None,
+        timestamp: int | None = None,
+    ) -> Snapshot:
+        """Go back to a snapshot, a tag or a time (epoch milliseconds) and return the snapshot that is newest then.
+
+        Later snapshots and tags are removed, schemas stay. Nothing may write to the table meanwhile.
+        """
+        return rollback(self.snapshots, Moment(snapshot_id, tag, timestamp))
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows in one snapshot; None if there are no files. Older snapshots keep theirs."""
+        return self._remove(lambda _: True)
+
+    def drop_partitions(self, partitions: Iterable[str | Spec]) -> Snapshot | None:
+        """Remove whole partitions in one snapshot; None if none of them has files.
+
+        A partition is ``"dt=2026-01-01/region=eu"`` or a mapping; one that names some of the partition columns means all
+        that agree. None, like the option ``partition.default-name``, means the partition of null.
+        """
+        schema = self.schema
+        specs = [parse_spec(p, schema) if isinstance(p, str) else p for p in partitions]
+        if not all(specs):
+            raise InputError("a partition to drop names no column; truncate removes all rows")
+        return self._remove(any_of(specs, schema))
+
+    def _remove(self, chosen: PartitionFilter) -> Snapshot | None:
+        if not any(chosen(split.partition) for split in self.files()):
+            return None
+        return self.new_commit().commit(Changes(CommitKind.OVERWRITE, overwrite=chosen))
+
     def _write(
         self,
         rows: pa.Table,
@@ -181,36 +272,66 @@ class Table:
         overwrite: bool = False,
         partitions: Mapping[str, object] | None = None,
     ) -> Snapshot | None:
+        check_writable(self.schema)
         conformed = conform_rows(rows, self.schema, row_kind=row_kind, kind=kind)
-        writer = TableWriter(self.writer_factory(), {} if overwrite else self.next_sequences())
+        hashes = self.hash_index(fresh=overwrite)
+        writer = TableWriter(
+            self.writer_factory(),
+            {} if overwrite else self.next_sequences(),
+            None if hashes is None else IndexWriter(hashes),
+        )
         try:
             writer.write(conformed)
-            entries = writer.close()
-            return self.commit_entries(entries, overwrite=overwrite, partitions=partitions)
+            entries, index = writer.close(), writer.close_index()
         except BaseException:
+            writer.abort()
+            raise
+        try:
+            return self.commit_entries(
+                entries, index, hashes, overwrite=overwrite, partitions=partitions
+            )
+        except (
+            CommitConflictError,
+            InputError,
+        ):  # after any other error it may have been committed
             writer.abort()
             raise
 
     def commit_entries(
         self,
-        entries: list[ManifestEntry],
+        entries: Sequence[ManifestEntry],
+        index: Sequence[IndexManifestEntry] = (),
+        hashes: HashIndex | None = None,
         *,
         overwrite: bool = False,
         partitions: Mapping[str, object] | None = None,
     ) -> Snapshot | None:
-        """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace."""
+        """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace.
+
+        ``index`` are new hash indexes and ``hashes`` the state that rows were assigned to dynamic buckets by.
+        """
+        if len({(entry.partition, entry.bucket) for entry in index}) < len(index):
+            raise InputError(
+                "two tasks assigned new keys of one partition to dynamic buckets; all its rows must go to one task"
+            )
         if not overwrite:
             if not entries:
                 return None
-            return self.new_commit().commit(Changes(CommitKind.APPEND, tuple(entries)))
+            guards = () if hashes is None else hashes.guards(entries)
+            appended = Changes(
+                CommitKind.APPEND, tuple(entries), index=tuple(index), hash_guards=guards
+            )
+            return self.new_commit().commit(appended)
         replaced = self._replaced(entries, partitions)
         if replaced is None:
             return None
-        changes = Changes(CommitKind.OVERWRITE, tuple(entries), overwrite=replaced)
+        changes = Changes(
+            CommitKind.OVERWRITE, tuple(entries), index=tuple(index), overwrite=replaced
+        )
         return self.new_commit().commit(changes)
 
     def _replaced(
-        self, entries: list[ManifestEntry], spec: Mapping[str, object] | None
+        self, entries: Sequence[ManifestEntry], spec: Mapping[str, object] | None
     ) -> PartitionFilter | None:
         """Return which partitions an overwrite replaces (section 10.6); None for none at all."""
         schema = self.schema
@@ -227,3 +348,18 @@ class Table:
                     f"the rows do not all lie in the partition {dict(spec)} to overwrite"
                 )
         return matches
+
+
+def _unread(column: Field, length: int) -> pa.Array:
+    """Return values for a column that nobody reads, in rows that only delete: null, or what is not null."""
+    target = arrow_type(column.type)
+    if column.type.nullable:
+        return pa.nulls(length, target)
+    text = pa.types.is_string(target) or pa.types.is_binary(target)
+    empty = b"" if text else False if pa.types.is_boolean(target) else 0
+    try:
+        return constant_column(empty, column.type, length)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"rows to delete need a value for {column.name!r}, which is NOT NULL"
+        ) from error

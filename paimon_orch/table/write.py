@@ -9,20 +9,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.defaults import with_default
 from paimon_orch.files.evolution import stored_as
 from paimon_orch.files.statistics import internal_value
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.bucket import buckets
+from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.row_kind import RowKind, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
+from paimon_orch.table.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets
 
-BucketId = tuple[bytes, int]
+
+def check_writable(schema: TableSchema) -> None:
+    """Refuse tables whose rows this library cannot write, by the feature's name."""
+    options = schema.typed_options
+    if options.bucket == -2:
+        raise UnsupportedError(
+            "writing tables with postpone buckets ('bucket' = -2) is not supported yet"
+        )
+    for key in ("row-tracking.enabled", "data-evolution.enabled"):
+        if options.boolean(key):
+            raise UnsupportedError(f"writing tables with '{key}' = true is not supported yet")
+    has_dynamic_buckets(schema)
 
 
 def conform_rows(
@@ -51,12 +65,14 @@ def conform_rows(
 
 def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
     """Refuse rows whose columns are not the table's, naming every difference."""
+    names = list(names)
     given = set(names)
     missing = [name for name in schema.names if name not in given]
     unknown = sorted(given - set(schema.names) - {row_kind})
     if row_kind is not None and row_kind not in given:
         missing.append(row_kind)
-    if missing or unknown:
+    repeated = sorted(name for name in given if names.count(name) > 1)
+    if missing or unknown or repeated:
         differences = []
         if missing:
             keys = [name for name in missing if name in schema.primary_keys]
@@ -64,6 +80,8 @@ def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | 
             differences.append(f"missing {', '.join(missing)}{note}")
         if unknown:
             differences.append(f"unknown {', '.join(unknown)}")
+        if repeated:
+            differences.append(f"more than one {', '.join(repeated)}")
         raise InputError(
             f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
             f"{', '.join(schema.names)}; nothing was written."
@@ -78,6 +96,7 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
         raise InputError(
             f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
         ) from error
+    array = with_default(array, column)
     if array.null_count and not column.type.nullable:
         raise InputError(
             f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
@@ -87,41 +106,59 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
 
 
 def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.NDArray[np.int32]:
-    """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types."""
+    """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types.
+
+    Without primary key and bucket count it is 0. Dynamic buckets are not asked for here: see ``dynamic_bucket``.
+    """
     options = schema.typed_options
     length = len(next(iter(columns.values())))
     if options.bucket > 0:
         fields = schema.bucket_key_fields
         keys = [columns[key.name] for key in fields]
-        function = options.text("bucket-function.type", "default")
+        function = options.text("bucket-function.type", "default").lower()
         return buckets(keys, [key.type for key in fields], options.bucket, function)
-    if options.bucket == -1 and not schema.primary_keys:
-        return np.zeros(length, np.int32)
-    mode = "postpone" if options.bucket == -2 else "dynamic"
-    raise UnsupportedError(
-        f"writing tables with {mode} buckets ('bucket' = {options.bucket}) is not supported yet"
-    )
+    return np.zeros(length, np.int32)
 
 
-def split_by_bucket(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[BucketId, pa.Table]]:
-    """Yield the rows of each partition and bucket, in the order they came."""
+def split_by_bucket(
+    rows: pa.Table, schema: TableSchema, index: IndexWriter | None = None
+) -> Iterator[tuple[BucketId, pa.Table]]:
+    """Yield the rows of each partition and bucket, in the order they came; ``index`` assigns dynamic buckets."""
     if not rows.num_rows:
+        return
+    if index is not None:
+        for _, group in _grouped(rows, _partition_codes(rows, schema)):
+            partition = partition_of(group, schema)
+            assigned = index.assign(partition, group)
+            for first, part in _grouped(group, assigned):
+                yield (partition, int(assigned[first])), part
         return
     names = dict.fromkeys([*(f.name for f in schema.bucket_key_fields), *schema.names[:1]])
     keys = {name: rows.column(name).combine_chunks() for name in names}
     bucket = bucket_of_rows(keys, schema)
-    codes = bucket.astype(np.int64)
+    codes = _partition_codes(rows, schema) * (int(bucket.max()) + 1) + bucket
+    for first, part in _grouped(rows, codes):
+        yield (partition_of(part, schema), int(bucket[first])), part
+
+
+def _partition_codes(rows: pa.Table, schema: TableSchema) -> npt.NDArray[np.int64]:
+    """Return a number for each row, equal where the partitions are."""
+    codes = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_keys:
         encoded = rows.column(name).combine_chunks().dictionary_encode()
         # null is a partition of its own
         indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
         codes = codes * (len(encoded.dictionary) + 1) + indices
+    return codes
+
+
+def _grouped(rows: pa.Table, codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each code (none is negative), in the order they came, and where the first one was."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
-        chosen = order[start:end]
-        group = rows if len(chosen) == len(order) else rows.take(pa.array(chosen))
-        yield (partition_of(group, schema), int(bucket[chosen[0]])), group
+        whole = end - start == len(order)
+        yield int(order[start]), rows if whole else rows.take(pa.array(order[start:end]))
 
 
 def partition_of(rows: pa.Table, schema: TableSchema) -> bytes:
@@ -137,12 +174,13 @@ def partition_of(rows: pa.Table, schema: TableSchema) -> bytes:
 class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
-    ``first_sequence`` is the next sequence number of each bucket that has files. Nothing is visible before the
-    returned entries are committed.
+    ``first_sequence`` is the next sequence number of each bucket that has files; tables with dynamic buckets need an
+    ``index`` too. Nothing is visible before the returned entries are committed.
     """
 
     factory: FileWriterFactory
     first_sequence: Mapping[BucketId, int]
+    index: IndexWriter | None = None
     _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
     _sequence: dict[BucketId, int] = field(default_factory=dict)
     _writers: list[RollingFileWriter] = field(default_factory=list)
@@ -159,7 +197,7 @@ class TableWriter:
 
         A column ``_SEQUENCE_NUMBER`` (int64, from 0) tells the order of rows that come in another order.
         """
-        for at, group in split_by_bucket(rows, self._schema):
+        for at, group in split_by_bucket(rows, self._schema, self.index):
             if self._schema.primary_keys:
                 self._buffer(at, group)
             else:
@@ -195,7 +233,7 @@ class TableWriter:
             step = sort_step(rows, self._schema.trimmed_primary_keys, engine.sequence)
             writer = self.factory.writer(*at)
             self._writers.append(writer)
-            writer.write(engine.merge(step))
+            writer.write(engine.merge(engine.prepare(step)))
             self._finish(at, writer)
         self._buffers.clear()
         self._held = 0
@@ -211,7 +249,13 @@ class TableWriter:
             self._finish(at, writer)
         return self._entries
 
+    def close_index(self) -> list[IndexManifestEntry]:
+        """Write the hash indexes that changed and return an ADD entry for each; to be committed with the files."""
+        return [] if self.index is None else self.index.close()
+
     def abort(self) -> None:
         """Remove every file that was written."""
         for writer in self._writers:
             writer.abort()
+        if self.index is not None:
+            self.index.abort()

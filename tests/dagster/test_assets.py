@@ -100,7 +100,7 @@ def test_it_reports_what_it_decided_and_what_came_of_it(
     assert metadata["paimon/level0_files"] == 0
     assert metadata["paimon/bytes_rewritten"] > 0
     assert metadata["paimon/commit_attempts"] == 1
-    assert metadata["paimon/buckets_planned"] == 1
+    assert metadata["paimon/planned_buckets"] == 1
     assert metadata["dagster/partition_row_count"] == 3
     [record] = metadata["paimon/plan"].records
     assert record.data["files"] == 2
@@ -116,8 +116,8 @@ def test_a_second_run_commits_nothing_and_says_so(
 
     assert orders.snapshots.latest_id() == 2
     assert metadata["paimon/files_before"] == metadata["paimon/files_after"] == 1
-    assert metadata["paimon/buckets_planned"] == 0
-    assert metadata["paimon/buckets_skipped"] == 1
+    assert metadata["paimon/planned_buckets"] == 0
+    assert metadata["paimon/skipped_buckets"] == 1
     assert "paimon/plan" not in metadata
 
 
@@ -257,6 +257,7 @@ def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[In
         primary_key=["dt", "id"],
         partition_by=["dt"],
         options={"bucket": "1"},
+        if_not_exists=True,
     )
     for key in keys:
         snapshot = table.upsert(pa.table({"dt": [key, key], "id": [1, 2]}))
@@ -275,11 +276,38 @@ def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
     found = reported(result)
     assert set(found) == set(DAYS[:2])
     metadata = found[DAYS[1]]
-    assert metadata["paimon/snapshots"] == 2
-    assert metadata["paimon/rows_written"] == 4
+    assert metadata["paimon/snapshot_id"] == 2
     assert metadata["paimon/level0_files"] == 1
     assert metadata["dagster/uri"].endswith("lake.db/orders")
     assert [column.name for column in metadata["dagster/column_schema"].columns] == ["dt", "id"]
     [event] = [e for e in result.get_asset_materialization_events() if e.partition == DAYS[1]]
     assert event.materialization.tags is not None
     assert event.materialization.tags["dagster/data_version"] == "2"
+
+
+def test_sums_over_several_partitions_are_not_shown_at_each(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    resources = {"paimon": paimon, "spark": NoSession()}
+    asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
+
+    several = reported(materialize_range(asset, resources, DAYS[0], DAYS[1], instance))
+    one = reported(materialize(asset, resources, DAYS[2]))
+
+    assert "paimon/rows_written" not in several[DAYS[0]]
+    assert one[DAYS[2]]["paimon/rows_written"] == 2
+
+
+def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
+    paimon: PaimonCatalogResource,
+) -> None:
+    def load_all(catalog: Catalog, session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+        assert list(keys) == []
+        return load(catalog, session, DAYS[:2])
+
+    asset = build_table_asset("lake.orders", load_all)
+
+    [metadata] = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()})).values()
+
+    assert metadata["paimon/rows_written"] == 4
+    assert metadata["paimon/level0_files"] == 2

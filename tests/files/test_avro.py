@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.avro import AvroFileReader, AvroFileWriter, avro_schema, decimals, unscaled_bytes
+from paimon_orch.files.avro import AvroFileReader, decimals
+from paimon_orch.files.avro_writer import AvroFileWriter, avro_schema, unscaled_bytes
 from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.types import parse_columns
 
@@ -33,7 +34,10 @@ def file_of(schema: Any, records: list[Any], codec: str = "null") -> io.BytesIO:
         ("SMALLINT NOT NULL", "int"),
         ("INT", ["null", "int"]),
         ("CHAR(3)", ["null", "string"]),
-        ("DECIMAL(9, 2) NOT NULL", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+        (
+            "DECIMAL(9, 2) NOT NULL",
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        ),
         ("TIME(3) NOT NULL", {"type": "int", "logicalType": "time-millis"}),
         ("TIMESTAMP(3) NOT NULL", {"type": "long", "logicalType": "timestamp-millis"}),
         ("TIMESTAMP(6) NOT NULL", {"type": "long", "logicalType": "timestamp-micros"}),
@@ -75,7 +79,9 @@ def test_both_roots_are_read(nullable_root: bool) -> None:
 def test_the_unit_of_a_timestamp_is_that_of_the_file() -> None:
     fields = parse_columns("t TIMESTAMP(6)")
     millis = {"type": "long", "logicalType": "timestamp-millis"}
-    data = file_of({"type": "record", "name": "r", "fields": [{"name": "t", "type": millis}]}, [{"t": 5}])
+    data = file_of(
+        {"type": "record", "name": "r", "fields": [{"name": "t", "type": millis}]}, [{"t": 5}]
+    )
     [batch] = AvroFileReader(data, fields).batches(["t"], 100)
     assert batch.column("t").type == pa.timestamp("ms")
 
@@ -94,13 +100,6 @@ def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
     assert pa.Table.from_batches(batches).column("id").to_pylist() == list(range(5000))
 
 
-def test_a_batch_without_columns_has_its_rows() -> None:
-    fields = parse_columns("id INT NOT NULL")
-    data = file_of(avro_schema(fields), [{"id": 1}, {"id": 2}])
-    [batch] = AvroFileReader(data, fields).batches([], 100)
-    assert (batch.num_rows, batch.num_columns) == (2, 0)
-
-
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
 def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
     stored = [None if number is None else unscaled_bytes(number) for number in numbers]
@@ -109,7 +108,8 @@ def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"), [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")]
+    ("number", "wanted"),
+    [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")],
 )
 def test_decimals_take_the_fewest_bytes(number: int, wanted: bytes) -> None:
     assert unscaled_bytes(number) == wanted

@@ -28,7 +28,9 @@ def column(values: list[Any], data_type: AtomicType) -> pa.Array:
     target = arrow_type(data_type)
     if not pa.types.is_temporal(target):
         return pa.array(values, target)
-    return pa.array(values, pa.int32() if data_type.name in ("DATE", "TIME") else pa.int64()).view(target)
+    return pa.array(values, pa.int32() if data_type.name in ("DATE", "TIME") else pa.int64()).view(
+        target
+    )
 
 
 def stored(array: pa.Array) -> list[Any]:
@@ -67,7 +69,9 @@ def atomic(text: str) -> AtomicType:
     return parsed
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['from']} to {vector['to']}")
+@pytest.mark.parametrize(
+    "vector", VECTORS, ids=lambda vector: f"{vector['from']} to {vector['to']}"
+)
 def test_values_are_those_of_java(vector: dict[str, Any]) -> None:
     old, new = atomic(vector["from"]), atomic(vector["to"])
     given = [None, *(decoded(value, old) for value, _ in vector["values"])]

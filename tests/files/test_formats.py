@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,16 @@ FORMATS = ("parquet", "orc", "avro")
 ATOMS = [
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE"),
     *("DECIMAL(9, 2)", "DECIMAL(18, 0)", "DECIMAL(28, 5)", "DECIMAL(38, 38)"),
-    *("CHAR(5)", "VARCHAR(20)", "STRING", "BINARY(4)", "VARBINARY(9)", "BYTES", "TIME(0)", "TIME(3)"),
+    *(
+        "CHAR(5)",
+        "VARCHAR(20)",
+        "STRING",
+        "BINARY(4)",
+        "VARBINARY(9)",
+        "BYTES",
+        "TIME(0)",
+        "TIME(3)",
+    ),
     *(f"TIMESTAMP({precision})" for precision in (0, 3, 6, 9)),
     *(f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE" for precision in (3, 6, 9)),
 ]
@@ -137,22 +146,24 @@ def _atoms(kind: str, data_type: AtomicType) -> st.SearchStrategy[Any]:
         case "FLOAT" | "DOUBLE":
             return st.floats(width=32 if name == "FLOAT" else 64)
         case "DECIMAL":
-            most = 10 ** params[0] - 1
-            return st.integers(-most, most).map(lambda number: Decimal((0, (0,), 0)) if not number else
-                                                Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -params[1])))
+            most, scale = 10 ** params[0] - 1, params[1]
+            return st.integers(-most, most).map(
+                lambda number: Decimal(number).scaleb(-scale, Context(prec=50))
+            )
         case "CHAR" | "VARCHAR":
             text = st.text(st.characters(codec="utf-8"), max_size=min(params[0], 12))
             return text.map(lambda found: found.rstrip(" ")) if name == "CHAR" else text
         case "BINARY" | "VARBINARY":
             return st.binary(max_size=min(params[0], 12))
-        case "DATE":
-            return st.integers(-719162, 2932896)
-        case "TIME":
-            return st.integers(0, 86_399_999)
-    return _timestamps(kind, params[0])
+    return _times(kind, name, params)
 
 
-def _timestamps(kind: str, precision: int) -> st.SearchStrategy[int]:
+def _times(kind: str, name: str, params: tuple[int, ...]) -> st.SearchStrategy[int]:
+    if name == "DATE":
+        return st.integers(-719162, 2932896)
+    (precision,) = params
+    if name == "TIME":
+        return st.integers(0, 86_399_999)
     unit = "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
     divisor = 10**9 // PER_SECOND[unit]
     low, high = NANOS
@@ -221,10 +232,22 @@ def test_only_the_asked_columns_are_read_in_the_asked_order(kind: str) -> None:
     assert batch.column("a").to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_batch_without_columns_has_its_rows(kind: str) -> None:
+    fields = parse_columns("a INT")
+    table = pa.table([[1, 2, 3]], schema=arrow_schema(fields))
+    reader = open_reader(io.BytesIO(write(kind, fields, [table])), f"f.{kind}", fields)
+    batches = list(reader.batches([], 2))
+    assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(2, 0), (1, 0)]
+
+
 @pytest.mark.parametrize(
     ("kind", "codec"),
     [
-        *(("parquet", codec) for codec in ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed")),
+        *(
+            ("parquet", codec)
+            for codec in ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed")
+        ),
         *(("orc", codec) for codec in ("zstd", "snappy", "zlib", "lz4", "none", "uncompressed")),
         *(("avro", codec) for codec in ("zstd", "snappy", "deflate", "bzip2", "xz", "none")),
     ],

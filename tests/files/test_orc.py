@@ -35,7 +35,9 @@ def test_char_is_read_without_the_blanks_at_the_end() -> None:
 
 
 def test_times_are_integers_and_zones_are_kept() -> None:
-    data = written("t TIME(3), a TIMESTAMP(3), b TIMESTAMP(3) WITH LOCAL TIME ZONE", [[1], [1], [1]])
+    data = written(
+        "t TIME(3), a TIMESTAMP(3), b TIMESTAMP(3) WITH LOCAL TIME ZONE", [[1], [1], [1]]
+    )
     schema = orc.ORCFile(data).schema
     assert schema.field("t").type == pa.int32()
     assert schema.field("a").type == pa.timestamp("ns")
@@ -51,16 +53,34 @@ def test_a_stripe_is_read_in_batches() -> None:
 
 
 def test_multisets_are_refused_by_column() -> None:
-    with pytest.raises(UnsupportedError, match=r"column 'm' of type ARRAY<MULTISET<INT>>.*MULTISET"):
+    with pytest.raises(
+        UnsupportedError, match=r"column 'm' of type ARRAY<MULTISET<INT>>.*MULTISET"
+    ):
         written("m ARRAY<MULTISET<INT>>", [[]])
 
 
 @pytest.mark.parametrize("moment", [-1, -1_500_000])
 def test_fractions_before_1970_are_refused(moment: int) -> None:
-    with pytest.raises(InputError, match="column 't'.*before 1970"):
+    with pytest.raises(InputError, match=r"column 't'.*before 1970"):
         written("t TIMESTAMP(6)", [[moment]])
 
 
 def test_years_beyond_nanoseconds_are_refused() -> None:
     with pytest.raises(InputError, match="column 't' cannot be written to ORC"):
         written("t TIMESTAMP(3)", [[253_402_300_799_000]])
+
+
+def test_values_below_a_null_row_do_not_take_the_place_of_later_ones() -> None:
+    columns = "c ROW<r ROW<flag BOOLEAN NOT NULL, text STRING NOT NULL>>"
+    kind = arrow_schema(parse_columns(columns)).field("c").type
+    inner = pa.StructArray.from_arrays(
+        [pa.array([False, False, True]), pa.array(["", "", "seen"])],
+        fields=list(kind.field("r").type),
+        mask=pa.array([True, True, False]),
+    )
+    rows = [pa.StructArray.from_arrays([inner], fields=list(kind))]
+
+    [batch] = OrcFileReader(written(columns, rows), parse_columns(columns)).batches(["c"], 10)
+
+    seen = {"r": {"flag": True, "text": "seen"}}
+    assert batch.column("c").to_pylist() == [{"r": None}, {"r": None}, seen]

@@ -36,7 +36,12 @@ def physical_types(file: pq.ParquetFile) -> dict[str, str]:
 def test_each_timestamp_has_the_physical_type_of_its_precision() -> None:
     file = written(
         "a TIMESTAMP(3), b TIMESTAMP(6), c TIMESTAMP(9), d TIMESTAMP(9) WITH LOCAL TIME ZONE",
-        [[value and value // 10**6 for value in NANOS], [value and value // 10**3 for value in NANOS], NANOS, NANOS],
+        [
+            [value and value // 10**6 for value in NANOS],
+            [value and value // 10**3 for value in NANOS],
+            NANOS,
+            NANOS,
+        ],
     )
     assert physical_types(file) == {"a": "INT64", "b": "INT64", "c": "INT96", "d": "INT96"}
     found = file.read()
@@ -79,7 +84,9 @@ def test_int96_is_nanos_of_the_day_and_the_julian_day() -> None:
 
 
 def test_elements_and_map_values_are_optional_even_if_not_null() -> None:
-    file = written("a ARRAY<INT NOT NULL> NOT NULL, m MULTISET<STRING>", [[[1], []], [[("k", 1)], None]])
+    file = written(
+        "a ARRAY<INT NOT NULL> NOT NULL, m MULTISET<STRING>", [[[1], []], [[("k", 1)], None]]
+    )
     text = str(file.schema)
     assert "required group field_id=0 a (List)" in text
     assert "optional int32 field_id=536870912 element" in text

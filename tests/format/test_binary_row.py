@@ -8,20 +8,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row, encode_row, serialize_row
 from paimon_orch.format.bucket import buckets, hash_rows
+from paimon_orch.format.hive_hash import hive_hash
+from paimon_orch.format.schema import new_schema
 from paimon_orch.format.statistics import truncate_max, truncate_min
-from paimon_orch.format.types import AtomicType, DataType, MapType, parse_type
+from paimon_orch.format.types import AtomicType, DataType, MapType, parse_columns, parse_type
 
 VECTORS = Path(__file__).parents[3] / "shared/format/vectors/binary_row.json"
 pytestmark = pytest.mark.skipif(
     not VECTORS.exists(), reason=f"no vectors: ../{VECTORS.name} is missing"
 )
 DATA = json.loads(VECTORS.read_text()) if VECTORS.exists() else {"vectors": [], "truncateStats": []}
-ROWS = [pytest.param(vector, id=vector["id"]) for vector in DATA["vectors"]]
+VECTOR_ROWS: list[dict[str, Any]] = DATA["vectors"]
 TRUNCATED = [pytest.param(vector, id=vector["id"]) for vector in DATA["truncateStats"]]
+
+
+def named(vector: dict[str, Any]) -> str:
+    return str(vector["id"])
 
 
 def internal(value: Any, data_type: DataType) -> Any:
@@ -58,7 +67,7 @@ def arrow_column(value: Any, data_type: DataType) -> pa.Array:
     return pa.array([value], arrow)
 
 
-@pytest.mark.parametrize("vector", ROWS)
+@pytest.mark.parametrize("vector", VECTOR_ROWS, ids=named)
 def test_rows_are_encoded_to_the_byte(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
 
@@ -68,7 +77,7 @@ def test_rows_are_encoded_to_the_byte(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "vector", [row for row in ROWS if "<" not in "".join(row.values[0]["types"])]
+    "vector", [row for row in VECTOR_ROWS if "<" not in "".join(row["types"])], ids=named
 )
 def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
@@ -80,11 +89,10 @@ def test_rows_of_simple_types_are_decoded(vector: dict[str, Any]) -> None:
     "vector",
     [
         row
-        for row in ROWS
-        if row.values[0]["types"]
-        and "<" not in "".join(row.values[0]["types"])
-        and row.values[0]["rowKind"] == 0
+        for row in VECTOR_ROWS
+        if row["types"] and "<" not in "".join(row["types"]) and row["rowKind"] == 0
     ],
+    ids=named,
 )
 def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
     types, values = decoded(vector)
@@ -101,6 +109,60 @@ def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
         assert bucket == buckets(columns, types, int(count))[0]
     for count, bucket in vector.get("bucketMod", {}).items():
         assert bucket == buckets([columns[0].drop_null()], types, int(count), "mod")[0]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [row for row in VECTOR_ROWS if row.get("bucketHive") is not None and row["types"]],
+    ids=named,
+)
+def test_columns_have_the_bucket_that_hive_gives_them(vector: dict[str, Any]) -> None:
+    types, values = decoded(vector)
+    columns = [
+        pa.concat_arrays([arrow_column(None, t), arrow_column(v, t), arrow_column(v, t)]).slice(1)
+        for v, t in zip(values, types, strict=True)
+    ]
+
+    for count, bucket in vector["bucketHive"].items():
+        assert buckets(columns, types, int(count), "hive").tolist() == [bucket, bucket]
+
+
+def test_timestamps_have_no_hive_bucket() -> None:
+    moment = parse_type("TIMESTAMP(3)")
+
+    with pytest.raises(InputError, match="timestamp"):
+        buckets([arrow_column(1, moment)], [moment], 4, "hive")
+    with pytest.raises(InputError, match="timestamp"):
+        new_schema(
+            parse_columns("k TIMESTAMP(3)"),
+            primary_key=["k"],
+            options={"bucket": "4", "bucket-function.type": "hive"},
+        )
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.text(max_size=9)), min_size=1),
+    st.lists(st.one_of(st.none(), st.decimals(-(10**14) + 1, 10**14 - 1, places=4)), min_size=1),
+)
+def test_hive_hashes_of_many_rows_are_those_of_each_alone(
+    texts: list[str | None], numbers: list[Decimal | None]
+) -> None:
+    string, short, long = (parse_type(t) for t in ("STRING", "DECIMAL(18, 4)", "DECIMAL(38, 4)"))
+    length = min(len(texts), len(numbers))
+    columns = [
+        pa.array(values[:length], arrow_type(kind))
+        for values, kind in ((texts, string), (numbers, short))
+    ]
+
+    together = hive_hash(columns, [string, short])
+
+    alone = [
+        hive_hash([column.slice(i, 1) for column in columns], [string, short])[0]
+        for i in range(length)
+    ]
+    assert together.tolist() == alone
+    wide = [columns[0], pa.array(numbers[:length], arrow_type(long))]
+    assert together.tolist() == hive_hash(wide, [string, long]).tolist()
 
 
 def test_long_and_short_strings_hash_together_as_alone() -> None:
@@ -123,7 +185,7 @@ def test_long_and_short_strings_hash_together_as_alone() -> None:
 @pytest.mark.parametrize("vector", TRUNCATED)
 def test_statistics_are_truncated_as_java_does(vector: dict[str, Any]) -> None:
     source, length = bytes.fromhex(vector["sourceHex"]), vector["truncateLength"]
-    value = source.decode() if vector["kind"] == "STRING" else source
+    value: Any = source.decode() if vector["kind"] == "STRING" else source
 
     high = truncate_max(value, length)
     low = truncate_min(value, length) if high is not None else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import permutations
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,9 @@ def column_of(name: str, values: list[Any]) -> pa.Table:
 @pytest.mark.parametrize("name", TYPES)
 def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
     expected = ORDERED[name]
-    for order in list(permutations(range(len(expected))))[:: 1 + 37 * (len(expected) > 4)][:200]:
+    order, random = list(range(len(expected))), Random(0)  # noqa: S311 - the same each time
+    for _ in range(20):
+        random.shuffle(order)
         shuffled = KeyColumns.of(column_of(name, [expected[at] for at in order]), ["k"])
         assert [order[at] for at in shuffled.sort_order()] == list(range(len(expected)))
 
@@ -113,7 +116,9 @@ def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3) | st.none(), st.sampled_from(["", "a", "b", None]))))
-def test_composite_keys_are_ordered_column_by_column(rows: list[tuple[int | None, str | None]]) -> None:
+def test_composite_keys_are_ordered_column_by_column(
+    rows: list[tuple[int | None, str | None]],
+) -> None:
     table = pa.table(
         {
             "a": pa.array([row[0] for row in rows], pa.int32()),
@@ -126,7 +131,7 @@ def test_composite_keys_are_ordered_column_by_column(rows: list[tuple[int | None
 
     assert [rows[at] for at in order] == expected
     same = columns.take(order).same_as_next().tolist()
-    assert same == [one == two for one, two in zip(expected, expected[1:], strict=False)]
+    assert same == [one == two for one, two in pairwise(expected)]
 
 
 def test_chunks_and_slices_are_keys_as_well() -> None:

@@ -24,7 +24,9 @@ ranges = st.lists(
 )
 
 
-def file_of(low: int, high: int, name: str = "f", level: int = 0, sequence: int = 0) -> DataFileMeta:
+def file_of(
+    low: int, high: int, name: str = "f", level: int = 0, sequence: int = 0
+) -> DataFileMeta:
     return DataFileMeta(
         name,
         100,
@@ -56,9 +58,9 @@ def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> N
     assert all(one[1] < two[0] for one, two in pairwise(bounds)), "in key order, not touching"
     for section in result:
         for run in section:
-            assert all(
-                at[one.file_name][1] < at[two.file_name][0] for one, two in pairwise(run)
-            ), "the files of a run are in key order and do not touch"
+            assert all(at[one.file_name][1] < at[two.file_name][0] for one, two in pairwise(run)), (
+                "the files of a run are in key order and do not touch"
+            )
 
 
 @given(ranges)
@@ -115,7 +117,13 @@ def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
             name, 1, 1, min_sequence_number=low, max_sequence_number=high, creation_time=created
         )
 
-    ordered = [file("a", 0, 9, 5), file("z", 3, 8, 1), file("b", 4, 8, 1), file("c", 4, 8, 2), file("d", 4, 8, 2)]
+    ordered = [
+        file("a", 0, 9, 5),
+        file("z", 3, 8, 1),
+        file("b", 4, 8, 1),
+        file("c", 4, 8, 2),
+        file("d", 4, 8, 2),
+    ]
 
     assert newest_first(reversed(ordered)) == ordered
 

@@ -36,9 +36,7 @@ class Stored:
                 low, high = (serialize_row([key], [BIGINT]) for key in (keys[0], keys[-1]))
                 self.files.append(DataFileMeta(name, 1, len(keys), low, high, level=level))
 
-    def read(
-        self, file: DataFileMeta, vector: DeletionVector | None
-    ) -> Iterator[pa.RecordBatch]:
+    def read(self, file: DataFileMeta, vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
         hidden = set() if vector is None else set(vector.positions().tolist())
         rows = [row for row in enumerate(self.keys[file.file_name]) if row[0] not in hidden]
         for start in range(0, len(rows), self.batch_rows):
@@ -94,7 +92,9 @@ def test_the_nearest_older_version_of_every_key_is_marked(
 ) -> None:
     stored = Stored({level: cut(keys, ends) for level, keys in levels.items()}, batch_rows)
     vectors = {
-        name: DeletionVector.of(np.array(random.sample(range(len(keys)), random.randint(1, len(keys)))))
+        name: DeletionVector.of(
+            np.array(random.sample(range(len(keys)), random.randint(1, len(keys))))
+        )
         for name, keys in stored.keys.items()
         if random.random() < 0.4
     }

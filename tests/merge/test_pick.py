@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
         assert found is not None
         size = sum(run.size for run in runs[: found.count])
         runs = [*runs_of(f"{found.output_level}:{size}"), *runs[found.count :]]
-        assert all(one.level < two.level for one, two in zip(runs, runs[1:], strict=False))
+        assert all(one.level < two.level for one, two in pairwise(runs))
     assert len(runs) <= LEVELS
 
 
@@ -116,7 +117,7 @@ def test_a_full_pick_takes_everything_to_the_top() -> None:
         ({"compaction.total-size-threshold": "1 kb"}, "0:1", None),
         ({"compaction.incremental-size-threshold": "10"}, "0:6 4:6 5:1000", (3, 5)),
         ({"compaction.incremental-size-threshold": "10"}, "0:6 5:1000", None),
-        ({"num-sorted-run.compaction-trigger": "2"}, "0:1 5:1", None),
+        ({"num-sorted-run.compaction-trigger": "2"}, "0:1 5:2", None),
         ({"num-sorted-run.compaction-trigger": "2"}, "0:3 5:1", (2, 5)),
         ({"compaction.max-size-amplification-percent": "50"}, "0:1 0:1 0:1 0:1 5:7", (5, 5)),
         ({"compaction.size-ratio": "100"}, "0:5 0:10 0:20 0:40 5:1000", (4, 4)),
@@ -131,7 +132,15 @@ def test_options_move_the_thresholds(
 
 @pytest.mark.parametrize(
     ("start", "end", "hour", "expected"),
-    [(9, 17, 12, 51), (9, 17, 17, 1), (22, 6, 23, 51), (22, 6, 5, 51), (22, 6, 6, 1), (-1, 6, 3, 1), (7, 7, 7, 1)],
+    [
+        (9, 17, 12, 51),
+        (9, 17, 17, 1),
+        (22, 6, 23, 51),
+        (22, 6, 5, 51),
+        (22, 6, 6, 1),
+        (-1, 6, 3, 1),
+        (7, 7, 7, 1),
+    ],
 )
 def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int) -> None:
     options = {

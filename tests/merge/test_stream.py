@@ -52,7 +52,11 @@ def newest(steps: Iterator[Step], names: list[str]) -> list[tuple[Record, int]]:
 
 def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
     integers = st.integers(-20, 20)
-    parts = (integers, st.sampled_from(["", "a", "b", "\U0001f600"])) if names == COMPOSITE else (integers,)
+    parts = (
+        (integers, st.sampled_from(["", "a", "b", "\U0001f600"]))
+        if names == COMPOSITE
+        else (integers,)
+    )
     key = st.tuples(*parts)
     return st.lists(st.lists(key, unique=True, max_size=25), min_size=1, max_size=6)
 
@@ -76,7 +80,9 @@ def test_merging_is_what_a_dictionary_does(names: list[str]) -> None:
     check()
 
 
-@given(st.lists(st.tuples(st.integers(-9, 9).map(lambda key: (key,)), st.integers(0, 3)), min_size=1))
+@given(
+    st.lists(st.tuples(st.integers(-9, 9).map(lambda key: (key,)), st.integers(0, 3)), min_size=1)
+)
 def test_unsorted_rows_are_grouped_and_ordered_by_sequence(rows: list[tuple[Record, int]]) -> None:
     step = sort_step(pa.Table.from_batches([batch_of(rows, INTEGER)]), INTEGER)
 
@@ -98,7 +104,10 @@ def test_rows_come_in_ascending_steps_and_every_row_once() -> None:
 
 
 def test_equal_rows_keep_the_order_of_the_runs() -> None:
-    runs = [MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([at])))]) for at in range(3)]
+    runs = [
+        MergeRun([(0, batch_of([((1,), 5)], INTEGER).set_column(3, "v", pa.array([at])))])
+        for at in range(3)
+    ]
 
     (step,) = merge_runs(runs, INTEGER)
 
@@ -124,7 +133,9 @@ def test_levels_follow_their_rows() -> None:
     upper = set()
     for step in merge_runs(runs, INTEGER):
         rows = step.rows.take(pa.array(step.lasts))
-        for key, flag in zip(rows["k"].to_pylist(), step.any_of_group(step.levels > 0), strict=True):
+        for key, flag in zip(
+            rows["k"].to_pylist(), step.any_of_group(step.levels > 0), strict=True
+        ):
             if flag:
                 upper.add(key)
 
@@ -133,7 +144,9 @@ def test_levels_follow_their_rows() -> None:
 
 def test_runs_without_rows_are_no_trouble() -> None:
     assert list(merge_runs([], INTEGER)) == []
-    assert newest(merge_runs([MergeRun(()), run_of([((1,), 1)], INTEGER, 9)], INTEGER), INTEGER) == [((1,), 1)]
+    assert newest(
+        merge_runs([MergeRun(()), run_of([((1,), 1)], INTEGER, 9)], INTEGER), INTEGER
+    ) == [((1,), 1)]
 
 
 @pytest.mark.parametrize("shape", ["interleaved", "one after the other", "one long beside short"])

@@ -24,11 +24,15 @@ from tables import (
 )
 
 from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
+from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compaction import BucketCompaction
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.table import Table
+from paimon_orch.table.write import TableWriter, conform_rows
 
 EXECUTOR = InProcessExecutor()
 PARTITIONS = ("a", "b")
@@ -97,7 +101,7 @@ class Model:
     def check_levels(self, strategy: str, chosen: tuple[str, ...]) -> None:
         deletion_vectors = self.table.options.deletion_vectors
         splits = {
-            step.partition_text(split.partition, self.table.schema): split
+            partition_text(split.partition, self.table.schema): split
             for split in self.table.files()
         }
         for name, split in splits.items():
@@ -266,9 +270,7 @@ def test_several_files_and_row_groups_a_level_are_looked_up(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("strategy", ["minor", "full"])
-def test_nothing_to_do_commits_nothing(
-    tmp_path: Path, strategy: Literal["minor", "full"]
-) -> None:
+def test_nothing_to_do_commits_nothing(tmp_path: Path, strategy: Literal["minor", "full"]) -> None:
     table = compacted(tmp_path)
     before = stored_files(table)
 
@@ -379,6 +381,27 @@ def test_a_unit_that_runs_twice_harms_nothing(tmp_path: Path) -> None:
     assert rows_of(table) == [(n, "b" if n < 10 else "a") for n in range(20)]
 
 
+def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers that start from one snapshot number their rows alike; either may win, but it stays the winner."""
+    table, clock = new_table(tmp_path), iter((1, 2))
+    monkeypatch.setattr("paimon_orch.files.writer.local_wall_clock_millis", lambda: next(clock))
+    written = []
+    for value in ("first", "second"):
+        writer = TableWriter(table.writer_factory(), {})
+        writer.write(conform_rows(table_of("k v", [(1, value)]), table.schema))
+        written.append(tuple(writer.close()))
+    for entries in reversed(written):
+        table.new_commit().commit(Changes(CommitKind.APPEND, entries))
+    before = rows_of(table)
+    monkeypatch.undo()
+
+    step.compact(table, EXECUTOR, strategy="full")
+
+    assert rows_of(table) == before
+
+
 # --- two compactions of the same snapshot
 
 
@@ -394,11 +417,9 @@ def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path
     done = results(first), results(second)
     step.commit(table, first, done[0])
     before, rows = stored_files(table), rows_of(table)
-    written = {
-        entry.file.file_name for message in done[1] for entry in message.added
-    }
+    written = {entry.file.file_name for message in done[1] for entry in message.added}
 
-    with pytest.raises(CommitConflictError, match="Plan|plan"):
+    with pytest.raises(CommitConflictError, match=r"Plan|plan"):
         step.commit(table, second, done[1])
 
     assert rows_of(table) == rows
@@ -425,7 +446,9 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
     (winner, done), (loser, late) = pairs if order.startswith("upper") else pairs[::-1]
 
     step.commit(table, winner, done)
-    with pytest.raises(CommitConflictError, match="compacted by another commit|removed by another"):
+    with pytest.raises(
+        CommitConflictError, match=r"compacted by another commit|removed by another"
+    ):
         step.commit(table, loser, late)
     step.compact(table, EXECUTOR)
 
@@ -448,11 +471,13 @@ def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_pa
         step.commit(table, second, second_done)
 
 
-def test_a_compaction_that_loses_plans_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_loses_plans_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = vectored(tmp_path)
     upsert(table, range(100), "a")
     upsert(table, range(50), "b")
-    run, raced = step.run, []
+    run, raced = step.run, list[step.CompactionUnit]()
 
     def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
         if not raced:

@@ -1,0 +1,66 @@
+"""Decoders on damaged input, with coverage guidance: python benchmarks/fuzz.py [-max_total_time=60] (needs atheris).
+
+A decoder may refuse its input with a PaimonError; any other error ends the run and leaves the input in a file.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "format")]
+
+import atheris
+
+with atheris.instrument_imports(include=["paimon_orch.format"]):
+    from paimon_orch.errors import PaimonError
+    from paimon_orch.format.deletion_vector import decode_payload
+    from paimon_orch.format.index_manifest import decode_index_manifest
+    from paimon_orch.format.manifest import decode_manifest
+    from paimon_orch.format.manifest_columns import ManifestColumns
+    from paimon_orch.format.manifest_list import decode_manifest_list
+    from paimon_orch.format.schema import TableSchema
+    from paimon_orch.format.snapshot import Snapshot
+
+from test_fuzz import DECODERS as SAMPLES
+
+DECODERS = (
+    decode_manifest,
+    decode_manifest_list,
+    decode_index_manifest,
+    decode_payload,
+    Snapshot.from_json,
+    TableSchema.from_json,
+)
+
+
+def one_input(data: bytes) -> None:
+    """Let the decoder that the first byte names read the rest."""
+    if not data:
+        return
+    number, content = data[0] % (len(DECODERS) + 1), data[1:]
+    try:
+        if number < len(DECODERS):
+            DECODERS[number](content, "file")
+        elif (columns := ManifestColumns.decode(content, "file")) is not None:
+            assert columns.entries() == decode_manifest(content, "file")
+    except PaimonError:
+        return
+
+
+def main() -> None:
+    """Start from the samples of the tests."""
+    if not any(argument.startswith("-max_total_time") for argument in sys.argv):
+        sys.argv.append("-max_total_time=60")
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (data, _) in enumerate(SAMPLES.values()):
+            for decoder in range(len(DECODERS) + 1):
+                Path(folder, f"{number}-{decoder}").write_bytes(bytes([decoder]) + data)
+        atheris.Setup([*sys.argv, folder], one_input)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

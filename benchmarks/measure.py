@@ -1,0 +1,69 @@
+"""What the benchmarks share: medians of interleaved runs, other implementations, a table of results."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests"), str(HERE.parent / "tests" / "peers")]
+
+from environments import PeerUnavailableError, peer_python
+
+console = Console()
+
+
+def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    """Run each in turn, several times over, and return the median CPU seconds of each: drift hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeat):
+        for name, run in runs.items():
+            gc.collect()
+            start = time.process_time()
+            result = run()
+            seconds[name].append(time.process_time() - start)
+            del result
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def peer_seconds(
+    peer: str, command: str, warehouse: Path, table: str, repeat: int
+) -> dict[str, float] | None:
+    """Let another implementation do the same in an environment of its own; None where there is none."""
+    script = HERE / f"{peer.replace('-', '_')}_side.py"
+    try:
+        python = peer_python(peer)
+    except PeerUnavailableError as error:
+        console.print(f"{peer} is left out: {error}")
+        return None
+    return run_json(python, script, command, str(warehouse), table, str(repeat))
+
+
+def run_json(python: Path | str, script: Path, *arguments: str) -> Any:
+    """Run a script and return the JSON document that it prints."""
+    done = subprocess.run(
+        [str(python), "-I", str(script), *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{script.name} {' '.join(arguments)}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def show(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table of results."""
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, justify="left" if column == columns[0] else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,120 @@
+"""Planning a scan: how long it takes to find the live files, beside fastavro alone and pypaimon.
+
+    python benchmarks/planning.py [--files 100000] [--repeat 5] [--no-peers]
+
+Goal: at most a third of the time that fastavro needs to read the same manifests, and a tenth of pypaimon's.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Annotated
+from uuid import uuid4
+
+import fastavro
+import typer
+from measure import medians, peer_seconds, show
+
+from paimon_orch import Catalog
+from paimon_orch.format.binary_row import serialize_row
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.statistics import SimpleStats
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.table import Table
+
+COLUMNS = (
+    "id BIGINT NOT NULL, dt STRING NOT NULL, amount BIGINT, status STRING, price DOUBLE, "
+    "customer STRING, items INT, note STRING"
+)
+DAYS, BUCKETS, COMMITS = 30, 16, 4
+
+
+def make_table(warehouse: Path, files: int) -> Table:
+    """Return a table of entries for so many data files; the files themselves are not needed to plan."""
+    table = Catalog(str(warehouse)).create_table(
+        "db.t",
+        COLUMNS,
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": str(BUCKETS)},
+    )
+    step = -(-files // COMMITS)
+    for start in range(0, files, step):
+        entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
+        table.new_commit().commit(Changes(CommitKind.APPEND, entries))
+    return table
+
+
+def _entry(table: Table, number: int) -> ManifestEntry:
+    schema = table.schema
+    types = [field.type for field in schema.fields]
+    key_types = [field.type for field in schema.key_fields]
+    day = f"2026-01-{number % DAYS + 1:02d}"
+    low, high = number * 1_000, number * 1_000 + 999
+    bounds = [
+        serialize_row([n, day, n * 3, "PENDING", n / 7, f"customer {n:09d}", n % 9, None], types)
+        for n in (low, high)
+    ]
+    keys = [serialize_row([n], key_types) for n in (low, high)]
+    counts = (0, 0, number % 17, 0, number % 5, 0, number % 1_009, 1_000)
+    file = DataFileMeta(
+        f"data-{uuid4()}-0.parquet",
+        40_000 + number % 1_000,
+        1_000,
+        *keys,
+        SimpleStats(*keys, (0,)),
+        SimpleStats(*bounds, counts),
+        low,
+        high,
+        creation_time=1_767_225_600_000 + number,
+        delete_row_count=0,
+        file_source=0,
+    )
+    partition = serialize_row([day], [field.type for field in schema.partition_fields])
+    return ManifestEntry(FileKind.ADD, partition, number % BUCKETS, BUCKETS, file)
+
+
+def main(
+    files: Annotated[int, typer.Option(help="Number of data files.")] = 100_000,
+    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 5,
+    peers: Annotated[bool, typer.Option(help="Also run pypaimon.")] = True,  # noqa: FBT002
+) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = make_table(Path(folder), files)
+        snapshot = table.snapshot()
+        assert snapshot is not None
+        paths = [
+            Path(table.paths.manifest_dir, manifest.file_name)
+            for manifest in table.manifests.manifests(snapshot)
+        ]
+        seconds = medians(
+            {
+                "fastavro alone": lambda: [
+                    list(fastavro.reader(io.BytesIO(path.read_bytes()))) for path in paths
+                ],
+                "plan": lambda: table.scan().plan(),
+                "plan of one partition": lambda: table.scan(filter="dt = '2026-01-07'").plan(),
+            },
+            repeat,
+        )
+        found = sum(len(split.files) for split in table.scan().plan())
+        assert found == files, found
+        if peers:
+            theirs = peer_seconds("pypaimon", "plan", Path(folder), "db.t", 1)
+            for name, value in (theirs or {}).items():
+                seconds[f"pypaimon: {name}"] = value
+    base, plan = seconds["fastavro alone"], seconds["plan"]
+    rows = [
+        (name, f"{value:.3f}", f"{value / base:.2f}", f"{value / plan:.1f}")
+        for name, value in seconds.items()
+    ]
+    title = f"Planning {files:,} data files in {len(paths)} manifests"
+    show(title, ("", "CPU seconds", "beside fastavro", "beside our plan"), rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,200 @@
+"""Commands that change what a table refers to, and no data files: tags, branches, rollback, dropped partitions."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.partitions import any_of, parse_spec
+from paimon_orch.table.table import Table
+from paimon_orch.table.timetravel import Moment
+
+Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
+Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
+TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="name of the branch")]
+SnapshotId = Annotated[
+    int | None, typer.Option("--snapshot", help="snapshot id [default: the newest]")
+]
+TimeRetained = Annotated[
+    str | None, typer.Option(help="how long, e.g. '30 d' [default: until it is deleted]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="tell what would be done, change nothing")]
+
+tag_app = typer.Typer(help="Keep snapshots under a name.", no_args_is_help=True)
+branch_app = typer.Typer(help="Snapshots of their own over the same data.", no_args_is_help=True)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.add_typer(tag_app, name="tag")
+    app.add_typer(branch_app, name="branch")
+    app.command()(rollback)
+    app.command("drop-partitions")(drop_partitions)
+    app.command()(truncate)
+
+
+def _table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
+    return Catalog(warehouse, **(ctx.obj or {})).table(identifier)
+
+
+def _print_names(names: list[str], as_json: bool) -> None:
+    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+
+
+@tag_app.command("list")
+def list_tags(
+    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+) -> None:
+    """Print the names of all tags."""
+    _print_names(_table(ctx, warehouse, table).tags.names(), as_json)
+
+
+@tag_app.command("create")
+def create_tag(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: TagName,
+    snapshot: SnapshotId = None,
+    time_retained: TimeRetained = None,
+    replace: Annotated[bool, typer.Option(help="let a tag that exists move")] = False,
+) -> None:
+    """Keep a snapshot under a name."""
+    tags = _table(ctx, warehouse, table).tags
+    key = "--time-retained"
+    kept = None if time_retained is None else Options({key: time_retained}).duration(key, "")
+    change = tags.replace if replace else tags.create
+    tagged = change(name, snapshot, time_retained=kept)
+    print(f"tag {name} keeps snapshot {tagged.id}")
+
+
+@tag_app.command("delete")
+def delete_tag(ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: TagName) -> None:
+    """Remove a tag; its files stay until orphan files are removed."""
+    _table(ctx, warehouse, table).tags.delete(name)
+    print(f"tag {name} is deleted")
+
+
+@tag_app.command("rename")
+def rename_tag(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: TagName,
+    to: Annotated[str, typer.Argument(help="its new name")],
+) -> None:
+    """Give a tag another name."""
+    _table(ctx, warehouse, table).tags.rename(name, to)
+    print(f"tag {name} is called {to} now")
+
+
+@branch_app.command("list")
+def list_branches(
+    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+) -> None:
+    """Print the names of all branches but main."""
+    _print_names(_table(ctx, warehouse, table).branches.names(), as_json)
+
+
+@branch_app.command("create")
+def create_branch(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: BranchName,
+    tag: Annotated[str | None, typer.Option(help="where it begins [default: no rows]")] = None,
+) -> None:
+    """Start a branch at a tag, or with no rows."""
+    _table(ctx, warehouse, table).branches.create(name, tag)
+    print(f"branch {name} begins {'with no rows' if tag is None else f'at tag {tag}'}")
+
+
+@branch_app.command("delete")
+def delete_branch(
+    ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: BranchName
+) -> None:
+    """Remove a branch; its files stay until orphan files are removed."""
+    _table(ctx, warehouse, table).branches.delete(name)
+    print(f"branch {name} is deleted")
+
+
+@branch_app.command("fast-forward")
+def fast_forward_branch(
+    ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: BranchName
+) -> None:
+    """Let main become what a branch is; what main did since the branch began is given up."""
+    target = _table(ctx, warehouse, table)
+    target.branches.fast_forward(name)
+    print(f"main is at snapshot {target.snapshots.latest_id()} of branch {name}")
+
+
+def rollback(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    snapshot: Annotated[int | None, typer.Option(help="snapshot id")] = None,
+    tag: Annotated[str | None, typer.Option(help="tag")] = None,
+    timestamp: Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Go back to an older snapshot; later snapshots and tags are removed. Nothing may write meanwhile."""
+    from paimon_orch.cli import parse_time
+
+    target = _table(ctx, warehouse, table)
+    time = None if timestamp is None else parse_time(timestamp)
+    moment = Moment(snapshot, tag, time)
+    if dry_run and moment:
+        found, newest = moment.find(target.snapshots), target.snapshots.latest_id()
+        assert found is not None
+        print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
+        return
+    done = target.rollback(snapshot, tag=tag, timestamp=time)
+    print(f"snapshot {done.id} is the newest one now")
+
+
+def drop_partitions(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    partitions: Annotated[str, typer.Option(help="dt=a;dt=b")],
+    dry_run: DryRun = False,
+) -> None:
+    """Remove whole partitions in one snapshot; older snapshots keep them."""
+    target = _table(ctx, warehouse, table)
+    specs = [spec.strip() for spec in partitions.split(";") if spec.strip()]
+    if not specs:
+        raise InputError("--partitions names no partition; truncate removes all rows")
+    if dry_run:
+        schema = target.schema
+        chosen = any_of([parse_spec(spec, schema) for spec in specs], schema)
+        _print_removal([split.row_count for split in target.files() if chosen(split.partition)])
+        return
+    _print_removed(target.drop_partitions(specs))
+
+
+def truncate(
+    ctx: typer.Context, warehouse: Warehouse, table: Identifier, dry_run: DryRun = False
+) -> None:
+    """Remove all rows in one snapshot; older snapshots keep them."""
+    target = _table(ctx, warehouse, table)
+    if dry_run:
+        _print_removal([split.row_count for split in target.files()])
+        return
+    _print_removed(target.truncate())
+
+
+def _print_removal(rows: list[int]) -> None:
+    print(f"would remove {len(rows)} buckets of {sum(rows):,} rows; nothing was changed")
+
+
+def _print_removed(snapshot: Snapshot | None) -> None:
+    if snapshot is None:
+        print("there are no such rows: nothing was committed")
+    else:
+        print(f"snapshot {snapshot.id}: {-snapshot.delta_record_count:,} rows removed")

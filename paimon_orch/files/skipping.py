@@ -1,0 +1,235 @@
+"""What statistics say of a predicate: whether it can hold for a row, or fail (format section 6.5).
+
+A column's bounds enclose all its values but null and NaN. Each test is judged by what it *may* be for some row, true
+or false; where nothing is known both are possible. Combining the judgements keeps this: a predicate that may not be
+true is true for no row, so that skipping the rows changes no answer.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_orch.files.statistics import internal_value
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.statistics import ColumnStats
+from paimon_orch.format.types import AtomicType, DataType
+
+StatsOf = Callable[[str], ColumnStats]
+UNKNOWN = ColumnStats()
+_ALL = 2**63
+_WILDCARDS = "%_\\"
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_PYTHON = {
+    "BOOLEAN": bool,
+    "FLOAT": float,
+    "DOUBLE": float,
+    "DECIMAL": Decimal,
+    "CHAR": str,
+    "VARCHAR": str,
+    "BINARY": bytes,
+    "VARBINARY": bytes,
+    "DATE": date,
+    "TIME": time,
+    "TIMESTAMP": datetime,
+    "TIMESTAMP_LTZ": datetime,
+}
+_TICKS = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
+
+
+class Outcome(NamedTuple):
+    """What a predicate may be for some row."""
+
+    true: bool
+    false: bool
+
+
+_Judge = Callable[[StatsOf, int], Outcome]
+_EITHER = Outcome(True, True)
+
+
+def may_match(predicate: Predicate, stats_of: StatsOf, rows: int) -> bool:
+    """Tell whether one of ``rows`` rows with these statistics may satisfy a bound predicate."""
+    return matcher(predicate)(stats_of, rows)
+
+
+def matcher(predicate: Predicate) -> Callable[[StatsOf, int], bool]:
+    """Return :func:`may_match` of one predicate, for many files."""
+    judge = _judge(predicate)
+    return lambda stats_of, rows: judge(stats_of, rows).true
+
+
+def _judge(predicate: Predicate) -> _Judge:
+    match predicate:
+        case Leaf():
+            return _judge_leaf(predicate)
+        case Not(child=child):
+            negated = _judge(child)
+            return lambda stats_of, rows: Outcome(*reversed(negated(stats_of, rows)))
+    parts = [_judge(child) for child in predicate.children]
+    of_true, of_false = (all, any) if isinstance(predicate, And) else (any, all)
+
+    def judge(stats_of: StatsOf, rows: int) -> Outcome:
+        found = [part(stats_of, rows) for part in parts]
+        return Outcome(of_true(o.true for o in found), of_false(o.false for o in found))
+
+    return judge
+
+
+def _judge_leaf(leaf: Leaf) -> _Judge:
+    if leaf.op == "is null":
+        return lambda stats_of, rows: _judge_nulls(stats_of(leaf.column).null_count, rows)
+    values = [internal_value(value) for value in leaf.values]
+    is_float = pa.types.is_floating(leaf.values[0].type)
+    with_nan = any(value != value for value in values)  # noqa: PLR0124 - NaN
+
+    def judge(stats_of: StatsOf, rows: int) -> Outcome:
+        stats = stats_of(leaf.column)
+        if stats.null_count is not None and stats.null_count >= rows:
+            return Outcome(False, False)  # unknown for every row
+        if with_nan:
+            return _EITHER
+        interval = _Interval(stats.min, stats.max)
+        if leaf.op == "like":
+            return interval.like(values[0])
+        judged = interval.compare(leaf.op, values)
+        # a NaN, which the bounds tell nothing of, fails every test but <>
+        return Outcome(judged.true or leaf.op == "<>", True) if is_float else judged
+
+    return judge
+
+
+def _judge_nulls(nulls: int | None, rows: int) -> Outcome:
+    return Outcome(nulls is None or nulls > 0, nulls is None or nulls < rows)
+
+
+class _Interval:
+    """All values lie between two bounds, each of which may be unknown."""
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self._low, self._high = low, high
+
+    def _below(self, value: Any, *, equal: bool) -> bool:
+        """Tell whether a row may have less than the value."""
+        low = self._low
+        return low is None or bool(low < value or (equal and low == value))
+
+    def _above(self, value: Any, *, equal: bool) -> bool:
+        high = self._high
+        return high is None or bool(high > value or (equal and high == value))
+
+    def _has(self, value: Any) -> bool:
+        return self._below(value, equal=True) and self._above(value, equal=True)
+
+    def _is(self, value: Any) -> bool:
+        """Tell whether all rows have this value."""
+        return self._low is not None and bool(self._low == value and self._high == value)
+
+    def compare(self, op: str, values: list[Any]) -> Outcome:
+        value = values[0]
+        match op:
+            case "in":
+                return Outcome(any(map(self._has, values)), not any(map(self._is, values)))
+            case "=":
+                return Outcome(self._has(value), not self._is(value))
+            case "<>":
+                return Outcome(not self._is(value), self._has(value))
+            case "<":
+                return Outcome(self._below(value, equal=False), self._above(value, equal=True))
+            case "<=":
+                return Outcome(self._below(value, equal=True), self._above(value, equal=False))
+            case ">":
+                return Outcome(self._above(value, equal=False), self._below(value, equal=True))
+            case ">=":
+                return Outcome(self._above(value, equal=True), self._below(value, equal=False))
+        return _EITHER
+
+    def like(self, pattern: str) -> Outcome:
+        """Judge by the text in front of the first wildcard."""
+        end = next((at for at, char in enumerate(pattern) if char in _WILDCARDS), len(pattern))
+        if end == len(pattern):
+            return self.compare("=", [pattern])
+        prefix = pattern[:end]
+        may_start = (self._low is None or self._low[:end] <= prefix) and self._above(
+            prefix, equal=True
+        )
+        bounds = (self._low, self._high)
+        all_start = all(bound is not None and bound[:end] == prefix for bound in bounds)
+        return Outcome(may_start, not (all_start and pattern[end:] == "%"))
+
+
+def usable(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
+    """Return statistics without the bounds that cannot be trusted to enclose all values."""
+    low, high = stats.min, stats.max
+    if isinstance(low, float) and low != low or isinstance(high, float) and high != high:  # noqa: PLR0124, RUF021
+        return ColumnStats(None, None, stats.null_count)
+    if is_orc and isinstance(data_type, AtomicType) and data_type.name == "CHAR":
+        return ColumnStats(None, None, stats.null_count)  # padded in one place, not in the other
+    if isinstance(high, str) and high.endswith(("?", "\ufffd")):
+        high = None  # Java's truncation makes a question mark of what must become U+E000
+    return ColumnStats(low, high, stats.null_count)
+
+
+def evolved(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
+    """Return the statistics of a column after its values were cast; unknown unless the cast keeps their order."""
+    if old.with_nullable(True) == new.with_nullable(True):
+        return stats
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return UNKNOWN
+    if "TIMESTAMP" in old.name and old.name == new.name and old.params[0] <= new.params[0]:
+        factor = _ticks(new) // _ticks(old)
+        low, high = (
+            None if bound is None else bound * factor if isinstance(bound, int) else None
+            for bound in (stats.min, stats.max)
+        )
+        return ColumnStats(low, high, stats.null_count)
+    return stats if _keeps_values(old, new) else UNKNOWN
+
+
+def _ticks(data_type: AtomicType) -> int:
+    return _TICKS[max(0, data_type.params[0] - 1) // 3]
+
+
+def _keeps_values(old: AtomicType, new: AtomicType) -> bool:
+    """Tell whether a cast leaves every value what it is, in the internal form of either type."""
+    if old.name in _INTEGERS and new.name in _INTEGERS:
+        return _INTEGERS.index(old.name) <= _INTEGERS.index(new.name)
+    if (old.name, new.name) in (("FLOAT", "DOUBLE"), ("VARBINARY", "VARBINARY")):
+        return new.name == "DOUBLE" or old.params[0] <= new.params[0]
+    if (old.name, new.name) == ("VARCHAR", "VARCHAR"):
+        return old.params[0] <= new.params[0]
+    if old.name == new.name == "DECIMAL":
+        (precision, scale), (wider, finer) = old.params, new.params
+        return scale <= finer and precision - scale <= wider - finer
+    return False
+
+
+def constant_stats(value: object, data_type: DataType) -> ColumnStats:
+    """Return the statistics of a column that has one internal value in all rows, however many."""
+    stats = ColumnStats(value, value, _ALL if value is None else 0)
+    return usable(stats, is_orc=False, data_type=data_type)
+
+
+def footer_stats(found: "pq.Statistics | None", stored: DataType, read: DataType) -> ColumnStats:
+    """Return what a Parquet footer says of a column of one row group, as the type it is read as."""
+    if found is None:
+        return UNKNOWN
+    nulls = found.null_count if found.has_null_count else None
+    low, high = (found.min, found.max) if found.has_min_max else (None, None)
+    low, high = _stored_value(low, stored), _stored_value(high, stored)
+    known = usable(ColumnStats(low, high, nulls), is_orc=False, data_type=stored)
+    return evolved(known, stored, read)
+
+
+def _stored_value(value: Any, data_type: DataType) -> object:
+    """Return a value of a footer as an internal one; None unless it surely is of the column's type."""
+    if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON.get(data_type.name, int):
+        return None
+    try:
+        return internal_value(pa.scalar(value, arrow_type(data_type)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return None

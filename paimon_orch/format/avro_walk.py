@@ -1,0 +1,287 @@
+"""Walking many Avro records at once: one lane a record, one field a step, all lanes together (numpy)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_PADDING = bytes(16)
+_LONGEST = 70  # bits of the longest varint
+_NUMBERS = ("int", "long")
+_SPANS = ("string", "bytes")
+_ARITY_AND_BITS = 12  # a serialized row without fields
+
+
+class UnexpectedError(Exception):
+    """The schema or the data is not what the walk knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of all records: numbers, or where bytes and arrays lie (``values`` to ``ends``).
+
+    ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they hold numbers and are
+    all of one length.
+    """
+
+    values: Indices
+    ends: Indices | None = None
+    valid: Mask | None = None
+    items: "tuple[Column, ...] | None" = None
+    item_type: Any = None
+
+    def take(self, rows: Indices) -> "Column":
+        """Return the field of some records."""
+        return Column(
+            self.values[rows],
+            None if self.ends is None else self.ends[rows],
+            None if self.valid is None else self.valid[rows],
+            None if self.items is None else tuple(item.take(rows) for item in self.items),
+            self.item_type,
+        )
+
+    def spread(self, lanes: Indices, valid: Mask) -> "Column":
+        """Return the field of all records from that of the ``lanes`` that have it."""
+        values = np.zeros((2, len(valid)), np.int64)
+        values[0][lanes] = self.values
+        if self.ends is None:
+            return Column(values[0], None, valid)
+        values[1][lanes] = self.ends
+        return Column(values[0], values[1], valid, None, self.item_type)
+
+    @property
+    def is_null(self) -> bool:
+        """Tell whether the field is null everywhere."""
+        return self.valid is not None and not self.valid.any()
+
+    def numbers(self) -> list[Any]:
+        """Return the numbers, None for null."""
+        if self.is_null:
+            return [None] * len(self.values)
+        return self._or_none(self.values.tolist())
+
+    def slices(self, data: bytes) -> list[Any]:
+        """Return the bytes of every record, None for null."""
+        if self.is_null:
+            return [None] * len(self.values)
+        assert self.ends is not None
+        ends = self.ends.tolist()
+        parts = [data[one:two] for one, two in zip(self.values.tolist(), ends, strict=True)]
+        return self._or_none(parts)
+
+    def arrays(self, data: bytes) -> list[Any]:
+        """Return arrays as tuples, None for null."""
+        if self.items is not None:
+            parts = [item.numbers() for item in self.items]
+            rows = zip(*parts, strict=True) if parts else repeat((), len(self.values))
+            return self._or_none(list(rows))
+        known: dict[bytes | None, Any] = {None: None}
+        found = []
+        for part in self.slices(data):
+            if part not in known:
+                known[part] = _tuple_of(self.item_type, part)
+            found.append(known[part])
+        return found
+
+    def _or_none(self, values: list[Any]) -> list[Any]:
+        if self.valid is None:
+            return values
+        return [v if valid else None for v, valid in zip(values, self.valid.tolist(), strict=True)]
+
+
+class Walk:
+    """The joined content of an Avro file's blocks.
+
+    A lane that leaves the content, or meets what cannot be, goes to a place behind the end and stays there.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._bytes = np.frombuffer(content + _PADDING, np.uint8)
+        self._size = len(content)
+        self._lost = self._size + 1
+
+    def entry_starts(self, version: int, branch: int | None) -> Indices:
+        """Return where a manifest entry may start: version, kind, and a partition row with its arity in front.
+
+        With a ``branch``, entries are in a union, and its number comes before the version.
+        """
+        data = self._bytes
+        at = np.flatnonzero(data[: self._size] == version)
+        at = at[(data[at + 1] & 0xFD) == 0]  # the kinds 0 and 1
+        length, row = self._longs(at + 2)
+        fits = (length >= _ARITY_AND_BITS) & (length % 8 == _ARITY_AND_BITS % 8)
+        at, row, length = at[fits], row[fits], length[fits]
+        row = np.minimum(row, self._size)
+        arity = data[row + 3].astype(np.int64)
+        plain = (data[row] | data[row + 1] | data[row + 2]) == 0
+        fixed = 4 + (arity + 71) // 64 * 8 + 8 * arity
+        starts: Indices = at[plain & (length >= fixed) & ((arity > 0) | (length == fixed))]
+        if branch is None:
+            return starts
+        starts = starts[starts > 0] - 1
+        chosen: Indices = starts[data[starts] == branch]
+        return chosen
+
+    def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, Column]]:
+        """Walk a record from every start; return where each ends, and its fields by their dotted path."""
+        columns: dict[str, Column] = {}
+        return self._record(schema, starts, "", columns), columns
+
+    def _record(self, schema: Any, at: Indices, prefix: str, out: dict[str, Column]) -> Indices:
+        """Walk a record that is there, though its type may be a union with null."""
+        if isinstance(schema, list):
+            branch, at = self._longs(at)
+            at[branch != _other_than_null(schema)] = self._lost
+        for part in record_of(schema)["fields"]:
+            name = prefix + part["name"]
+            if record_of(part["type"]):
+                at = self._record(part["type"], at, f"{name}.", out)
+            else:
+                at, out[name] = self._value(part["type"], at)
+        return at
+
+    def _value(self, schema: Any, at: Indices) -> tuple[Indices, Column]:
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if isinstance(kind, list):
+            return self._union(kind, at)
+        if kind in _NUMBERS:
+            values, at = self._longs(at)
+            return at, Column(values)
+        if kind in _SPANS:
+            length, start = self._longs(at)
+            at = self._moved(start, length)
+            return at, Column(start, at)
+        if kind == "array":
+            return self._array(schema["items"], at)
+        raise UnexpectedError(f"a field of type {kind}")
+
+    def _moved(self, at: Indices, length: Indices) -> Indices:
+        possible = (length >= 0) & (length <= self._size)
+        moved: Indices = np.where(possible, at + np.where(possible, length, 0), self._lost)
+        return np.minimum(moved, self._lost)
+
+    def _longs(self, at: Indices) -> tuple[Indices, Indices]:
+        """Read a zigzag varint in every lane."""
+        first = self._bytes[at]
+        at = np.minimum(at + 1, self._lost)
+        raw = first.astype(np.uint64)
+        more = np.flatnonzero(first & 0x80)
+        if len(more):
+            raw &= np.uint64(0x7F)
+        shift = 7
+        while len(more) and shift < _LONGEST:
+            lanes = at[more]
+            byte = self._bytes[lanes]
+            raw[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
+            at[more] = np.minimum(lanes + 1, self._lost)
+            more = more[byte >= 0x80]
+            shift += 7
+        at[more] = self._lost
+        half = (raw >> np.uint64(1)).view(np.int64)
+        return half ^ -(raw & np.uint64(1)).view(np.int64), at
+
+    def _union(self, kinds: Sequence[Any], at: Indices) -> tuple[Indices, Column]:
+        """Null or one other type."""
+        other = _other_than_null(kinds)
+        branch, at = self._longs(at)
+        at[(branch < 0) | (branch > 1)] = self._lost
+        valid = branch == other
+        if valid.all():
+            return self._value(kinds[other], at)
+        lanes = np.flatnonzero(valid)
+        after, part = self._value(kinds[other], at[lanes])
+        at[lanes] = after
+        return at, part.spread(lanes, valid)
+
+    def _array(self, kind: Any, at: Indices) -> tuple[Indices, Column]:
+        start, items, lanes = at, [], np.arange(len(at))
+        at = at.copy()
+        uniform = isinstance(kind, str | list)
+        while len(lanes):
+            count, here = self._longs(at[lanes])
+            sized = np.flatnonzero(count < 0)  # the block's length in bytes follows
+            if len(sized):
+                here[sized] = self._longs(here[sized])[1]
+                count = np.abs(count)
+            here[(count < 0) | (count > self._size)] = self._lost
+            at[lanes] = here
+            open_ = (count > 0) & (here < self._lost)
+            uniform = uniform and (bool(open_.all()) or not open_.any())
+            lanes, left = lanes[open_], count[open_]
+            uniform = uniform and (not len(left) or bool((left == left[0]).all()))
+            items += self._items(kind, at, lanes, left)
+        is_whole = uniform and all(
+            item.ends is None and len(item.values) == len(at) for item in items
+        )
+        return at, Column(start, at, None, tuple(items) if is_whole else None, kind)
+
+    def _items(self, kind: Any, at: Indices, lanes: Indices, left: Indices) -> list[Column]:
+        """Walk the items of a block of every lane; ``at`` is moved on."""
+        found = []
+        while len(lanes):
+            here, column = self._value(kind, at[lanes])
+            at[lanes] = here
+            found.append(column)
+            left = left - 1
+            going = (left > 0) & (here < self._lost)
+            if not going.all():
+                lanes, left = lanes[going], left[going]
+        return found
+
+
+def record_of(schema: Any) -> Mapping[str, Any]:
+    """Return a record type, also out of a union with null; an empty mapping if it is no record."""
+    if isinstance(schema, list) and len(schema) == 2:
+        schema = schema[_other_than_null(schema)]
+    is_record = isinstance(schema, dict) and schema["type"] == "record"
+    return schema if is_record else {}
+
+
+def _other_than_null(kinds: Sequence[Any]) -> int:
+    if len(kinds) != 2 or "null" not in kinds:
+        raise UnexpectedError(f"a union of {kinds}")
+    return 1 - kinds.index("null")
+
+
+def _tuple_of(schema: Any, data: bytes) -> tuple[Any, ...]:
+    """Decode one array."""
+    found = []
+    count, at = _zigzag(data, 0)
+    while count:
+        if count < 0:  # the block's length in bytes follows
+            at = _zigzag(data, at)[1]
+        for _ in range(abs(count)):
+            value, at = _item(schema, data, at)
+            found.append(value)
+        count, at = _zigzag(data, at)
+    return tuple(found)
+
+
+def _item(schema: Any, data: bytes, at: int) -> tuple[Any, int]:
+    if isinstance(schema, list):
+        branch, at = _zigzag(data, at)
+        schema = schema[branch]
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "null":
+        return None, at
+    number, at = _zigzag(data, at)
+    if kind in _NUMBERS:
+        return number, at
+    value = data[at : at + number]
+    return value.decode() if kind == "string" else value, at + number
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at

@@ -1,0 +1,23 @@
+"""Hash index files: which keys a dynamic bucket holds, by hash (format section 7.5)."""
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_orch.errors import CorruptFileError
+
+Hashes = npt.NDArray[np.int32]
+_WIDTH = 4
+
+
+def encode_hash_index(hashes: Hashes) -> bytes:
+    """Return the file of a bucket's hashes, each of them once."""
+    return np.unique(hashes).astype(">i4").tobytes()
+
+
+def decode_hash_index(data: bytes, path: str) -> Hashes:
+    """Return the hashes of a file; ``path`` is named in errors."""
+    if len(data) % _WIDTH:
+        raise CorruptFileError(
+            path, f"a hash index of {len(data)} bytes is no list of 32-bit numbers"
+        )
+    return np.frombuffer(data, ">i4").astype(np.int32)

@@ -1,0 +1,128 @@
+"""The hash of Hive over rows of Arrow columns, for ``bucket-function.type`` = hive (format section 7.3)."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.types import AtomicType, DataType
+
+Words = npt.NDArray[np.uint32]
+_PRIME = 31
+_MASK = 0xFFFFFFFF
+_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_LONG_DIGITS = 18
+
+
+def hive_hash(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Words:
+    """Return each row's hash; the sum wraps at 32 bits. Timestamps and nested types have none."""
+    result = np.zeros(len(columns[0]), np.uint32)
+    for column, data_type in zip(columns, types, strict=True):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        result = result * np.uint32(_PRIME)
+        if valid.any():
+            result += np.where(valid, _hashes(column, data_type), np.uint32(0))
+    return result
+
+
+def check_hive_key(name: str, data_type: DataType) -> None:
+    """Refuse a bucket key column that Hive's function does not take."""
+    if not isinstance(data_type, AtomicType) or data_type.name.startswith("TIMESTAMP"):
+        raise InputError(
+            f"'bucket-function.type' = 'hive' takes no timestamp and no nested type as bucket key ({name})"
+        )
+
+
+def _hashes(column: pa.Array, data_type: DataType) -> Words:
+    check_hive_key("a value of it is there", data_type)
+    assert isinstance(data_type, AtomicType)
+    match data_type.name:
+        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+            return _of_bytes(column)
+        case "DECIMAL":
+            return _of_decimals(column, data_type)
+        case "FLOAT" | "DOUBLE":
+            return _of_floats(column, data_type.name)
+        case "DATE" | "TIME":
+            column = column.view(pa.int32())
+    values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return _folded(values) if data_type.name == "BIGINT" else values.astype(np.uint32)
+
+
+def _folded(values: npt.NDArray[np.int64]) -> Words:
+    """Return the code of a 64-bit number: its halves, one or the other."""
+    bits = values.view(np.uint64)
+    return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
+
+
+def _of_floats(column: pa.Array, name: str) -> Words:
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    values = np.where(values == 0, values.dtype.type(0), values)  # minus zero is zero
+    bits = values.view(np.uint32 if name == "FLOAT" else np.int64)
+    bits = np.where(np.isnan(values), bits.dtype.type(_NAN[name]), bits)
+    return bits if name == "FLOAT" else _folded(bits)
+
+
+def _of_bytes(column: pa.Array) -> Words:
+    """Fold signed bytes: each one times a power of the prime, by its distance from the end."""
+    binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
+    binary = pa.concat_arrays([binary.cast(pa.large_binary())])  # a slice keeps its parent's bytes
+    _, offset_buffer, data_buffer = binary.buffers()
+    ends = np.frombuffer(offset_buffer, np.int64)[binary.offset : binary.offset + len(binary) + 1]
+    result = np.zeros(len(binary), np.uint32)
+    lengths = np.diff(ends)
+    filled = lengths > 0
+    if not filled.any():
+        return result
+    data = np.frombuffer(data_buffer, np.int8)[ends[0] : ends[-1]].astype(np.uint32)
+    powers = np.ones(int(lengths.max()), np.uint32)
+    powers[1:] = _PRIME
+    powers = np.cumprod(powers, dtype=np.uint32)
+    distance = np.repeat(ends[1:], lengths) - 1 - np.arange(ends[0], ends[-1])
+    starts = (ends[:-1] - ends[0])[filled]
+    result[filled] = np.add.reduceat(data * powers[distance], starts, dtype=np.uint32)
+    return result
+
+
+def _of_decimals(column: pa.Array, data_type: AtomicType) -> Words:
+    precision, scale = data_type.params
+    if precision > _LONG_DIGITS:
+        distinct = column.dictionary_encode()
+        codes = [_of_decimal(value) for value in distinct.dictionary.to_pylist()]
+        result: Words = np.array([*codes, 0], np.uint32)[
+            distinct.indices.fill_null(len(codes)).to_numpy()
+        ]
+        return result
+    wide = column.cast(pa.decimal128(38, scale))
+    words = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 2)
+    numbers = np.where(
+        column.is_valid().to_numpy(zero_copy_only=False),
+        words[wide.offset : wide.offset + len(wide), 0],
+        0,
+    )
+    scales = np.full(len(numbers), scale)
+    while (droppable := (numbers % 10 == 0) & (scales > 0)).any():
+        numbers = np.where(droppable, numbers // 10, numbers)
+        scales -= droppable
+    magnitude = np.abs(numbers).view(np.uint64)
+    high, low = (magnitude >> np.uint64(32)).astype(np.uint32), magnitude.astype(np.uint32)
+    code = high * np.uint32(_PRIME) + low
+    code = np.where(numbers < 0, np.uint32(0) - code, code)
+    return np.where(numbers == 0, np.uint32(0), code * np.uint32(_PRIME) + scales.astype(np.uint32))
+
+
+def _of_decimal(value: Decimal | None) -> int:
+    if not value:
+        return 0
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    number, scale = int("".join(map(str, digits))), -exponent
+    while scale > 0 and number % 10 == 0:
+        number, scale = number // 10, scale - 1
+    code = 0
+    for shift in range((number.bit_length() - 1) // 32 * 32, -1, -32):
+        code = code * _PRIME + (number >> shift & _MASK) & _MASK
+    return ((-code if sign else code) * _PRIME + scale) & _MASK

@@ -1,0 +1,231 @@
+"""What options may say together, and which of them may change (format sections 2.4, 2.5)."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+
+_BOOLEANS = (
+    "aggregation.remove-record-on-delete",
+    "alter-column-null-to-not-null.disabled",
+    "commit.force-compact",
+    "commit.force-create-snapshot",
+    "data-evolution.enabled",
+    "data-file.thin-mode",
+    "deletion-vectors.bitmap64",
+    "deletion-vectors.enabled",
+    "deletion-vectors.modifiable",
+    "disable-explicit-type-casting",
+    "dynamic-partition-overwrite",
+    "file-index.read.enabled",
+    "force-lookup",
+    "ignore-delete",
+    "index-file-in-data-file-dir",
+    "metadata.stats-dense-store",
+    "partial-update.remove-record-on-delete",
+    "partition.legacy-name",
+    "row-tracking.enabled",
+    "write-only",
+)
+_INTEGERS = (
+    "bucket",
+    "changelog.num-retained.max",
+    "changelog.num-retained.min",
+    "commit.max-retries",
+    "compaction.max-size-amplification-percent",
+    "compaction.min.file-num",
+    "compaction.size-ratio",
+    "dynamic-bucket.initial-buckets",
+    "dynamic-bucket.max-buckets",
+    "dynamic-bucket.target-row-num",
+    "file.compression.zstd-level",
+    "full-compaction.delta-commits",
+    "manifest.merge-min-count",
+    "num-levels",
+    "num-sorted-run.compaction-trigger",
+    "num-sorted-run.stop-trigger",
+    "snapshot.expire.limit",
+    "snapshot.num-retained.max",
+    "snapshot.num-retained.min",
+)
+_SIZES = (
+    "file-index.in-manifest-threshold",
+    "file.block-size",
+    "manifest.full-compaction-threshold-size",
+    "manifest.target-file-size",
+    "source.split.open-file-cost",
+    "source.split.target-size",
+    "target-file-size",
+    "write-buffer-size",
+)
+_DURATIONS = (
+    "changelog.time-retained",
+    "commit.max-retry-wait",
+    "commit.min-retry-wait",
+    "consumer.expiration-time",
+    "partition.expiration-time",
+    "record-level.expire-time",
+    "snapshot.time-retained",
+    "tag.default-time-retained",
+)
+_READ: Mapping[str, Callable[[Options, str], object]] = {
+    **dict.fromkeys(_BOOLEANS, lambda options, key: options.boolean(key)),
+    **dict.fromkeys(_INTEGERS, lambda options, key: options.integer(key, 0)),
+    **dict.fromkeys(_SIZES, lambda options, key: options.memory(key, "")),
+    **dict.fromkeys(_DURATIONS, lambda options, key: options.duration(key, "")),
+}
+_IMMUTABLE = {
+    "blob-descriptor-field",
+    "blob-field",
+    "bucket-function.type",
+    "bucket-key",
+    "data-evolution.enabled",
+    "data-file.path-directory",
+    "dynamic-bucket.initial-buckets",
+    "force-lookup",
+    "index-file-in-data-file-dir",
+    "merge-engine",
+    "partial-update.remove-record-on-sequence-group",
+    "pk-clustering-override",
+    "row-tracking.enabled",
+    "rowkind.field",
+    "sequence.snapshot-ordering",
+    "type",
+}
+_NEVER_STORED = {
+    "branch": "it is named at reading, as in 'db.table$branch_name'",
+    "partition": "the partition columns are given when the table is created",
+    "path": "the place of a table follows from its name",
+    "primary-key": "the primary key is given when the table is created",
+}
+# options that hold column names, as a list in their value or in the middle of their key
+_COLUMN_LISTS = re.compile(
+    r"bucket-key|sequence\.field|rowkind\.field|record-level\.time-field|clustering\.columns"
+    r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
+)
+_COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
+
+
+def check_options(
+    values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
+) -> None:
+    """Refuse options that cannot be read, or that break a rule together; unknown ones are fine."""
+    options = Options(values)
+    for key in values:
+        if key in _NEVER_STORED:
+            raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
+        if key in _READ:
+            _READ[key](options, key)
+    _check_retention(options, "snapshot")
+    _check_tracking(options, primary_keys)
+    _check_columns(values, names)
+    function = options.text("bucket-function.type", "default").lower()
+    if function not in ("default", "mod", "hive"):
+        raise InputError(
+            f"option 'bucket-function.type' = {function!r} must be default, mod or hive"
+        )
+    for name in options.names("sequence.field"):
+        if f"fields.{name}.aggregate-function" in values:
+            raise InputError(
+                f"'sequence.field' names {name!r}, which therefore takes no 'fields.{name}.aggregate-function'"
+            )
+    if not primary_keys and options.changelog_producer != "none":
+        raise InputError(
+            "'changelog-producer' needs a primary key: append tables have no changelog"
+        )
+
+
+def _check_retention(options: Options, kind: str) -> None:
+    least = options.integer(f"{kind}.num-retained.min", 10)
+    most = options.integer(f"{kind}.num-retained.max", 2**31 - 1)
+    if least < 1:
+        raise InputError(f"option '{kind}.num-retained.min' = {least} must be at least 1")
+    if least > most:
+        raise InputError(
+            f"option '{kind}.num-retained.min' = {least} must not be above '{kind}.num-retained.max' = {most}"
+        )
+
+
+def _check_tracking(options: Options, primary_keys: Sequence[str]) -> None:
+    tracked = options.boolean("row-tracking.enabled")
+    if tracked and (primary_keys or options.bucket != -1):
+        raise InputError(
+            "'row-tracking.enabled' needs a table without primary key and 'bucket' = -1"
+        )
+    if options.boolean("data-evolution.enabled") and not tracked:
+        raise InputError("'data-evolution.enabled' needs 'row-tracking.enabled' = true")
+
+
+def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
+    for key in values:
+        for name in columns_of(key, values[key]):
+            if name not in names and not key.startswith("rowkind"):
+                raise InputError(
+                    f"option {key!r} = {values[key]!r} names the column {name!r}, which the table does not have; "
+                    "change the option first"
+                )
+
+
+def columns_of(key: str, value: str) -> list[str]:
+    """Return the columns that an option names; a path into a nested column counts as its column."""
+    named = _split(value) if _COLUMN_LISTS.fullmatch(key) else []
+    match = _column_key(key)
+    if match:
+        named += _split(match[1])
+    return [name.split("[")[0] for name in named]
+
+
+def _column_key(key: str) -> tuple[str, str, str] | None:
+    """Return the parts of a key like ``fields.<columns>.aggregate-function``."""
+    match = _COLUMN_KEYS.fullmatch(key)
+    if match is None:
+        return None
+    head, columns, tail = (part for part in match.groups() if part is not None)
+    return head, columns, tail
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def renamed_column(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """Return options with a column's new name wherever they name it."""
+
+    def swapped(text: str) -> str:
+        heads = [name.partition("[") for name in _split(text)]
+        if old not in (head for head, _, _ in heads):
+            return text
+        return ",".join((new if head == old else head) + rest + tail for head, rest, tail in heads)
+
+    result = {}
+    for key, value in values.items():
+        match = _column_key(key)
+        renamed = key if match is None else match[0] + swapped(match[1]) + match[2]
+        result[renamed] = swapped(value) if _COLUMN_LISTS.fullmatch(key) else value
+    return result
+
+
+def check_option_change(values: Mapping[str, str], key: str, new: str | None) -> None:
+    """Refuse to set (or with None to reset) an option that must stay once a table has snapshots."""
+    old = values.get(key)
+    if old == new:
+        return
+    if key in _IMMUTABLE or key.endswith(".remove-record-on-delete"):
+        raise InputError(
+            f"option {key!r} cannot change once the table has snapshots (it is {old or 'not set'}): files that "
+            "are there were written by it"
+        )
+    if key == "bucket":
+        before, after = Options(values).bucket, Options({} if new is None else {key: new}).bucket
+        if before < 1 or after < 1:
+            raise InputError(
+                f"option 'bucket' cannot change from {before} to {after}: once the table has snapshots only a "
+                "positive count may become another one, and partitions take it when they are overwritten"
+            )
+    options = Options(values)
+    if key == "deletion-vectors.enabled" and not options.boolean("deletion-vectors.modifiable"):
+        raise InputError(
+            "option 'deletion-vectors.enabled' cannot change once the table has snapshots, unless "
+            "'deletion-vectors.modifiable' = true was set first"
+        )

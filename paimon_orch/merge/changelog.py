@@ -1,0 +1,104 @@
+"""What a compaction tells readers of changes: the changelog producers lookup and full-compaction (merge-tree facts 6)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.format.row_kind import RowKind, is_retract
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.merge.keys import Indices
+from paimon_orch.merge.stream import Step
+
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogProducer:
+    """Makes the changes of merged keys.
+
+    ``lookup`` compares with the row above level 0, for keys that have rows on level 0; ``full-compaction`` with the row
+    on the highest level, for keys that have rows below it.
+    """
+
+    schema: TableSchema
+    max_level: int
+
+    @property
+    def _by_lookup(self) -> bool:
+        return self.schema.typed_options.changelog_producer == "lookup"
+
+    def changes(self, step: Step, merged: pa.Table) -> pa.Table:
+        """Return +I, -U, +U and -D rows in key order; ``merged`` has one row for each group of ``step``."""
+        options = self.schema.typed_options
+        levels = step.levels[step.order]
+        is_before = levels > 0 if self._by_lookup else levels == self.max_level
+        touched = np.logical_or.reduceat(~is_before, step.starts)
+        before = _last_row(step, is_before)
+        before[before != _NOTHING] = np.where(
+            is_retract(step.rows.column(VALUE_KIND.name))[before[before != _NOTHING]],
+            _NOTHING,
+            before[before != _NOTHING],
+        )
+        existed = before != _NOTHING
+        exists = ~is_retract(merged.column(VALUE_KIND.name))
+        inserted = np.flatnonzero(touched & ~existed & exists)
+        deleted = np.flatnonzero(touched & existed & ~exists)
+        updated = np.flatnonzero(touched & existed & exists)
+        if options.merge_engine == "first-row":
+            updated = updated[:0]  # a key that is there never changes
+        updated = self._changed(updated, step.rows, before, merged)
+        groups = np.concatenate((inserted, deleted, updated, updated))
+        parts = [
+            _of_kind(merged, inserted, RowKind.INSERT),
+            _of_kind(step.rows, before[deleted], RowKind.DELETE),
+            _of_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
+            _of_kind(merged, updated, RowKind.UPDATE_AFTER),
+        ]
+        order = np.argsort(groups, kind="stable")  # -U stays in front of its +U
+        return pa.concat_tables(parts).take(pa.array(order))
+
+    def _changed(
+        self, groups: Indices, rows: pa.Table, before: Indices, merged: pa.Table
+    ) -> Indices:
+        """Leave out updates that change nothing, if the table asks for that."""
+        options = self.schema.typed_options
+        if not options.boolean("changelog-producer.row-deduplicate") or not len(groups):
+            return groups
+        ignored = {
+            SEQUENCE_NUMBER.name,
+            VALUE_KIND.name,
+            *options.names("changelog-producer.row-deduplicate-ignore-fields"),
+        }
+        names = [name for name in merged.column_names if name not in ignored]
+        old, new = rows.select(names).take(pa.array(before[groups])), merged.take(pa.array(groups))
+        different = np.zeros(len(groups), bool)
+        for name in names:
+            different |= _different(old.column(name), new.column(name))
+        return groups[different]
+
+
+def _last_row(step: Step, flags: npt.NDArray[np.bool_]) -> Indices:
+    """Return for each group its last row that has the flag (flags in the order of the step), or -1."""
+    places = np.where(flags, np.arange(len(flags)), _NOTHING)
+    last = np.maximum.reduceat(places, step.starts)
+    found: Indices = np.where(last == _NOTHING, _NOTHING, step.order[last])
+    return found
+
+
+def _of_kind(rows: pa.Table, indices: Indices, kind: RowKind) -> pa.Table:
+    chosen = rows.take(pa.array(indices, pa.int64()))
+    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), chosen.num_rows)
+    at = chosen.column_names.index(VALUE_KIND.name)
+    return chosen.set_column(at, chosen.schema.field(at), kinds)
+
+
+def _different(old: pa.ChunkedArray, new: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    if pa.types.is_nested(old.type):  # Arrow compares no nested values
+        return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
+    both_null = pc.and_(pc.is_null(old), pc.is_null(new))
+    same = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)
+    different: npt.NDArray[np.bool_] = ~same.to_numpy()
+    return different

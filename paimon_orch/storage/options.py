@@ -1,0 +1,117 @@
+"""Options of object stores, credentials among them: kept out of texts, and out of pickles where possible."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_orch.errors import InputError
+
+ENVIRONMENT = "PAIMON_STORAGE_OPTIONS"
+_HIDDEN = "***"
+_SHORTEST_SECRET = 4  # shorter values would blot out ordinary words
+# Options whose values may appear in an error text; whatever is not listed may be a secret.
+_PUBLIC = {
+    "account_name",
+    "addressing_style",
+    "anon",
+    "endpoint",
+    "endpoint_url",
+    "project",
+    "region_name",
+    "signature_version",
+    "use_ssl",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StorageOptions:
+    """What a file system is opened with.
+
+    Values that the user gave travel with the object, into Spark tasks too. Of options from the environment variable
+    ``PAIMON_STORAGE_OPTIONS`` only the names travel: each process reads its own environment.
+    """
+
+    given: Mapping[str, Any]
+    inherited: frozenset[str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "StorageOptions":
+        """Join what was given with what the environment adds; what was given counts."""
+        return cls(dict(given), frozenset(_environment()) - set(given))
+
+    def resolve(self) -> dict[str, Any]:
+        """Return all options with their values.
+
+        Raises :class:`InputError` if an option came from the environment and is not there in this process.
+        """
+        if not self.inherited:
+            return dict(self.given)
+        here = _environment()
+        missing = ", ".join(sorted(self.inherited - set(here)))
+        if missing:
+            raise InputError(
+                f"storage option {missing} came from {ENVIRONMENT}, which does not have it in this process; set the "
+                "variable for Spark's workers too, or hand the options to the catalog"
+            )
+        return {name: here[name] for name in self.inherited} | dict(self.given)
+
+    def redact(self, text: str) -> str:
+        """Return the text without the values of options that may be secret."""
+        try:
+            values = sorted(_secrets(self.resolve()), key=len, reverse=True)
+        except InputError:
+            values = sorted(_secrets(self.given), key=len, reverse=True)
+        for value in values:
+            text = text.replace(value, _HIDDEN)
+        return text
+
+    def __repr__(self) -> str:
+        names = (f"{name}={_HIDDEN}" for name in sorted({*self.given, *self.inherited}))
+        return f"StorageOptions({', '.join(names)})"
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.given), self.inherited))
+
+
+def _environment() -> dict[str, Any]:
+    text = os.environ.get(ENVIRONMENT, "")
+    if not text:
+        return {}
+    try:
+        options = json.loads(text)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):  # the text may hold secrets: it is not repeated
+        raise InputError(
+            f'{ENVIRONMENT} must be a JSON object, such as {{"key": "...", "secret": "..."}}'
+        )
+    return options
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """Return name and value of ``name=value``; JSON objects and true, false are read as such."""
+    name, separator, value = text.partition("=")
+    if not (name.strip() and separator):
+        raise InputError("a storage option must look like name=value, for example key=...")
+    if value.startswith("{") or value in ("true", "false"):
+        try:
+            return name.strip(), json.loads(value)
+        except ValueError:
+            raise InputError(
+                f"storage option {name.strip()!r} begins like JSON, but is none"
+            ) from None
+    return name.strip(), value
+
+
+def _secrets(options: object, name: str = "") -> Iterator[str]:
+    """Yield every text among the values, nested ones too, unless its name is known to be harmless."""
+    if isinstance(options, Mapping):
+        for key, value in options.items():
+            yield from _secrets(value, str(key))
+    elif isinstance(options, (list, tuple)):
+        for value in options:
+            yield from _secrets(value, name)
+    elif isinstance(options, str) and len(options) >= _SHORTEST_SECRET and name not in _PUBLIC:
+        yield options

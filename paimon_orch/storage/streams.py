@@ -1,0 +1,106 @@
+"""File objects over an object store: reads as few ranges, errors as our own."""
+
+import io
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import IO
+
+Fetch = Callable[[int, int], bytes]
+_READ_AHEAD = 1 << 20  # a request takes as long as about a megabyte more
+
+
+class ObjectInput(io.RawIOBase):
+    """Random reads of an object of known size by ``fetch(start, end)``; holds no connection.
+
+    Small reads are rounded up and kept, so that reading on costs no request; large ones go through as they are, as
+    their callers (Parquet with pre_buffer) have joined them already.
+    """
+
+    def __init__(self, fetch: Fetch, size: int) -> None:
+        super().__init__()
+        self._fetch, self._size = fetch, size
+        self._position = 0
+        self._block, self._block_start = b"", 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move; nothing is read."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"cannot seek to {base + offset}")
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return ``size`` bytes, fewer only at the end."""
+        start = self._position
+        end = self._size if size is None or size < 0 else min(self._size, start + size)
+        if start >= end:
+            return b""
+        data = self._range(start, end)
+        self._position = start + len(data)
+        return data
+
+    def readinto(self, buffer: "bytearray | memoryview[int]") -> int:  # type: ignore[override]
+        """Fill a buffer."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _range(self, start: int, end: int) -> bytes:
+        at = start - self._block_start
+        if at >= 0 and end <= self._block_start + len(self._block):
+            return self._block[at : at + end - start]
+        if end - start >= _READ_AHEAD:
+            return self._fetch(start, end)
+        self._block = self._fetch(start, min(self._size, start + _READ_AHEAD))
+        self._block_start = start
+        return self._block[: end - start]
+
+
+class ObjectOutput(io.RawIOBase):
+    """Writes a new object that becomes visible when it is closed."""
+
+    def __init__(
+        self, sink: IO[bytes], calling: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        super().__init__()
+        self._sink, self._calling = sink, calling
+        self._written = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the bytes written so far."""
+        return self._written
+
+    def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
+        """Write bytes."""
+        with self._calling():
+            self._sink.write(data)
+        length = memoryview(data).nbytes
+        self._written += length
+        return length
+
+    def close(self) -> None:
+        """Send what is left; only then the object is there."""
+        if self.closed:
+            return
+        try:
+            with self._calling():
+                self._sink.close()
+        finally:
+            super().close()

@@ -1,0 +1,158 @@
+"""What changed between two snapshots (merge-tree facts 7.7)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.predicate import Predicate, columns_of
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types import Field
+from paimon_orch.storage import FileIO
+from paimon_orch.table.difference import changed_buckets, difference
+from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.plan import BucketSplit, Planner, bucket_splits
+from paimon_orch.table.pruning import Pruner
+from paimon_orch.table.read import BucketReader
+from paimon_orch.table.rows import ROW_KIND, Rows, filtered
+from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.snapshots import SnapshotStore, numbered_files
+
+MODES = ("auto", "delta", "changelog", "diff")
+_CHANGELOG = "changelog-"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The snapshots behind ``start`` up to and with ``end``. A diff needs the two ends alone."""
+
+    mode: str
+    snapshots: tuple[Snapshot, ...] = ()
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    @classmethod
+    def of(
+        cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
+    ) -> "Span":
+        """Resolve two ids or two tags. Raises :class:`InputError` for anything else, and for ids out of range."""
+        if mode not in MODES:
+            raise InputError(f"incremental mode {mode!r} must be one of {', '.join(MODES)}")
+        if isinstance(start, str) and isinstance(end, str):
+            before, after = store.tag(start), store.tag(end)
+            if mode in ("auto", "diff"):
+                _check_order(before.id, after.id)
+                return cls("diff", before=before, after=after)
+            start, end = before.id, after.id
+        if isinstance(start, str) or isinstance(end, str):
+            raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
+        _check_order(start, end)
+        if mode == "auto":
+            mode = "delta" if schema.typed_options.changelog_producer == "none" else "changelog"
+        if mode == "diff":
+            return cls(mode, before=store.get(start), after=store.get(end))
+        return cls(mode, tuple(_kept(store, number) for number in range(start + 1, end + 1)))
+
+
+def _check_order(start: int, end: int) -> None:
+    if start > end:
+        raise InputError(f"the first snapshot, {start}, is newer than the last, {end}; swap them")
+
+
+def _kept(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+    """Read a snapshot, or what the changelog kept of one that is expired."""
+    if not store.exists(snapshot_id):
+        directory = f"{store.paths.branch_root}/changelog"
+        if snapshot_id in numbered_files(store.io, directory, _CHANGELOG):
+            path = f"{directory}/{_CHANGELOG}{snapshot_id}"
+            return Snapshot.from_json(store.io.read_bytes(path), path)
+    try:
+        return store.get(snapshot_id)
+    except NotFoundError as error:
+        error.add_note("an incremental read needs every snapshot after the first up to the last")
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental(Rows):
+    """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
+
+    A delta or changelog gives the kinds as they were written. A diff gives ``+I`` for rows that came, ``-D`` for rows
+    that went and, of tables with a primary key, ``+U`` for rows that are others now.
+    """
+
+    io: FileIO
+    paths: TablePaths
+    schemas: SchemaStore
+    schema: TableSchema
+    span: Span
+    fields: tuple[Field, ...]
+    predicate: Predicate | None = None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Return the schema of the rows: ``rowkind``, then the columns."""
+        return arrow_schema([ROW_KIND, *self.fields])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the changes: by snapshot and bucket, or of a diff by bucket."""
+        batches = self._diff() if self.span.mode == "diff" else self._changes()
+        return filtered(batches, self.predicate, self.arrow_schema)
+
+    def _manifests(self) -> ManifestReader:
+        return ManifestReader(self.io, self.paths)
+
+    def _pruner(self) -> Pruner | None:
+        if self.predicate is None:
+            return None
+        return Pruner(self.schema, self.predicate, self.schemas.get)
+
+    def _reader(self, *splits: BucketSplit | None) -> FileReader:
+        files = [file for split in splits if split is not None for file in split.files]
+        schemas = self.schemas.get_all(file.schema_id for file in files)
+        return FileReader(self.io, self.paths, self.schema, schemas)
+
+    def _changes(self) -> Iterator[pa.RecordBatch]:
+        names = {field.name for field in self.fields}
+        if self.predicate is not None:
+            names |= columns_of(self.predicate)
+        fields = [field for field in self.schema.fields if field.name in names]
+        pruner = self._pruner()
+        for snapshot in self.span.snapshots:
+            entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
+            if pruner is not None:
+                entries = [entry for entry in entries if pruner.change(entry)]
+            for split in bucket_splits(entries, ()):
+                reader = self._reader(split)
+                yield from BucketReader(reader, split, fields, self.predicate).changes()
+
+    def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Return the files of changes that a snapshot brought; OVERWRITE brings none (7.7)."""
+        manifests, kind = self._manifests(), snapshot.commit_kind
+        if self.span.mode == "delta":
+            entries = manifests.delta_entries(snapshot) if kind is CommitKind.APPEND else []
+            return [entry for entry in entries if entry.kind is FileKind.ADD]
+        name = snapshot.changelog_manifest_list
+        if name is None or kind is CommitKind.OVERWRITE:
+            return []
+        entries = manifests.entries(manifests.manifest_list(name))
+        for entry in entries:
+            if entry.kind is not FileKind.ADD:
+                raise CorruptFileError(name, f"a changelog deletes the file {entry.file.file_name}")
+        return entries
+
+    def _diff(self) -> Iterator[pa.RecordBatch]:
+        planner = Planner(self._manifests(), self.schema)
+        ends = self.span.before, self.span.after
+        before, after = ([s for s in planner.splits(end) if s.bucket >= 0] for end in ends)
+        pruner = self._pruner()
+        for old, new in changed_buckets(before, after, self.schema):
+            at = old or new
+            if pruner is None or (at is not None and pruner.partitions([at.partition])):
+                yield from difference(self._reader(old, new), old, new)

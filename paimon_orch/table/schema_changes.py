@@ -1,0 +1,117 @@
+"""What can be changed about a table: one small class a change (format section 2.5)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from paimon_orch.format.types import DataType
+
+Column = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """Add a nullable column: last, or ``first``, or ``after`` another one.
+
+    ``column`` is a name, or the path of a new field of a nested row, as ``("address", "city")``; the steps of a path
+    through arrays and maps are ``element`` and ``value``.
+    """
+
+    column: Column
+    type: str | DataType
+    comment: str | None = None
+    default: str | None = None
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """Drop a column; its id, and with it the values in old files, never come back."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Give a column another name; the primary key and options follow."""
+
+    column: Column
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateType:
+    """Give a column another simple type, which old files are cast to when they are read; nullability stays."""
+
+    column: Column
+    type: str | DataType
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNullability:
+    """Allow null values or forbid them."""
+
+    column: Column
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateColumnComment:
+    """Set or remove the comment of a column."""
+
+    column: Column
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDefault:
+    """Set or remove the text that writers store in place of null."""
+
+    column: Column
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """Move a column: to the ``first`` or ``last`` place, or ``before`` or ``after`` the column ``to``."""
+
+    column: str
+    where: Literal["first", "last", "before", "after"]
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Set an option."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOption:
+    """Remove an option, so that its default counts."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateComment:
+    """Set or remove the comment of the table."""
+
+    comment: str | None
+
+
+SchemaChange = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | UpdateType
+    | UpdateNullability
+    | UpdateColumnComment
+    | UpdateDefault
+    | MoveColumn
+    | SetOption
+    | ResetOption
+    | UpdateComment
+)

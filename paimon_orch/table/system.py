@@ -1,0 +1,114 @@
+"""System tables: what a table says of itself, as rows (``db.t$files``)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.arrow import fields_of_arrow
+from paimon_orch.format.predicate import Predicate
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table import metadata
+from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.rows import ROW_KIND, Rows, filtered, limited
+from paimon_orch.table.timetravel import Moment
+
+if TYPE_CHECKING:
+    from paimon_orch.table.table import Table
+
+Maker = Callable[["Table", Snapshot | None], pa.Table]
+_METADATA: Mapping[str, tuple[pa.Schema, Maker]] = {
+    "snapshots": (metadata.SNAPSHOTS, metadata.snapshots),
+    "schemas": (metadata.SCHEMAS, metadata.schemas),
+    "options": (metadata.OPTIONS, metadata.options),
+    "tags": (metadata.TAGS, metadata.tags),
+    "manifests": (metadata.MANIFESTS, metadata.manifests),
+    "files": (metadata.FILES, metadata.files),
+    "partitions": (metadata.PARTITIONS, metadata.partitions),
+    "buckets": (metadata.BUCKETS, metadata.buckets),
+}
+_DATA = ("ro", "audit_log")
+NAMES = (*_METADATA, *_DATA)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTable:
+    """One system table of a table; made by :meth:`Table.system`. It is read only.
+
+    ``ro`` are the rows that the last full compaction left, read without merging; ``audit_log`` are the rows behind a
+    column ``rowkind``, with the last change of keys that are deleted. The others describe the table.
+    """
+
+    table: "Table"
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise NotFoundError(
+                f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(NAMES)}"
+            )
+
+    def scan(
+        self,
+        columns: list[str] | None = None,
+        filter: str | Predicate | None = None,
+        *,
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: int | None = None,
+        watermark: int | None = None,
+    ) -> Rows:
+        """Describe a read, as :meth:`Table.scan` does."""
+        moment = Moment(snapshot_id, tag, timestamp, watermark)
+        if self.name in _DATA:
+            return self._data(columns, filter, limit, moment)
+        form, make = _METADATA[self.name]
+        schema = TableSchema(0, tuple(fields_of_arrow(form)), 0, (), (), {})
+        names = schema.names if columns is None else [f.name for f in schema.select(columns)]
+        target = pa.schema([form.field(name) for name in names])
+        predicate = bound_filter(filter, schema)
+        return _Metadata(self.table, make, moment, target, predicate, limit)
+
+    def _data(
+        self,
+        columns: list[str] | None,
+        condition: str | Predicate | None,
+        limit: int | None,
+        moment: Moment,
+    ) -> Rows:
+        at = {name: getattr(moment, name) for name in moment.__slots__}
+        if self.name == "ro":
+            scan = self.table.scan(columns, condition, limit=limit, **at)
+            top = scan.schema.typed_options.num_levels - 1
+            levels = range(top, scan.levels.stop) if scan.schema.primary_keys else scan.levels
+            return replace(scan, levels=levels)
+        scan = self.table.scan(limit=limit, **at)
+        seen = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
+        fields = seen.fields if columns is None else tuple(seen.select(columns))
+        return replace(scan, fields=fields, predicate=bound_filter(condition, seen), audit=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata(Rows):
+    """Rows that describe a table, made when they are asked for."""
+
+    table: "Table"
+    make: Maker
+    moment: Moment
+    target: pa.Schema
+    predicate: Predicate | None
+    limit: int | None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+        return self.target
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        made = self.make(self.table, self.moment.find(self.table.snapshots))
+        return limited(filtered(made.to_batches(), self.predicate, self.target), self.limit)

@@ -1,0 +1,174 @@
+"""Tags, and going back to an older snapshot (format sections 3.3, 10.8)."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, corrupt_unless_decoded
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.snapshots import EARLIEST, LATEST, SnapshotStore, numbered_files
+from paimon_orch.table.timetravel import Moment
+
+_NAME = re.compile(r"[^/\\\x00-\x1f]*[^/\\\s\x00-\x1f][^/\\\x00-\x1f]*")
+_CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
+_CHANGELOG = "changelog-"
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of one table and branch. What a tagged snapshot refers to is kept when the snapshot expires.
+
+    >>> table.tags.create("2026-01-31", time_retained=timedelta(days=30))
+    >>> table.scan(tag="2026-01-31")
+    """
+
+    snapshots: SnapshotStore
+    clock: Callable[[], datetime] = datetime.now
+
+    def names(self) -> list[str]:
+        """Return the names of all tags, sorted."""
+        return self.snapshots.tags()
+
+    def get(self, name: str) -> Snapshot:
+        """Return the snapshot that a tag keeps."""
+        self.path(name)
+        return self.snapshots.tag(name)
+
+    def path(self, name: str) -> str:
+        """Return where a tag lies; refuse a name that is blank or no file name."""
+        if not _NAME.fullmatch(name):
+            raise InputError(f"tag name {name!r} must not be blank and hold no slash")
+        return f"{self.snapshots.paths.tag_dir}/tag-{name}"
+
+    def create(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: timedelta | None = None,
+    ) -> Snapshot:
+        """Keep a snapshot, by default the newest, under a name; for ever, or for a time.
+
+        Raises :class:`InputError` if the name is taken, :class:`NotFoundError` if there is no such snapshot.
+        """
+        path = self.path(name)
+        snapshot, data = self._content(snapshot_id, time_retained)
+        if not self.snapshots.io.create(path, data):
+            raise InputError(
+                f"{self.snapshots.paths.root} has a tag {name!r} already; delete it or replace it"
+            )
+        if not self.snapshots.exists(snapshot.id):  # its files may be gone as well
+            self.snapshots.io.delete(path)
+            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
+        return snapshot
+
+    def replace(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: timedelta | None = None,
+    ) -> Snapshot:
+        """Let a tag that exists keep another snapshot, by default the newest, or another time."""
+        self.get(name)
+        snapshot, data = self._content(snapshot_id, time_retained)
+        self.snapshots.io.write(self.path(name), data)
+        return snapshot
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a tag another name, which must be free."""
+        self.get(name)
+        if not self.snapshots.io.create(
+            self.path(to), self.snapshots.io.read_bytes(self.path(name))
+        ):
+            raise InputError(f"{self.snapshots.paths.root} has a tag {to!r} already")
+        self.snapshots.io.delete(self.path(name))
+
+    def delete(self, name: str) -> None:
+        """Remove a tag. Files that it alone kept stay until orphan files are removed."""
+        self.get(name)
+        self.snapshots.io.delete(self.path(name))
+
+    def _content(
+        self, snapshot_id: int | None, time_retained: timedelta | None
+    ) -> tuple[Snapshot, bytes]:
+        store = self.snapshots
+        snapshot = Moment(snapshot_id).find(store)
+        if snapshot is None:
+            raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
+        data = store.io.read_bytes(store.path(snapshot.id))
+        if time_retained is None:
+            return snapshot, data
+        if time_retained <= timedelta(0):
+            raise InputError(f"a tag cannot be retained for {time_retained}; give a positive time")
+        value = _json(data, store.path(snapshot.id))
+        value[_CREATED] = _date_time(self.clock())
+        value[_RETAINED] = time_retained.total_seconds()
+        return snapshot, json.dumps(value, indent=2, ensure_ascii=False).encode()
+
+
+def _json(data: bytes, path: str) -> dict[str, Any]:
+    with corrupt_unless_decoded(path):
+        value = json.loads(data)
+    if not isinstance(value, dict):
+        raise CorruptFileError(path, "is no JSON object")
+    return value
+
+
+def _date_time(moment: datetime) -> list[int]:
+    """Return a local time as Java's Jackson writes it: seconds and nanoseconds only if there are any."""
+    parts = [moment.year, moment.month, moment.day, moment.hour, moment.minute]
+    nanos = moment.microsecond * 1000
+    return [
+        *parts,
+        *([moment.second] if moment.second or nanos else []),
+        *([nanos] if nanos else []),
+    ]
+
+
+def snapshot_of_tag(data: bytes, path: str) -> bytes:
+    """Return the snapshot file that a tag file was made of."""
+    value = _json(data, path)
+    kept = {key: item for key, item in value.items() if key not in (_CREATED, _RETAINED)}
+    return json.dumps(kept, indent=2, ensure_ascii=False).encode()
+
+
+def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
+    """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
+
+    Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
+    files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
+    such snapshot; nothing is changed then. Done again after a failure it completes what was begun.
+    """
+    if not moment:
+        raise InputError("a rollback needs a snapshot, a tag or a time to go back to")
+    target = moment.find(store)
+    assert target is not None
+    later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
+    if moment.tag is not None and not store.exists(target.id):
+        path = Tags(store).path(moment.tag)
+        store.io.create(store.path(target.id), snapshot_of_tag(store.io.read_bytes(path), path))
+        store.write_hint(EARLIEST, target.id)
+    store.write_hint(LATEST, target.id)
+    # newest first: whenever this stops, the ids that are left have no gap
+    for snapshot_id in reversed(store.ids()):
+        if snapshot_id > target.id:
+            store.io.delete(store.path(snapshot_id))
+    _remove_changelogs(store, target.id)
+    for name in later_tags:
+        store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
+    return target
+
+
+def _remove_changelogs(store: SnapshotStore, newest: int) -> None:
+    """Remove the changelogs of expired snapshots after ``newest``, and hints that would name them."""
+    directory = f"{store.paths.branch_root}/changelog"
+    gone = [i for i in numbered_files(store.io, directory, _CHANGELOG) if i > newest]
+    for snapshot_id in reversed(gone):
+        store.io.delete(f"{directory}/{_CHANGELOG}{snapshot_id}")
+    if gone:
+        for hint in (LATEST, EARLIEST):  # readers list the directory then
+            store.io.delete(f"{directory}/{hint}")

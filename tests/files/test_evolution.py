@@ -1,0 +1,94 @@
+"""Old columns in a new schema: by field id, nested too, whatever the offsets of the Arrow arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.evolution import conform, evolve
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import (
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+    parse_type,
+)
+
+INT, BIGINT, TEXT = parse_type("INT"), parse_type("BIGINT"), parse_type("STRING")
+OLD = RowType(True, (Field(1, "a", INT), Field(2, "b", TEXT), Field(3, "c", INT)))
+# b was renamed, c dropped and added again, a widened and moved
+NEW = RowType(True, (Field(2, "bb", TEXT), Field(4, "c", TEXT), Field(1, "a", BIGINT)))
+ROWS = [{"a": 1, "b": "x", "c": 9}, None, {"a": None, "b": None, "c": 8}]
+EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": None}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values", "wanted"),
+    [
+        (OLD, NEW, ROWS, EVOLVED),
+        (ArrayType(True, OLD), ArrayType(True, NEW), [ROWS, None, []], [EVOLVED, None, []]),
+        (
+            MapType(True, INT, OLD),
+            MapType(True, BIGINT, NEW),
+            [[(1, ROWS[0]), (2, None)], None],
+            [[(1, EVOLVED[0]), (2, None)], None],
+        ),
+        (MultisetType(True, INT), MultisetType(True, BIGINT), [[(1, 2)], None], [[(1, 2)], None]),
+        (ArrayType(True, INT), TEXT, [[1, None], None], ["[1, null]", None]),
+        (
+            RowType(True, (Field(1, "r", OLD),)),
+            RowType(True, (Field(1, "r", NEW),)),
+            [{"r": ROWS[0]}],
+            [{"r": EVOLVED[0]}],
+        ),
+    ],
+)
+def test_columns_take_the_shape_of_the_new_schema(
+    old: DataType, new: DataType, values: list[Any], wanted: list[Any]
+) -> None:
+    array = pa.array(values, arrow_type(old))
+    found = evolve(array, old, new)
+    found.validate(full=True)
+    assert found.type == arrow_type(new)
+    assert found.to_pylist() == wanted
+    assert evolve(array.slice(1), old, new).to_pylist() == wanted[1:]
+
+
+def test_a_column_of_the_same_type_is_not_copied() -> None:
+    array = pa.array([1, 2], pa.int32())
+    assert evolve(array, INT, INT.with_nullable(False)) is array
+
+
+def test_nested_and_simple_types_do_not_mix() -> None:
+    with pytest.raises(UnsupportedError):
+        evolve(pa.array([1], pa.int32()), INT, OLD)
+    with pytest.raises(UnsupportedError):
+        evolve(pa.array([ROWS[0]], arrow_type(OLD)), OLD, INT)
+
+
+def test_what_files_hold_is_made_the_type_of_the_column() -> None:
+    fields = (
+        Field(1, "t", parse_type("TIMESTAMP(3)")),
+        Field(2, "gone", INT),
+        Field(3, "c", parse_type("TIME(3)")),
+    )
+    held = pa.array(
+        [{"c": 5, "t": -1}, None], pa.struct([("c", pa.int32()), ("t", pa.timestamp("ns"))])
+    )
+    found = conform(held, RowType(True, fields))
+    assert found.type == arrow_type(RowType(True, fields))
+    assert found.field("t").cast(pa.int64()).to_pylist()[0] == -1
+    assert found.field("c").cast(pa.int32()).to_pylist()[0] == 5
+    assert found.field("gone").null_count == 2
+    assert found.is_valid().to_pylist() == [True, False]
+
+
+def test_timestamps_of_files_with_and_without_zone_count_alike() -> None:
+    held = pa.array([1_000_001, None], pa.timestamp("us", tz="UTC"))
+    assert conform(held, parse_type("TIMESTAMP(3)")).cast(pa.int64()).to_pylist() == [1000, None]

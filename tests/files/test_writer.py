@@ -1,0 +1,58 @@
+"""Files of every format end near the target size and say what they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from paimon_orch import Catalog
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.formats import open_reader
+
+ROWS = 120_000
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_files_roll_near_the_target_size(kind: str, tmp_path: Path) -> None:
+    options = {"file.format": kind, "target-file-size": "256 kb"}
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, v BIGINT", options=options)
+    noise = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, ROWS)
+    table.append(pa.table({"id": range(ROWS), "v": noise}))
+    [split] = table.files()
+    assert 3 <= len(split.files) <= 10
+    for file in split.files:
+        path = Path(table.paths.data_file(table.schema, split.partition, split.bucket, file))
+        assert path.stat().st_size == file.file_size
+        assert file.file_size < 768 << 10
+        with path.open("rb") as source:
+            opened = open_reader(source, str(path), table.schema.fields)
+            rows = sum(batch.num_rows for batch in opened.batches(["id"], 10_000))
+        assert rows == file.row_count
+    assert sum(file.row_count for file in split.files) == ROWS
+    assert table.scan().to_arrow().column("v").to_pylist() == noise.tolist()
+
+
+def test_levels_may_have_their_own_format(tmp_path: Path) -> None:
+    options = {"file.format.per.level": "0:avro,5:orc", "bucket": "1"}
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options
+    )
+    table.upsert(pa.table({"id": [1, 2], "v": [1, 2]}))
+    table.upsert(pa.table({"id": [2, 3], "v": [20, 30]}))
+    assert {Path(f.file_name).suffix for split in table.files() for f in split.files} == {".avro"}
+    assert table.scan().to_arrow().to_pydict() == {"id": [1, 2, 3], "v": [1, 20, 30]}
+
+
+def test_a_column_that_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t", "id BIGINT, m MULTISET<INT>", options={"file.format": "orc"}
+    )
+    with pytest.raises(UnsupportedError, match="column 'm'"):
+        table.append(
+            pa.table({"id": [1], "m": pa.array([[(1, 1)]], pa.map_(pa.int32(), pa.int32()))})
+        )
+    assert list(tmp_path.rglob("data-*")) == []
+    assert table.snapshot() is None

@@ -1,0 +1,191 @@
+"""Decoders on damaged bytes: a PaimonError or a value, never another error, and never a wrong agreement."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_orch.errors import CorruptFileError, PaimonError
+from paimon_orch.format import avro
+from paimon_orch.format.deletion_vector import (
+    DeletionVector,
+    decode_file,
+    decode_payload,
+    encode_file,
+)
+from paimon_orch.format.index_manifest import (
+    DELETION_VECTORS,
+    DeletionVectorRange,
+    IndexManifestEntry,
+    decode_index_manifest,
+    encode_index_manifest,
+)
+from paimon_orch.format.manifest import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    decode_manifest,
+    encode_manifest,
+)
+from paimon_orch.format.manifest_columns import ManifestColumns
+from paimon_orch.format.manifest_list import (
+    ManifestFileMeta,
+    decode_manifest_list,
+    encode_manifest_list,
+)
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
+from paimon_orch.format.types import AtomicType, Field
+
+STATS = SimpleStats(b"\0" * 12, b"\1" * 20, (0, None, 5))
+ENTRIES = [
+    ManifestEntry(
+        FileKind(number % 2),
+        b"\0\0\0\0" + bytes(8),
+        number,
+        4,
+        DataFileMeta(
+            f"data-{number}.parquet", 9, 9, b"k", b"l", STATS, STATS, extra_files=("a", "b")
+        ),
+    )
+    for number in range(4)
+]
+RANGES = (DeletionVectorRange("data-0.parquet", 1, 22, 1),)
+INDEXES = [IndexManifestEntry(FileKind.ADD, b"", 0, DELETION_VECTORS, "index-0", 31, 1, RANGES)]
+LISTED = [ManifestFileMeta(f"manifest-{number}", 9, 1, 0, EMPTY_STATS, 0) for number in range(3)]
+SNAPSHOT = Snapshot(3, 0, "base", "delta", "user", 7, CommitKind.APPEND, 1_700_000_000_000, 5, 5)
+SCHEMA = TableSchema(
+    0, (Field(0, "id", AtomicType(False, "BIGINT")),), 0, (), ("id",), {"bucket": "1"}, None, 7
+)
+
+FILE = "db.db/t/some/file"
+Decoder = Callable[[bytes], object]
+DECODERS: dict[str, tuple[bytes, Decoder]] = {
+    "manifest": (encode_manifest(ENTRIES), lambda data: decode_manifest(data, FILE)),
+    "plain manifest": (encode_manifest(ENTRIES, "null"), lambda data: decode_manifest(data, FILE)),
+    "manifest list": (encode_manifest_list(LISTED), lambda data: decode_manifest_list(data, FILE)),
+    "plain manifest list": (
+        encode_manifest_list(LISTED, "null"),
+        lambda data: decode_manifest_list(data, FILE),
+    ),
+    "index manifest": (
+        encode_index_manifest(INDEXES, "null"),
+        lambda data: decode_index_manifest(data, FILE),
+    ),
+    "snapshot": (SNAPSHOT.to_json(), lambda data: Snapshot.from_json(data, FILE)),
+    "schema": (SCHEMA.to_json(), lambda data: TableSchema.from_json(data, FILE)),
+}
+
+
+def damaged(data: bytes) -> Iterator[bytes]:
+    """Yield truncations and bit flips of the bytes, spread evenly."""
+    for size in range(0, len(data), max(1, len(data) // 60)):
+        yield data[:size]
+    for number, at in enumerate(range(0, len(data), max(1, len(data) // 300))):
+        yield data[:at] + bytes([data[at] ^ 1 << number % 8]) + data[at + 1 :]
+
+
+def decoded(decode: Decoder, data: bytes) -> object:
+    """Return what a decoder finds, or its error, which names the file."""
+    try:
+        return decode(data)
+    except PaimonError as error:
+        found = error
+    assert FILE in str(found)
+    return found
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_truncated_and_flipped_bytes(name: str) -> None:
+    whole, decode = DECODERS[name]
+    assert not isinstance(decoded(decode, whole), PaimonError)
+    for data in damaged(whole):
+        decoded(decode, data)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_spliced_bytes(name: str, data: st.DataObject) -> None:
+    whole, decode = DECODERS[name]
+    at, cut = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 20))
+    decoded(decode, whole[:at] + data.draw(st.binary(max_size=20)) + whole[at + cut :])
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.binary(min_size=1, max_size=9), st.integers(0, 9))
+def test_what_is_proven_of_a_damaged_manifest_is_what_the_records_say(
+    place: int, inserted: bytes, cut: int
+) -> None:
+    whole = DECODERS["plain manifest"][0]
+    at = place % len(whole)
+    data = whole[:at] + inserted + whole[at + cut :]
+    columns = ManifestColumns.decode(data, FILE)
+    if columns is not None:
+        try:
+            entries: object = columns.entries()
+        except CorruptFileError:
+            return
+        assert entries == decode_manifest(data, FILE)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("name", ["snapshot", "schema"])
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_json_of_another_shape(name: str, data: st.DataObject) -> None:
+    whole, decode = DECODERS[name]
+    value: dict[str, Any] = json.loads(whole)
+    key = data.draw(st.sampled_from(sorted(value)))
+    decoded(decode, json.dumps(value | {key: data.draw(JSON)}).encode())
+
+
+@pytest.mark.parametrize("bitmap64", [False, True])
+def test_damaged_deletion_vectors(bitmap64: bool) -> None:
+    vector = DeletionVector.of([1, 5, 70_000, *range(100_000, 200_000)])
+    whole, [found] = encode_file({"data-0.parquet": vector}, bitmap64=bitmap64)
+    assert decode_file(whole, [found], FILE) == {"data-0.parquet": vector}
+    for data in damaged(whole):
+        error = decoded(lambda data: decode_file(data, [found], FILE), data)
+        assert isinstance(error, PaimonError), "a checksum tells"
+    payload = vector.payload(bitmap64=bitmap64)
+    for data in damaged(payload):
+        decoded(lambda data: decode_payload(data, FILE), data)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "null",
+        {"type": "record", "name": "r", "fields": []},
+        {"type": "record", "name": "r", "fields": [{"name": "n", "type": "null"}]},
+        {
+            "type": "record",
+            "name": "r",
+            "fields": [{"name": "n", "type": {"type": "array", "items": "null"}}],
+        },
+    ],
+)
+def test_records_that_take_no_bytes_are_not_counted_up(schema: Any) -> None:
+    text = json.dumps(schema).encode()
+    head = b"Obj\1" + b"\2" + b"\x16avro.schema" + _length(text) + text + b"\0" + b"s" * 16
+    many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"  # records, in a block of as good as no bytes
+    with pytest.raises(CorruptFileError, match="of nothing"):
+        avro.decode(head + many + b"\x02\0" + b"s" * 16, FILE)
+
+
+def _length(text: bytes) -> bytes:
+    raw = 2 * len(text)
+    return bytes([raw]) if raw < 0x80 else bytes([raw & 0x7F | 0x80, raw >> 7])

@@ -1,0 +1,29 @@
+"""Hash index files: big-endian numbers, each once, in any order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.hash_index import decode_hash_index, encode_hash_index
+
+
+def test_a_file_is_its_hashes_in_big_endian_order_of_bytes() -> None:
+    data = encode_hash_index(np.array([1465514398, -101922419], np.int32))
+
+    assert {data[:4].hex(), data[4:].hex()} == {"5759f99e", "f9ecc98d"}
+
+
+@given(arrays(np.int32, st.integers(0, 50), elements=st.integers(-(2**31), 2**31 - 1)))
+def test_hashes_come_back_each_of_them_once(hashes: np.ndarray) -> None:
+    decoded = decode_hash_index(encode_hash_index(hashes), "index-0")
+
+    assert sorted(decoded.tolist()) == sorted(set(hashes.tolist()))
+    assert decoded.dtype == np.int32
+
+
+def test_half_a_number_is_damage() -> None:
+    with pytest.raises(CorruptFileError, match="index-0: a hash index of 7 bytes"):
+        decode_hash_index(bytes(7), "index-0")

@@ -1,0 +1,59 @@
+"""Predicates: bound to the types of their columns, evaluated with SQL's three values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.predicate import And, Leaf, Not, Or, bind, to_arrow
+
+SCHEMA = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
+
+
+def _type_of(name: str) -> pa.DataType:
+    return SCHEMA.field(name).type
+
+
+def _leaf(name: str, op: str, *values: Any) -> Leaf:
+    return Leaf(name, op, tuple(pa.scalar(value) for value in values))
+
+
+def test_values_become_the_types_of_their_columns() -> None:
+    bound = bind(Or((_leaf("i", "in", 1, 2), Not(_leaf("i", "=", 3)))), _type_of)
+    assert bound == Or(
+        (
+            Leaf("i", "in", (pa.scalar(1, pa.int32()), pa.scalar(2, pa.int32()))),
+            Not(Leaf("i", "=", (pa.scalar(3, pa.int32()),))),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        _leaf("i", "==", 1),
+        _leaf("i", "=", 2**40),
+        _leaf("i", "=", "one"),
+        _leaf("i", "=", None),
+        _leaf("i", "in"),
+        _leaf("i", "<", 1, 2),
+        _leaf("i", "is null", 1),
+        _leaf("i", "like", "1%"),
+    ],
+    ids=str,
+)
+def test_test_that_a_column_cannot_take_is_refused(leaf: Leaf) -> None:
+    with pytest.raises(InputError):
+        bind(And((leaf, leaf)), _type_of)
+
+
+@pytest.mark.parametrize("op", ["=", "in"])
+def test_zero_has_one_value_and_nan_none(op: str) -> None:
+    rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
+    assert rows.filter(to_arrow(_leaf("f", op, -0.0))).num_rows == 2
+    assert rows.filter(to_arrow(_leaf("f", op, math.nan))).num_rows == 0
+    assert rows.filter(to_arrow(Not(_leaf("f", op, 0.0)))).num_rows == 1

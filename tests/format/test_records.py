@@ -1,0 +1,110 @@
+"""Manifests of every container hold the same records."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.index_manifest import (
+    DeletionVectorRange,
+    IndexManifestEntry,
+    decode_index_manifest,
+    encode_index_manifest,
+)
+from paimon_orch.format.manifest import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    decode_manifest,
+    encode_manifest,
+)
+from paimon_orch.format.manifest_list import (
+    ManifestFileMeta,
+    decode_manifest_list,
+    encode_manifest_list,
+)
+from paimon_orch.format.records import decode_records
+from paimon_orch.format.statistics import SimpleStats
+
+STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
+ENTRIES = [
+    ManifestEntry(FileKind.ADD, b"\0\0", 1, 2, DataFileMeta("a", 1, 2, b"k", b"l", STATS, STATS)),
+    ManifestEntry(
+        FileKind.DELETE,
+        b"",
+        0,
+        -1,
+        DataFileMeta(
+            "b",
+            5,
+            6,
+            creation_time=1_700_000_000_123,
+            extra_files=("b.index",),
+            delete_row_count=3,
+            embedded_index=b"x",
+            file_source=1,
+        ),
+    ),
+]
+MANIFESTS = [ManifestFileMeta("manifest-1", 10, 2, 1, STATS, 3)]
+INDEXES = [
+    IndexManifestEntry(
+        FileKind.ADD,
+        b"",
+        0,
+        "DELETION_VECTORS",
+        "index-1",
+        9,
+        1,
+        (DeletionVectorRange("a", 1, 22),),
+    ),
+    IndexManifestEntry(FileKind.ADD, b"", 0, "HASH", "index-2", 9, 1),
+]
+LATER = {
+    "_EXTERNAL_PATH",
+    "_FIRST_ROW_ID",
+    "_WRITE_COLS",
+    "_VALUE_STATS_COLS",
+    "_GLOBAL_INDEX",
+    "_CARDINALITY",
+    *("_MIN_BUCKET", "_MAX_BUCKET", "_MIN_LEVEL", "_MAX_LEVEL", "_MIN_ROW_ID", "_MAX_ROW_ID"),
+}
+
+
+def as_container(data: bytes, kind: str) -> bytes:
+    """The records of an Avro file in another container, as Java 0.9 writes them: without later fields."""
+    table = pa.Table.from_pylist([_early(record) for record in decode_records(data, "x")])
+    sink = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink)
+    else:
+        orc.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _early(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _early(item) for key, item in value.items() if key not in LATER}
+    return [_early(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_manifests_are_told_by_their_first_bytes(kind: str) -> None:
+    assert decode_manifest(as_container(encode_manifest(ENTRIES), kind), "manifest-0") == ENTRIES
+    manifests = as_container(encode_manifest_list(MANIFESTS), kind)
+    assert decode_manifest_list(manifests, "manifest-list-0") == MANIFESTS
+    indexes = as_container(encode_index_manifest(INDEXES), kind)
+    assert decode_index_manifest(indexes, "index-manifest-0") == INDEXES
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PAR1", b"ORC", b"Obj\1", b"{}", b"PAR1" + bytes(40), b"ORC" + bytes(40)]
+)
+def test_damaged_manifests_are_named(data: bytes) -> None:
+    with pytest.raises(CorruptFileError, match="manifest-7"):
+        decode_manifest(data, "manifest-7")

@@ -1,0 +1,281 @@
+"""DataFrame to table: every row in its bucket, every bucket in one task, the last row of a key wins."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
+from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
+
+from paimon_orch.errors import InputError, PaimonError, StorageError
+from paimon_orch.files.reader import BucketFile
+from paimon_orch.format.bucket import buckets
+from paimon_orch.spark import writer
+from paimon_orch.steps import ingest
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frame_of(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
+    return spark.createDataFrame(rows, schema)
+
+
+KEYED = "k bigint, v string"
+
+
+def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, bucket="5")
+    frame = spark.range(0, 500, 1, 4).selectExpr("id AS k", "CAST(id AS STRING) AS v")
+
+    result = writer.write(frame, table)
+
+    splits = table.files()
+    assert {split.bucket for split in splits} == set(range(5))
+    assert result.files == 5
+    for split in splits:
+        (file,) = split.files
+        at = BucketFile(split.partition, split.bucket, file)
+        for batch in table.reader().read(at, [table.schema.field("k")]):
+            types = [table.schema.field("k").type]
+            assert set(buckets([batch["k"]], types, 5)) == {split.bucket}
+    assert rows_of(table) == [(k, str(k)) for k in range(500)]
+    assert (result.snapshot_id, result.rows) == (1, 500)
+    assert_healthy(table)
+
+
+def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="3")
+    rows = [(k % 40, f"{at:04}") for at, k in enumerate(np.random.default_rng(5).permutation(400))]
+    frame = frame_of(spark, [(int(k), v) for k, v in rows], KEYED)
+
+    writer.write(frame, table)
+
+    assert rows_of(table) == sorted({int(k): v for k, v in rows}.items())
+    assert_healthy(table)
+
+
+def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED).repartition(3), table)
+    writer.write(frame_of(spark, [(1, "c")], KEYED), table)
+
+    assert rows_of(table) == [(1, "c"), (2, "b")]
+    low = [file.min_sequence_number for split in table.files() for file in split.files]
+    assert len(set(low)) == len(low)
+
+
+def test_row_kinds_delete(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
+
+    rows = [(1, None, "-D"), (3, "c", "+I")]
+    writer.write(frame_of(spark, rows, f"{KEYED}, op string"), table, row_kind="op")
+
+    assert rows_of(table) == [(2, "b"), (3, "c")]
+
+
+def test_partitions_and_buckets_are_written_by_one_task_each(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(
+        tmp_path, "p STRING, k BIGINT, v STRING", key=("p", "k"), partition_by=["p"], bucket="2"
+    )
+    rows = [(p, k, "x") for p in ("a", "b/c", "") for k in range(30)]
+
+    result = writer.write(frame_of(spark, rows, f"p string, {KEYED}").repartition(3), table)
+
+    assert result.files == len(table.files()) == 6
+    assert rows_of(table) == sorted(rows)
+    assert_healthy(table)
+
+
+@pytest.mark.parametrize("bucket", ["-1", "3"])
+def test_tables_without_key_keep_every_row(
+    spark: SparkSession, tmp_path: Path, bucket: str
+) -> None:
+    options = {"bucket_key": "k"} if bucket == "3" else {}
+    table = new_table(tmp_path, key=(), bucket=bucket, **options)
+    rows = [(k % 10, "x") for k in range(100)]
+
+    writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
+    writer.write(frame_of(spark, [(None, None)], KEYED), table)
+
+    assert sorted(rows_of(table), key=str) == sorted([*rows, (None, None)], key=str)
+    assert_healthy(table)
+
+
+def partitioned(root: Path, **options: str) -> Table:
+    return new_table(
+        root, "p INT, k BIGINT, v STRING", key=("p", "k"), partition_by=["p"], **options
+    )
+
+
+PARTITIONED = "p int, k bigint, v string"
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "expected"), [("true", [(1, 9, "new"), (2, 2, "old")]), ("false", [(1, 9, "new")])]
+)
+def test_overwriting_replaces_partitions_or_all(
+    spark: SparkSession, tmp_path: Path, dynamic: str, expected: list[tuple[int, int, str]]
+) -> None:
+    table = partitioned(tmp_path, dynamic_partition_overwrite=dynamic)
+    writer.write(frame_of(spark, [(1, 1, "old"), (2, 2, "old")], PARTITIONED), table)
+
+    writer.write(frame_of(spark, [(1, 9, "new")], PARTITIONED), table, mode="overwrite")
+
+    assert rows_of(table) == expected
+    assert_healthy(table)
+
+
+def test_no_rows_are_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+
+    result = writer.write(frame_of(spark, [], KEYED), table)
+
+    assert (result.snapshot_id, result.rows, table.snapshot()) == (None, 0, None)
+
+
+def test_a_row_that_does_not_fit_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v INT", bucket="4")
+    before = stored_files(table)
+    rows = [(k, "7" if k != 77 else "seven") for k in range(100)]
+
+    with pytest.raises(
+        InputError, match=r"column 'v' is string and cannot be stored as int32.*seven"
+    ):
+        writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
+
+    assert stored_files(table) == before
+
+
+def test_wrong_columns_are_refused_before_spark_runs(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    with pytest.raises(InputError, match="missing v; unknown x"):
+        writer.write(frame_of(spark, [(1, "a")], "k bigint, x string"), table)
+
+
+def test_a_task_that_is_tried_again_adds_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """The first attempt writes its file and then dies, as when its machine goes away."""
+    table = new_table(tmp_path)
+    mark = tmp_path / "tried"
+    planned = ingest.plan(table, ["k", "v"])
+
+    class Dying(ingest.IngestPlan):
+        def write(self, batches: Any) -> bytes:
+            done: bytes = super().write(batches)
+            if not mark.exists():
+                mark.touch()
+                raise StorageError("the machine went away")
+            return done
+
+    dying = Dying(**{field.name: getattr(planned, field.name) for field in fields(planned)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest, "plan", lambda *_, **__: dying)
+        writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
+
+    assert mark.exists()
+    assert levels_of(table) == [0]
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, at TIMESTAMP(3), n INT", bucket="2")
+    frame = pd.DataFrame({"k": [1, 2], "at": [pd.Timestamp("2026-01-01"), pd.NaT], "n": [1, 2]})
+
+    writer.write(spark.createDataFrame(frame), table)
+
+    assert rows_of(table, filter="at is not null") == [(1, pd.Timestamp("2026-01-01"), 1)]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
+    from pyspark.sql import functions as fn
+
+    found = writer._preimages(spark, tasks)
+    frame = spark.createDataFrame([(value,) for value in found], "task int")
+    placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
+
+    assert [
+        row.at for row in sorted(placed.collect(), key=lambda row: found.index(row.task))
+    ] == list(range(tasks))
+
+
+def test_a_frame_that_fails_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    before = stored_files(table)
+    frame = spark.range(5).selectExpr("id AS k", "CAST(raise_error('no luck') AS STRING) AS v")
+
+    with pytest.raises((PaimonError, PySparkException), match="no luck"):
+        writer.write(frame, table)
+
+    assert stored_files(table) == before
+
+
+def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "p INT, k BIGINT, v STRING",
+        key=("p", "k"),
+        partition_by=["p"],
+        bucket="-1",
+        dynamic_bucket__target_row_num="10",
+    )
+    frame = spark.range(0, 90, 1, 4).selectExpr(
+        # one partition, spelt in two ways
+        "CASE WHEN id % 2 = 0 THEN CAST(id % 3 AS STRING) ELSE '0' || CAST(id % 3 AS STRING) END AS p",
+        "id AS k",
+        "'a' AS v",
+    )
+
+    writer.write(frame, table)
+    writer.write(frame.withColumn("v", fn.lit("b")), table)
+
+    assert sorted(split.bucket for split in table.files()) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert rows_of(table) == sorted((k % 3, k, "b") for k in range(90))
+    assert_healthy(table)
+
+
+def test_one_task_assigns_the_dynamic_buckets_of_a_table_without_partitions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, bucket="-1", dynamic_bucket__target_row_num="20")
+    frame = spark.range(0, 50, 1, 4).selectExpr("id AS k", "CAST(id AS STRING) AS v")
+
+    writer.write(frame, table)
+    writer.write(frame, table, mode="overwrite")
+
+    assert sorted(split.bucket for split in table.files()) == [0, 1, 2]
+    assert len(rows_of(table)) == 50
+    assert_healthy(table)
+
+
+def test_a_static_overwrite_replaces_its_partition_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "p STRING, k BIGINT", key=(), partition_by=["p"], bucket="-1")
+    writer.write(frame_of(spark, [("a", 1), ("b", 2), (None, 3)], "p string, k bigint"), table)
+    new = frame_of(spark, [(None, 9)], "p string, k bigint")
+    null = {"p": "__DEFAULT_PARTITION__"}
+
+    writer.write(new, table, mode="overwrite", partitions=null)
+
+    assert rows_of(table) == [(None, 9), ("a", 1), ("b", 2)]
+    files = stored_files(table)
+    with pytest.raises(InputError, match="do not all lie in the partition"):
+        writer.write(new, table, mode="overwrite", partitions={"p": "a"})
+    with pytest.raises(InputError, match="overwrite only"):
+        writer.write(new, table, partitions=null)
+    with pytest.raises(InputError, match="'k' is not a partition column"):
+        writer.write(new, table, mode="overwrite", partitions={"k": 1})
+    assert stored_files(table) == files

@@ -1,0 +1,82 @@
+"""A local server of the S3 protocol, started once; each test has a bucket of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from paimon_orch.storage import FileIO, resolve_warehouse
+
+SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A warehouse in a bucket of the test server, and how it is opened."""
+
+    root: str
+    options: dict[str, Any] = field(repr=False)
+
+    @property
+    def io(self) -> FileIO:
+        return resolve_warehouse(self.root, self.options)[0]
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a moto server; skipped where moto or s3fs is not installed."""
+    for package in ("moto", "flask", "s3fs"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the S3 tests need moto[server] and s3fs; {package} is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("moto") / "server.log"
+    with log.open("wb") as sink:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(command, stdout=sink, stderr=sink)
+    try:
+        _wait_for(server, port, log.read_text)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(server: subprocess.Popen[bytes], port: int, log: Callable[[], str]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the S3 server did not start: {log()}")
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def s3(s3_endpoint: str) -> Bucket:
+    """A new bucket and credentials, of which any do."""
+    import fsspec
+
+    options = {"key": "access-key-0815", "secret": SECRET, "endpoint_url": s3_endpoint}
+    name = f"paimon-{uuid4()}"
+    fsspec.filesystem("s3", **options).mkdir(name)
+    return Bucket(f"s3://{name}/warehouse", options)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries wait for nothing."""
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)

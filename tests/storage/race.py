@@ -1,0 +1,79 @@
+"""Committers that race: what each process does, and who won."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_orch.storage import resolve_warehouse
+from paimon_orch.table.catalog import Catalog
+
+PROCESSES, ROUNDS = 8, 20
+_PATIENCE = 200  # seconds
+Won = list[tuple[int, int]]
+
+
+def winners_of_rounds(root: str, options: dict[str, Any]) -> Counter[int]:
+    """Let processes create the same file at the same moment, again and again; count who says that he won."""
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(PROCESSES), context.Queue()
+    started = [
+        context.Process(target=_create, args=(root, options, number, barrier, results))
+        for number in range(PROCESSES)
+    ]
+    for process in started:
+        process.start()
+    won = [entry for _ in started for entry in results.get(timeout=_PATIENCE)]
+    for process in started:
+        process.join()
+    io = resolve_warehouse(root, options)[0]
+    for number, winner in won:
+        assert io.read_bytes(f"{root}/snapshot-{number}") == _content(winner)
+    return Counter(number for number, _ in won)
+
+
+def _create(
+    root: str, options: dict[str, Any], process: int, barrier: Barrier, results: Any
+) -> None:
+    io = resolve_warehouse(root, options)[0]
+    won: Won = []
+    for number in range(ROUNDS):
+        barrier.wait(timeout=_PATIENCE)
+        if io.create(f"{root}/snapshot-{number}", _content(process)):
+            won.append((number, process))
+    results.put(won)
+
+
+def _content(process: int) -> bytes:
+    return f"written by {process} ".encode() * 100
+
+
+def append_concurrently(
+    root: str, options: dict[str, Any], processes: int, appends: int
+) -> list[tuple[int, int]]:
+    """Let processes append rows (process, number) to ``db.t``, one commit each; return what they wrote."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes)
+    started = [
+        context.Process(target=_append, args=(root, options, number, appends, barrier))
+        for number in range(processes)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * processes
+    return [(process, number) for process in range(processes) for number in range(appends)]
+
+
+def _append(
+    root: str, options: dict[str, Any], process: int, appends: int, barrier: Barrier
+) -> None:
+    table = Catalog(root, **options).table("db.t")
+    barrier.wait(timeout=_PATIENCE)
+    for number in range(appends):
+        table.append(pa.table({"process": [process], "number": [number]}))

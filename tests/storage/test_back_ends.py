@@ -1,0 +1,98 @@
+"""The storage contract, kept by every back end; races on those that several processes can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from storage.contract import StorageContract
+from storage.race import ROUNDS, append_concurrently, winners_of_rounds
+from tables import rows_of
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.storage import FileIO, resolve_warehouse
+from paimon_orch.table.catalog import Catalog
+
+if TYPE_CHECKING:
+    from storage.conftest import Bucket
+
+
+class TestLocal(StorageContract):
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return str(tmp_path)
+
+    @pytest.fixture
+    def io(self, root: str) -> FileIO:
+        return resolve_warehouse(root)[0]
+
+    @pytest.fixture
+    def catalog(self, root: str) -> Catalog:
+        return Catalog(root)
+
+    def test_a_directory_is_no_file(self, io: FileIO, root: str) -> None:
+        for read in (io.read_bytes, io.open_input):
+            with pytest.raises(CorruptFileError, match="is a directory where a file should be"):
+                read(root)
+
+
+class TestMemory(StorageContract):
+    @pytest.fixture
+    def root(self) -> str:
+        pytest.importorskip("fsspec")
+        return f"memory://{uuid4()}/warehouse"
+
+    @pytest.fixture
+    def io(self, root: str) -> FileIO:
+        return resolve_warehouse(root)[0]
+
+    @pytest.fixture
+    def catalog(self, root: str) -> Catalog:
+        return Catalog(root)
+
+
+class TestS3(StorageContract):
+    @pytest.fixture
+    def root(self, s3: Bucket) -> str:
+        return s3.root
+
+    @pytest.fixture
+    def io(self, s3: Bucket) -> FileIO:
+        return s3.io
+
+    @pytest.fixture
+    def catalog(self, s3: Bucket) -> Catalog:
+        return Catalog(s3.root, **s3.options)
+
+
+@pytest.fixture(params=["local", "s3"])
+def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
+    """A place that several processes reach, and its options."""
+    if request.param == "local":
+        return str(tmp_path), {}
+    bucket: Bucket = request.getfixturevalue("s3")
+    return bucket.root, bucket.options
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_of_many_processes_exactly_one_creates_a_file(
+    shared_root: tuple[str, dict[str, Any]],
+) -> None:
+    assert winners_of_rounds(*shared_root) == dict.fromkeys(range(ROUNDS), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_concurrent_commits_keep_all_rows(shared_root: tuple[str, dict[str, Any]]) -> None:
+    root, options = shared_root
+    table = Catalog(root, **options).create_table(
+        "db.t", "process INT, number INT", options={"commit.max-retries": "50"}
+    )
+
+    written = append_concurrently(root, options, processes=3, appends=4)
+
+    assert rows_of(table) == sorted(written)
+    assert table.snapshots.ids() == list(range(1, len(written) + 1))

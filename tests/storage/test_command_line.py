@@ -1,0 +1,53 @@
+"""Storage options on the command line and in the environment."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from paimon_orch import cli
+from paimon_orch.storage.options import ENVIRONMENT
+from paimon_orch.table.catalog import Catalog
+
+COLUMNS = ("--columns", "id BIGINT")
+
+
+def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv(ENVIRONMENT, json.dumps({"secret": "of-the-environment"}))
+    opened: list[Catalog] = []
+
+    def catalog(uri: str, **options: object) -> Catalog:
+        opened.append(Catalog(uri, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(cli, "Catalog", catalog)
+    root = f"memory://{uuid4()}/wh"
+    arguments = [
+        "--storage-option",
+        "key=a=b",
+        "--storage-option",
+        "anon=true",
+        "create",
+        root,
+        "db.t",
+    ]
+
+    result = CliRunner().invoke(cli.app, [*arguments, *COLUMNS])
+
+    assert result.exit_code == 0, result.output
+    assert Catalog(root).tables("db") == ["t"]
+    assert opened[0].io.options.resolve() == {  # type: ignore[attr-defined]
+        "key": "a=b", "anon": True, "secret": "of-the-environment"
+    }  # fmt: skip
+
+
+def test_options_of_one_call_are_not_those_of_the_next() -> None:
+    pytest.importorskip("fsspec")
+    for arguments in (["--storage-option", "key=mine"], []):
+        root = f"memory://{uuid4()}/wh"
+        CliRunner().invoke(cli.app, [*arguments, "create", root, "db.t", *COLUMNS])
+    assert cli._storage_options == {}

@@ -1,0 +1,259 @@
+"""Object stores: outcomes that are not certain, stores that are not trusted, servers that forget."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
+from paimon_orch.storage import FsspecFileIO, LocalFileIO, objects, resolve_warehouse
+
+pytest.importorskip("fsspec")
+from fsspec.implementations.memory import MemoryFileSystem
+
+REGISTERED = sys.modules["fsspec.registry"]._registry  # the package has a name like the module
+
+if TYPE_CHECKING:
+    from storage.conftest import Bucket
+
+Answer = Callable[[], None]
+
+
+class FakeS3(MemoryFileSystem):  # type: ignore[misc]
+    """A store whose answers a test decides; ``answers`` holds one per call, None for an honest one."""
+
+    protocol = "s3"
+    cachable = True
+    answers: list[BaseException | str | None] = []  # noqa: RUF012 - each test sets its own
+    calls: list[str] = []  # noqa: RUF012
+    keeps_condition = True
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return "/" + path.removeprefix("s3://").strip("/")
+
+    def _answer(self, call: str) -> BaseException | str | None:
+        type(self).calls.append(call)
+        return self.answers.pop(0) if self.answers else None
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        answer = self._answer("put")
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer == "stored, answer lost":
+            super().pipe_file(path, value)
+            raise FileExistsError(path)
+        super().pipe_file(path, value, mode if self.keeps_condition else "overwrite")
+
+    def cat_file(self, path: str, *args: Any, **ranges: Any) -> bytes:
+        answer = self._answer("get")
+        if isinstance(answer, BaseException):
+            raise answer
+        return bytes(super().cat_file(path, *args, **ranges))
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        answer = self._answer("head")
+        if isinstance(answer, BaseException):
+            raise answer
+        return super().info(path, **kwargs)
+
+
+FakeS3.__module__ = "s3fs.fake"  # stands for the real one
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, impatient: None) -> Iterator[type[FakeS3]]:
+    monkeypatch.setitem(REGISTERED, "s3", FakeS3)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2026.9.0")
+    monkeypatch.setattr(FakeS3, "answers", [])
+    monkeypatch.setattr(FakeS3, "calls", [])
+    monkeypatch.setattr(FakeS3, "keeps_condition", True)
+    monkeypatch.setattr(objects, "_proven", set())
+    yield FakeS3
+    FakeS3.clear_instance_cache()
+
+
+@pytest.fixture
+def io(store: type[FakeS3]) -> FsspecFileIO:
+    """A store that was proven already, so that what a test counts is its own."""
+    io, root = resolve_warehouse(f"s3://{uuid4()}/wh")
+    assert isinstance(io, FsspecFileIO)
+    io.create(f"{root}/proof", b"")
+    store.calls.clear()
+    return io
+
+
+def test_a_put_whose_answer_was_lost_has_won(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    store.answers[:] = ["stored, answer lost"]
+    assert io.create(f"{io.root}/snapshot-1", b"mine")
+
+
+@pytest.mark.parametrize(
+    "refusal", [FileExistsError(), OSError(errno.EINVAL, "pre-condition"), TimeoutError()]
+)
+def test_whatever_the_refusal_says_the_stored_object_decides(
+    io: FsspecFileIO, store: type[FakeS3], refusal: Exception
+) -> None:
+    io.write(f"{io.root}/snapshot-1", b"theirs")
+    store.answers[:] = [refusal]
+    assert not io.create(f"{io.root}/snapshot-1", b"mine")
+    assert io.read_bytes(f"{io.root}/snapshot-1") == b"theirs"
+
+
+@pytest.mark.parametrize("error", [TimeoutError("no answer"), PermissionError("denied")])
+def test_with_nothing_to_look_at_the_outcome_is_unknown(
+    io: FsspecFileIO, store: type[FakeS3], error: Exception
+) -> None:
+    store.answers[:] = [error]
+    with pytest.raises(StorageError, match="not known whether it was created"):
+        io.create(f"{io.root}/snapshot-1", b"mine")
+    assert store.calls.count("put") == 1, "a creation is not tried again"
+
+
+def test_a_busy_store_is_asked_again(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    conflict = OSError(errno.EBUSY, "ConditionalRequestConflict")
+    store.answers[:] = [conflict, conflict, None]
+    assert io.create(f"{io.root}/snapshot-1", b"mine")
+    assert store.calls.count("put") == 3
+
+
+def test_reads_survive_a_bad_moment(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    io.write(f"{io.root}/file", b"content")
+    store.answers[:] = [ConnectionResetError()]
+    assert io.read_bytes(f"{io.root}/file") == b"content"
+    store.answers[:] = [OSError(errno.EIO, "hiccup")]
+    assert io.exists(f"{io.root}/file")
+
+
+def test_an_unreachable_store_is_not_an_empty_one(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    store.answers[:] = [ConnectionError("unreachable")] * 9
+    with pytest.raises(StorageError, match="looked up: ConnectionError: unreachable"):
+        io.exists(f"{io.root}/snapshot-1")
+
+
+def test_what_is_forbidden_is_not_tried_again(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    store.answers[:] = [PermissionError("denied")]
+    with pytest.raises(StorageError, match="cannot be read: PermissionError: denied"):
+        io.read_bytes(f"{io.root}/file")
+    assert store.calls == ["get"]
+
+
+def test_an_object_that_became_shorter_is_noticed(io: FsspecFileIO) -> None:
+    io.write(f"{io.root}/file", b"1234567890")
+    with io.open_input(f"{io.root}/file") as source:
+        io.write(f"{io.root}/file", b"123")
+        with pytest.raises(CorruptFileError, match="fewer than the 10 bytes"):
+            source.read()
+
+
+def test_a_server_that_ignores_the_condition_is_refused(store: type[FakeS3]) -> None:
+    store.keeps_condition = False
+    io, root = resolve_warehouse(f"s3://{uuid4()}/wh")
+    with pytest.raises(UnsupportedError, match="lets the second creation of one name replace"):
+        io.create(f"{root}/snapshot-1", b"")
+    assert list(io.list_dir(root)) == []
+
+
+def test_a_store_is_proven_once(io: FsspecFileIO, store: type[FakeS3]) -> None:
+    for number in range(3):
+        assert io.create(f"{io.root}/snapshot-{number}", b"")
+    assert store.calls.count("put") == 3
+
+
+def test_an_old_version_is_refused_for_writing(
+    io: FsspecFileIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2025.5.1")
+    with pytest.raises(UnsupportedError, match=r"s3fs 2025\.5\.1.*install s3fs>=2025\.7"):
+        io.create(f"{io.root}/file", b"")
+    assert io.read_bytes(f"{io.root}/proof") == b""
+
+
+def test_an_implementation_that_nobody_tried_is_for_reading(
+    io: FsspecFileIO, store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io.write(f"{io.root}/file", b"content")
+    monkeypatch.setattr(store, "__module__", "obstore.fsspec")
+
+    for write in (io.create, io.write):
+        with pytest.raises(UnsupportedError, match="not known to create a file exclusively"):
+            write(f"{io.root}/file", b"")
+    for remove in (io.delete, io.delete_dir, io.open_output):
+        with pytest.raises(UnsupportedError, match="Reading works"):
+            remove(f"{io.root}/file")
+    assert io.read_bytes(f"{io.root}/file") == b"content"
+
+
+def test_a_name_with_a_version_is_refused(io: FsspecFileIO) -> None:
+    io.write(f"{io.root}/file", b"content")
+    with pytest.raises(CorruptFileError, match="versionId"):
+        io.delete(f"{io.root}/file?versionId=1")
+    assert io.exists(f"{io.root}/file")
+
+
+@pytest.mark.parametrize(
+    ("uri", "complaint"),
+    [
+        ("s3://", "must look like s3://bucket/path"),
+        ("s3:bucket", "must look like s3://bucket/path"),
+        ("memory://a::b", "must look like"),
+        ("s3://user:hidden@bucket/wh", "must not carry credentials"),
+        ("abfs://c@a.example/wh?sig=hidden", "must not carry credentials"),
+        ("nowhere://bucket/wh", "scheme 'nowhere' is not supported"),
+    ],
+)
+def test_a_warehouse_that_cannot_be_is_refused(uri: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
+        resolve_warehouse(uri)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_path_above_the_bucket_is_refused() -> None:
+    with pytest.raises(CorruptFileError, match="is refused"):
+        resolve_warehouse("memory://bucket/../other")
+
+
+def test_a_local_warehouse_takes_no_options() -> None:
+    with pytest.raises(InputError, match="takes no storage options; got key"):
+        resolve_warehouse("/warehouse", {"key": "hidden"})
+    assert isinstance(resolve_warehouse("/warehouse")[0], LocalFileIO)
+
+
+def test_options_that_a_store_does_not_take_are_refused(
+    store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Picky(FakeS3):
+        def __init__(self, **options: Any) -> None:
+            raise TypeError(f"unexpected options {options}")
+
+    monkeypatch.setitem(REGISTERED, "s3", Picky)
+    io, root = resolve_warehouse("s3://bucket/wh", {"secret": "hidden"})
+    with pytest.raises(InputError, match="cannot be opened with these options") as caught:
+        io.read_bytes(f"{root}/file")
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_process_that_was_forked_opens_its_own_connections(s3: Bucket) -> None:
+    program = """
+        import os, sys
+        from paimon_orch.storage import resolve_warehouse
+        root, endpoint = sys.argv[1:]
+        options = {"key": "any", "secret": "any-of-them", "endpoint_url": endpoint}
+        io, _ = resolve_warehouse(root, options)
+        assert io.create(f"{root}/file", b"parent")
+        child = os.fork()
+        if not child:
+            os._exit(io.read_bytes(f"{root}/file") != b"parent" or not io.create(f"{root}/two", b"child"))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert io.read_bytes(f"{root}/two") == b"child"
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), s3.root, s3.options["endpoint_url"]]
+    subprocess.run(command, check=True, timeout=60)

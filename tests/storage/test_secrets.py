@@ -1,0 +1,152 @@
+"""Credentials appear in no text: not in a repr, an error, a log line or a plan of Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark import cloudpickle
+from storage.conftest import SECRET, Bucket
+from tables import rows_of, table_of
+
+from paimon_orch.errors import InputError, StorageError
+from paimon_orch.spark import executor as spark_executor
+from paimon_orch.steps import compact
+from paimon_orch.storage import resolve_warehouse
+from paimon_orch.storage.options import ENVIRONMENT, StorageOptions, parse_option
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def table(s3: Bucket) -> Table:
+    catalog = Catalog(s3.root, **s3.options)
+    return catalog.create_table(
+        "db.t", "k INT, v STRING", primary_key=["k"], options={"bucket": "1"}
+    )
+
+
+def test_no_repr_tells_a_value(s3: Bucket, table: Table) -> None:
+    catalog = Catalog(s3.root, **s3.options)
+    planned = compact.plan(table)
+    for shown in (
+        catalog,
+        catalog.io,
+        table,
+        table.snapshots,
+        table.reader(),
+        planned,
+        s3.options and s3,
+    ):
+        for text in (repr(shown), str(shown), f"{shown}"):
+            assert SECRET not in text
+            assert s3.options["key"] not in text
+    assert "secret=***" in repr(catalog.io)
+
+
+def test_nested_secrets_are_redacted_and_addresses_are_not() -> None:
+    options = StorageOptions.of(
+        {
+            "client_kwargs": {"endpoint_url": "http://here", "aws_session_token": SECRET},
+            "anon": False,
+        }
+    )
+    assert options.redact(f"http://here refused {SECRET}") == "http://here refused ***"
+
+
+def test_no_error_tells_a_value(
+    monkeypatch: pytest.MonkeyPatch, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def talkative(_: object, path: str, **__: object) -> bytes:
+        raise ConnectionError(f"no luck with {path} and the signature {SECRET}")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", talkative)
+    io, root = resolve_warehouse("memory://wh", {"secret": SECRET})
+    with caplog.at_level(logging.DEBUG), pytest.raises(StorageError) as caught:
+        io.read_bytes(f"{root}/file")
+    logging.getLogger(__name__).error("failed", exc_info=caught.value)
+
+    text = "".join(traceback.format_exception(caught.value))
+    assert "and the signature ***" in text
+    assert SECRET not in text + caplog.text
+
+
+def test_no_log_line_of_ours_tells_a_value(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "paimon_orch"):
+        table.upsert(table_of("k v", [(1, "a")]))
+    assert "committed snapshot 1" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"endpoint_url": s3.options["endpoint_url"]}
+    monkeypatch.setenv(ENVIRONMENT, json.dumps({"key": "any", "secret": SECRET}))
+    table = Catalog(s3.root, **given).create_table("db.t", "k INT")
+    data = pickle.dumps(table)
+
+    assert SECRET.encode() not in data
+    again: Table = pickle.loads(data)  # noqa: S301 - our own bytes
+    assert again.schemas.ids() == [0]
+    assert SECRET not in repr(again)
+    monkeypatch.delenv(ENVIRONMENT)
+    with pytest.raises(InputError, match=f"key, secret came from {ENVIRONMENT}"):
+        again.schemas.ids()
+
+
+def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT, json.dumps({"key": "theirs", "secret": SECRET}))
+    options = StorageOptions.of({"key": "ours"})
+    assert options.resolve() == {"key": "ours", "secret": SECRET}
+    assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("text", [f"secret={SECRET}", f'["{SECRET}"]'])
+def test_an_environment_that_is_no_object_is_not_repeated(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, text)
+    with pytest.raises(InputError, match="must be a JSON object") as caught:
+        StorageOptions.of({})
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_options_of_the_command_line_are_read() -> None:
+    assert parse_option("key=a=b") == ("key", "a=b")
+    assert parse_option("anon=true") == ("anon", True)
+    assert parse_option('client_kwargs={"verify": false}') == ("client_kwargs", {"verify": False})
+    assert parse_option("key=0815") == ("key", "0815")
+    for text in (SECRET, f"={SECRET}", f"secret={{{SECRET}"):
+        with pytest.raises(InputError) as caught:
+            parse_option(text)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_options_reach_the_tasks_of_spark_and_no_plan_shows_them(
+    spark: SparkSession, table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in "ab":
+        table.upsert(table_of("k v", [(key, f"{version}{key}") for key in range(3)]))
+    units = compact.plan(table, strategy="full").units
+    task = spark_executor._task(compact.run, [cloudpickle.dumps(units[0])], 1)
+    frame = spark.range(0, 1, 1, 1).mapInArrow(task, spark_executor.RESULT_COLUMNS)
+    frame.explain("extended")
+
+    result = compact.compact(table, spark_executor.SparkExecutor(spark), strategy="full")
+
+    assert result.files_after == 1
+    assert rows_of(table) == [(0, "b0"), (1, "b1"), (2, "b2")]
+    shown = capsys.readouterr()
+    assert "MapInArrow" in shown.out
+    settings = str(spark.conf.getAll)
+    for text in (shown.out, shown.err, settings):
+        assert SECRET not in text

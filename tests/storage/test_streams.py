@@ -1,0 +1,75 @@
+"""Remote reads: few requests, and no more memory than a row group."""
+
+from __future__ import annotations
+
+import io
+from typing import IO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.storage import streams
+from paimon_orch.storage.streams import ObjectInput
+
+ROWS, GROUPS = 40_000, 4
+
+
+class Counted:
+    """An object in memory that counts the requests for it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.requests: list[int] = []
+
+    def fetch(self, start: int, end: int) -> bytes:
+        self.requests.append(end - start)
+        return self.content[start:end]
+
+    def open(self) -> ObjectInput:
+        return ObjectInput(self.fetch, len(self.content))
+
+
+@given(
+    content=st.binary(max_size=200),
+    steps=st.lists(st.tuples(st.integers(0, 220), st.integers(-1, 220)), max_size=10),
+    ahead=st.integers(1, 50),
+)
+def test_random_reads_are_those_of_a_file(
+    content: bytes, steps: list[tuple[int, int]], ahead: int
+) -> None:
+    source, expected = Counted(content).open(), io.BytesIO(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "_READ_AHEAD", ahead)
+        for position, size in steps:
+            assert source.seek(position) == expected.seek(position)
+            assert source.read(size) == expected.read(size)
+            assert source.read(1) == expected.read(1)
+
+
+def test_reading_on_costs_no_request() -> None:
+    counted = Counted(bytes(3 << 20))
+    with counted.open() as source:
+        while source.read(1000):
+            pass
+    assert len(counted.requests) <= 5
+
+
+def test_a_remote_parquet_file_takes_few_requests() -> None:
+    columns = {f"c{number}": pa.array(range(number, number + ROWS)) for number in range(6)}
+    rows, sink = pa.table(columns), io.BytesIO()
+    pq.write_table(
+        rows, sink, row_group_size=ROWS // GROUPS, compression="none", use_dictionary=False
+    )
+    counted = Counted(sink.getvalue())
+    names = ["c0", "c2", "c4", "c5"]
+
+    with counted.open() as source:
+        batches = list(ParquetFileReader(cast(IO[bytes], source), remote=True).batches(names, 1000))
+
+    assert pa.Table.from_batches(batches) == rows.select(names)
+    assert len(counted.requests) <= 1 + 3 * GROUPS
+    assert max(batch.num_rows for batch in batches) == 1000

@@ -1,0 +1,161 @@
+"""Warehouses: creating, finding, listing and dropping tables; every refusal says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tables import new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError, PaimonError, StorageError
+from paimon_orch.format.types import type_to_sql
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(str(tmp_path / "warehouse"))
+
+
+def test_tables_are_created_found_and_listed(catalog: Catalog) -> None:
+    catalog.create_table("b.two", "id INT")
+    catalog.create_table("a.one", "id INT")
+    catalog.create_table("a.another", "id INT")
+
+    assert catalog.databases() == ["a", "b"]
+    assert catalog.tables("a") == ["another", "one"]
+    assert catalog.table("a.one").schema.names == ["id"]
+
+
+def test_a_warehouse_may_be_a_uri(tmp_path: Path) -> None:
+    Catalog(f"file://{tmp_path}/with%20space").create_table("db.t", "id INT")
+
+    assert Catalog(str(tmp_path / "with space")).tables("db") == ["t"]
+
+
+def test_other_directories_are_no_tables(catalog: Catalog) -> None:
+    catalog.create_table("a.one", "id INT")
+    (Path(catalog.root) / "a.db" / "scratch").mkdir()
+    (Path(catalog.root) / "logs").mkdir()
+    (Path(catalog.root) / "a.db" / "file").write_text("")
+
+    assert catalog.tables("a") == ["one"]
+    assert catalog.databases() == ["a"]
+
+
+def test_a_missing_table_is_named_with_those_that_are_there(catalog: Catalog) -> None:
+    with pytest.raises(NotFoundError, match=r"no table a\.b .*no database 'a' \(databases: none\)"):
+        catalog.table("a.b")
+    catalog.create_table("a.one", "id INT")
+    with pytest.raises(NotFoundError, match=r"no table a\.two .*\(tables of a: one\)"):
+        catalog.table("a.two")
+    with pytest.raises(NotFoundError, match="has no database 'z'; it has a"):
+        catalog.tables("z")
+    with pytest.raises(NotFoundError, match=r"table a\.one has no branch 'dev'"):
+        catalog.table("a.one$branch_dev")
+
+
+@pytest.mark.parametrize(
+    "name", ["t", "a.b.c", "", ".", "a.", ".t", "a/b.t", "../x.t", "a.t$x", "a\0.t", "a.b\\c"]
+)
+def test_names_that_are_no_tables_are_refused(catalog: Catalog, name: str) -> None:
+    with pytest.raises(InputError, match=r"must be 'database\.table'"):
+        catalog.create_table(name, "id INT")
+    with pytest.raises(PaimonError):
+        catalog.table(name)
+    assert not Path(catalog.root).exists()
+
+
+def test_a_table_is_created_once(catalog: Catalog) -> None:
+    catalog.create_table("a.t", "id INT")
+
+    with pytest.raises(InputError, match=r"table a\.t exists already"):
+        catalog.create_table("a.t", "id INT")
+    again = catalog.create_table("a.t", "other STRING", if_not_exists=True)
+    assert again.schema.names == ["id"]
+
+
+def test_a_table_takes_its_columns_from_arrow(catalog: Catalog) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("price", pa.decimal128(10, 2)),
+            pa.field("at", pa.timestamp("us", tz="UTC")),
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("sizes", pa.map_(pa.string(), pa.int32())),
+        ]
+    )
+
+    table = catalog.create_table("a.t", schema, primary_key=["id"], options={"bucket": "1"})
+
+    assert [type_to_sql(field.type) for field in table.schema.fields] == [
+        "BIGINT NOT NULL",
+        "DECIMAL(10, 2)",
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+        "ARRAY<STRING>",
+        "MAP<STRING NOT NULL, INT>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "keywords", "message"),
+    [
+        ("id FOO", {}, "unknown type 'FOO'"),
+        ("id", {}, "cannot be understood"),
+        ("", {}, "cannot be understood"),
+        ("id INT,", {"primary_key": ["nope"]}, "primary key column 'nope' is not among"),
+        ("id INT, id INT", {}, "column 'id' is declared twice"),
+        ("_VALUE_KIND INT", {}, "is reserved"),
+        ("id INT", {"partition_by": ["dt"]}, "partition column 'dt' is not among"),
+        ("id INT", {"primary_key": ["id"], "partition_by": ["id"]}, "only partition columns"),
+        ("id INT", {"options": {"bucket": "0"}}, "'bucket' = 0 must be positive"),
+        ("id INT", {"options": {"bucket": "many"}}, "'bucket' = 'many' must be a whole number"),
+        ("id INT", {"options": {"bucket": "2"}}, "needs option 'bucket-key'"),
+        ("a ARRAY<INT>", {"primary_key": ["a"]}, "must have a simple type"),
+        ("id INT", {"options": {"merge-engine": "magic"}}, "'magic' is not a merge engine"),
+        ("p DECIMAL(3, 5)", {}, "scale is larger than the precision"),
+        ("p DECIMAL(99)", {}, "99 is not within 1 to 38"),
+        ("id INT NOT", {}, "cannot be understood"),
+        ("id INT; DROP", {}, "cannot be understood near"),
+    ],
+)
+def test_definitions_that_break_a_rule_create_nothing(
+    catalog: Catalog, columns: str, keywords: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        catalog.create_table("a.t", columns, **keywords)  # type: ignore[arg-type]
+    assert not Path(catalog.root).exists()
+
+
+def test_a_warehouse_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    catalog = Catalog(str(tmp_path / "file" / "warehouse"))
+
+    with pytest.raises(StorageError, match=r"cannot be written .*Check that the warehouse"):
+        catalog.create_table("a.t", "id INT")
+    assert catalog.databases() == []
+
+
+@pytest.mark.parametrize("uri", ["s4://bucket/x", "x+y://z"])
+def test_schemes_that_are_not_supported_are_named(uri: str) -> None:
+    with pytest.raises(InputError, match="is not supported"):
+        Catalog(uri)
+
+
+def test_a_dropped_table_is_gone_with_all_its_files(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    other = Catalog(str(tmp_path)).create_table("db.other", "id INT")
+    other.append(pa.table({"id": [1]}))
+
+    Catalog(str(tmp_path)).drop_table("db.t")
+
+    assert Catalog(str(tmp_path)).tables("db") == ["other"]
+    assert not Path(table.paths.root).exists()
+    assert rows_of(other) == [(1,)]
+    with pytest.raises(NotFoundError):
+        Catalog(str(tmp_path)).drop_table("db.t")
+    with pytest.raises(PaimonError):
+        Catalog(str(tmp_path)).drop_table("db.other$branch_dev")
+    assert Catalog(str(tmp_path)).tables("db") == ["other"]

@@ -1,0 +1,125 @@
+"""What makes a commit collide, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types import parse_columns, parse_type
+from paimon_orch.table.conflicts import BucketGuard, check_conflicts, check_guards
+
+BIGINT = parse_type("BIGINT NOT NULL")
+KEYED = new_schema(parse_columns("k BIGINT, v INT"), primary_key=["k"], options={"bucket": "2"})
+APPEND = new_schema(parse_columns("k BIGINT, v INT"))
+
+
+def entry(
+    name: str, low: int = 0, high: int = 9, *, level: int = 0, bucket: int = 0, buckets: int = 2
+) -> ManifestEntry:
+    first, last = (serialize_row([key], [BIGINT]) for key in (low, high))
+    file = DataFileMeta(name, 1, 1, first, last, level=level)
+    return ManifestEntry(FileKind.ADD, EMPTY_ROW, bucket, buckets, file)
+
+
+def check(
+    base: list[ManifestEntry],
+    delta: list[ManifestEntry],
+    kind: CommitKind = CommitKind.COMPACT,
+    schema: TableSchema = KEYED,
+) -> None:
+    check_conflicts(schema, kind, base, delta)
+
+
+def test_files_may_come_and_go() -> None:
+    check([entry("a"), entry("b")], [entry("a").deleted(), entry("c", level=5)])
+
+
+def test_a_file_that_is_gone_cannot_be_deleted() -> None:
+    with pytest.raises(CommitConflictError, match="file a was removed by another commit"):
+        check([entry("b")], [entry("a").deleted()])
+
+
+def test_a_file_on_another_level_is_another_file() -> None:
+    with pytest.raises(CommitConflictError, match="file a was removed"):
+        check([entry("a", level=4)], [entry("a", level=0).deleted()])
+
+
+def test_moving_a_file_up_is_a_delete_and_an_add() -> None:
+    check([entry("a")], [entry("a").deleted(), entry("a", level=5)])
+
+
+def test_a_live_file_cannot_be_added_again() -> None:
+    with pytest.raises(CommitConflictError, match="already part of the table"):
+        check([entry("a")], [entry("a")])
+    with pytest.raises(CommitConflictError, match="already part of the table"):
+        check([], [entry("a"), entry("a")])
+
+
+@pytest.mark.parametrize(("low", "high"), [(9, 20), (3, 4), (-5, 30)])
+def test_files_of_one_level_must_not_overlap(low: int, high: int) -> None:
+    with pytest.raises(CommitConflictError, match="would overlap on level 5"):
+        check([entry("a", 0, 9, level=5)], [entry("b", low, high, level=5)])
+
+
+def test_files_may_overlap_elsewhere() -> None:
+    base = [entry("a", level=5)]
+    check(base, [entry("b", level=4)])
+    check(base, [entry("b", level=0)])
+    check(base, [entry("b", level=5, bucket=1)])
+    check(base, [entry("b", 10, 12, level=5)])
+    check(base, [replace(entry("b", level=5), partition=serialize_row([1], [BIGINT]))])
+    check(base, [entry("b", level=5)], schema=APPEND)
+
+
+def test_a_partition_keeps_its_bucket_count_unless_it_is_overwritten() -> None:
+    base, delta = [entry("a", buckets=2)], [entry("b", buckets=4)]
+    with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
+        check(base, delta)
+    check(base, delta, CommitKind.OVERWRITE)
+    check(base, [entry("b", buckets=-1)])
+
+
+# --- guards of compactions with deletion vectors
+
+
+def vectors(name: str, bucket: int = 0, index_type: str = DELETION_VECTORS) -> IndexManifestEntry:
+    return IndexManifestEntry(FileKind.ADD, EMPTY_ROW, bucket, index_type, name, 1, 1)
+
+
+GUARD = BucketGuard.of(EMPTY_ROW, 0, [(5, "top"), (0, "new")], [vectors("index-1")])
+
+
+def test_a_bucket_as_it_was_passes() -> None:
+    base = [entry("top", level=5), entry("new")]
+    check_guards([GUARD], base, [vectors("index-1")])
+
+
+def test_what_came_to_level_0_and_to_other_buckets_is_no_matter() -> None:
+    base = [entry("top", level=5), entry("newer"), entry("x", level=5, bucket=1)]
+    index = [vectors("index-1"), vectors("index-2", bucket=1), vectors("hash", index_type=HASH)]
+    check_guards([GUARD], base, index)
+
+
+@pytest.mark.parametrize(
+    ("base", "index"),
+    [
+        ([entry("other", level=5)], [vectors("index-1")]),
+        ([entry("top", level=5), entry("more", level=4)], [vectors("index-1")]),
+        ([], [vectors("index-1")]),
+        ([entry("top", level=5)], [vectors("index-2")]),
+        ([entry("top", level=5)], []),
+    ],
+    ids=["another file", "a further file", "no file", "other vectors", "no vectors"],
+)
+def test_a_bucket_that_changed_above_level_0_does_not(
+    base: list[ManifestEntry], index: list[IndexManifestEntry]
+) -> None:
+    with pytest.raises(CommitConflictError, match="bucket 0 was compacted by another commit"):
+        check_guards([GUARD], base, index)

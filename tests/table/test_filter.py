@@ -1,0 +1,229 @@
+"""Filters as text: they keep the rows that pandas keeps, and say what they do not understand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.predicate import columns_of, restrict, to_arrow
+from paimon_orch.format.schema import new_schema
+from paimon_orch.format.types import parse_columns
+from paimon_orch.table.filter import parse_filter
+
+SCHEMA = new_schema(
+    parse_columns(
+        "i INT, l BIGINT, s STRING, d DOUBLE, b BOOLEAN, day DATE, at TIMESTAMP(3), "
+        "moment TIMESTAMP(6) WITH LOCAL TIME ZONE, clock TIME(3), price DECIMAL(10, 2), raw BYTES, "
+        "tags ARRAY<STRING>, `odd name` INT, info ROW<i INT>"
+    )
+)
+
+Condition = tuple[str, Callable[[pd.DataFrame], Any]]
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": lambda one, two: one == two,
+    "==": lambda one, two: one == two,
+    "<>": lambda one, two: one != two,
+    "!=": lambda one, two: one != two,
+    "<": lambda one, two: one < two,
+    "<=": lambda one, two: one <= two,
+    ">": lambda one, two: one > two,
+    ">=": lambda one, two: one >= two,
+}
+integers = st.integers(-3, 3)
+texts = st.sampled_from(["", "a", "ab", "b", "B", "it's", "ü"])
+rows = st.lists(
+    st.fixed_dictionaries(
+        {"i": integers | st.none(), "s": texts | st.none(), "b": st.booleans() | st.none()}
+    ),
+    max_size=12,
+)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> Condition:
+    form = draw(
+        st.sampled_from(["number", "flipped", "text", "null", "in", "between", "like", "flag"])
+    )
+    name, number = draw(st.sampled_from(list(OPERATORS))), draw(integers)
+    apply = OPERATORS[name]
+    match form:
+        case "number":
+            return f"i {name} {number}", lambda frame: apply(frame.i, number)
+        case "flipped":
+            return f"{number} {name} i", lambda frame: apply(number, frame.i)
+        case "text":
+            text = draw(texts)
+            return f"s {name} {quoted(text)}", lambda frame: apply(frame.s, text)
+        case "null":
+            column, negated = draw(st.sampled_from(["i", "s", "b"])), draw(st.booleans())
+            sql = f"{column} IS {'NOT ' if negated else ''}NULL"
+            return sql, lambda frame: (frame[column].isna() ^ negated).astype("boolean")
+        case "in":
+            items, negated = draw(st.lists(integers, min_size=1, max_size=3)), draw(st.booleans())
+
+            def among(frame: pd.DataFrame) -> Any:
+                found = frame.i.isin(items).astype("boolean").mask(frame.i.isna(), pd.NA)
+                return ~found if negated else found
+
+            listed = ", ".join(map(str, items))
+            return f"i {'NOT ' if negated else ''}IN ({listed})", among
+        case "between":
+            high = draw(integers)
+            return f"i BETWEEN {number} AND {high}", lambda f: (f.i >= number) & (f.i <= high)
+        case "like":
+            start, no = draw(st.sampled_from(["a", "b", ""])), draw(st.booleans())
+
+            def starts(frame: pd.DataFrame) -> Any:
+                found = frame.s.str.startswith(start)
+                return ~found if no else found
+
+            return f"s {'NOT ' if no else ''}LIKE '{start}%'", starts
+    return "b", lambda frame: frame.b
+
+
+def combined(children: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    both = st.tuples(children, children)
+    return st.one_of(
+        children.map(lambda c: (f"NOT ({c[0]})", lambda frame: ~c[1](frame))),
+        both.map(lambda p: (f"({p[0][0]}) AND ({p[1][0]})", lambda f: p[0][1](f) & p[1][1](f))),
+        both.map(lambda p: (f"({p[0][0]}) OR ({p[1][0]})", lambda f: p[0][1](f) | p[1][1](f))),
+    )
+
+
+conditions = st.recursive(leaves(), combined, max_leaves=5)
+
+
+@given(rows, conditions)
+def test_filters_keep_the_rows_that_pandas_keeps(
+    data: list[dict[str, Any]], condition: Condition
+) -> None:
+    text, keep = condition
+    frame = pd.DataFrame(data, columns=["i", "s", "b"]).astype(
+        {"i": "Int64", "s": "string", "b": "boolean"}
+    )
+    table = pa.Table.from_pylist(data, arrow_schema(SCHEMA.select(["i", "s", "b"])))
+    expected = [row for row, kept in zip(data, keep(frame).fillna(False), strict=True) if kept]
+
+    assert table.filter(to_arrow(parse_filter(text, SCHEMA))).to_pylist() == expected
+
+
+def kept(text: str, column: str, values: list[Any]) -> list[Any]:
+    table = pa.Table.from_pylist(
+        [{column: value} for value in values], arrow_schema(SCHEMA.select([column]))
+    )
+    found: list[Any] = table.filter(to_arrow(parse_filter(text, SCHEMA)))[column].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "values", "expected"),
+    [
+        ("day >= '2026-01-02'", "day", [date(2026, 1, 1), date(2026, 1, 2)], [date(2026, 1, 2)]),
+        ("day = DATE '2026-01-02'", "day", [date(2026, 1, 2), None], [date(2026, 1, 2)]),
+        (
+            "at < TIMESTAMP '2026-01-01 12:00:00'",
+            "at",
+            [datetime(2026, 1, 1, 11, 59, 59, 999000), datetime(2026, 1, 1, 12)],
+            [datetime(2026, 1, 1, 11, 59, 59, 999000)],
+        ),
+        ("clock = '12:30:00'", "clock", [datetime(1, 1, 1, 12, 30).time(), None], [datetime(1, 1, 1, 12, 30).time()]),
+        ("price > 1.50", "price", [Decimal("1.50"), Decimal("1.51")], [Decimal("1.51")]),
+        ("price in (1.5, -2)", "price", [Decimal("1.50"), Decimal(-2)], [Decimal("1.50"), Decimal(-2)]),
+        ("raw = 'ab'", "raw", [b"ab", b"abc"], [b"ab"]),
+        ("d < -1.5e3", "d", [-1501.0, -1500.0, None], [-1501.0]),
+        ("l = 9223372036854775807", "l", [2**63 - 1, 2**63 - 2], [2**63 - 1]),
+        ("l > -9223372036854775808", "l", [-(2**63), 0], [0]),
+        ("i = '1'", "i", [1, 2], [1]),
+        ("`odd name` = 1", "odd name", [1, 2], [1]),
+        ("b = false", "b", [True, False, None], [False]),
+        ("not b", "b", [True, False, None], [False]),
+        ("s like '_b%'", "s", ["ab", "b", "xbz", "a\nb", None], ["ab", "xbz"]),
+        ("s not like 'a%'", "s", ["ab", "b", None], ["b"]),
+    ],
+)  # fmt: skip
+def test_literals_take_the_type_of_their_column(
+    text: str, column: str, values: list[Any], expected: list[Any]
+) -> None:
+    assert kept(text, column, values) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["moment = '2026-01-01 02:00:00'", "moment = '2026-01-01T03:00:00+01:00'"]
+)
+def test_moments_without_a_zone_are_utc(text: str) -> None:
+    moments = [pd.Timestamp(f"2026-01-01 0{hour}:00", tz="UTC") for hour in (1, 2, 3)]
+    assert kept(text, "moment", moments) == [moments[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be understood"),
+        ("i =", "cannot be understood"),
+        ("i = 1 AND", "cannot be understood"),
+        ("i = 'unfinished", "cannot be understood"),
+        ("i = 1; i = 2", "is not supported"),
+        ("nope = 1", "no column 'nope'"),
+        ("i = 'one'", "'one' is no value of column 'i'"),
+        ("i = 3000000000", "is no value of column 'i'"),
+        ("i = 1.5", "is no value of column 'i'"),
+        ("day = 'yesterday'", "is no value of column 'day'"),
+        ("b = 7", "is no value of column 'b'"),
+        ("i = NULL", "use IS NULL"),
+        ("i IN (1, NULL)", "use IS NULL"),
+        ("i IN ()", "IN needs a list of values"),
+        ("i IN (SELECT 1)", "is not supported"),
+        ("i BETWEEN SYMMETRIC 2 AND 1", "is not supported"),
+        ("s LIKE 'a!%' ESCAPE '!'", "is not supported"),
+        ("i = l", "is not a constant"),
+        ("i + 1 = 2", "is not a column"),
+        ("upper(s) = 'A'", "is not a column"),
+        ("1 = 1", "is not a column"),
+        ("tags = 'a'", "column 'tags' is nested"),
+        ("info.i = 1", "info.i"),
+        ("i LIKE '1%'", "LIKE"),
+        ("s ILIKE 'a%'", "is not supported"),
+        ("s RLIKE 'a'", "is not supported"),
+        ("i", "'true' is no value of column 'i'"),
+        ("SELECT 1", "is not supported"),
+        ("DROP TABLE t", "is not supported"),
+    ],
+)
+def test_what_a_filter_does_not_take_is_told(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_filter(text, SCHEMA)
+
+
+def test_a_long_filter_is_taken_or_refused() -> None:
+    """Whole key lists end up in filters; a bare RecursionError helps nobody."""
+    text = " OR ".join(f"i = {number}" for number in range(3000))
+    try:
+        predicate = parse_filter(text, SCHEMA)
+    except PaimonError:
+        return
+    table = pa.table({"i": pa.array([5, 4000], pa.int32())})
+    assert table.filter(to_arrow(predicate))["i"].to_pylist() == [5]
+
+
+def test_a_filter_knows_its_columns_and_what_some_of_them_decide_alone() -> None:
+    predicate = parse_filter("i = 1 AND (s = 'a' OR l = 2) AND NOT b", SCHEMA)
+
+    assert columns_of(predicate) == {"i", "s", "l", "b"}
+    restricted = restrict(predicate, {"i", "s"})
+    assert restricted is not None
+    assert columns_of(restricted) == {"i"}
+    assert restrict(predicate, {"day"}) is None

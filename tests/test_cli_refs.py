@@ -1,0 +1,95 @@
+"""Commands on tags, branches, rollback and dropped partitions: what they do and say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tables import new_table, rows_of, table_of
+from typer.testing import CliRunner
+
+from paimon_orch.cli import app
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = new_table(
+        tmp_path, "dt STRING, k INT, v STRING", key=(), partition_by=("dt",), bucket="-1"
+    )
+    table.append(table_of("dt k v", [("a", 1, "x"), ("b", 2, "y")]))
+    table.append(table_of("dt k v", [("a", 3, "z"), (None, 4, "n")]))
+    return table
+
+
+def run(table: Table, command: str, *arguments: str) -> str:
+    """Run a command; the warehouse and the table come after its name."""
+    warehouse = str(Path(table.paths.root).parents[1])
+    result = CliRunner().invoke(app, [*command.split(), warehouse, "db.t", *arguments])
+    if isinstance(result.exception, PaimonError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output.strip()
+
+
+def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
+    assert run(table, "tag list") == "none"
+    assert run(table, "tag create", "one", "--snapshot", "1") == "tag one keeps snapshot 1"
+    run(table, "tag create", "two", "--time-retained", "30 d")
+    assert json.loads(run(table, "tag list", "--json")) == ["one", "two"]
+    assert run(table, "tag create", "one", "--replace") == "tag one keeps snapshot 2"
+    run(table, "tag rename", "one", "uno")
+    run(table, "tag delete", "two")
+
+    assert run(table, "tag list") == "uno"
+    with pytest.raises(InputError, match="already"):
+        run(table, "tag create", "uno")
+    with pytest.raises(InputError, match="--time-retained"):
+        run(table, "tag create", "x", "--time-retained", "soon")
+
+
+def test_branches_are_made_followed_and_deleted(table: Table) -> None:
+    table.tags.create("base", 1)
+    run(table, "branch create", "dev", "--tag", "base")
+    run(table, "branch create", "empty")
+    assert run(table, "branch list").split() == ["dev", "empty"]
+    assert run(table, "branch fast-forward", "dev") == "main is at snapshot 1 of branch dev"
+    run(table, "branch delete", "empty")
+
+    assert table.branches.names() == ["dev"]
+    assert len(rows_of(table)) == 2
+
+
+def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
+    assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
+        "would go back from snapshot 2 to 1"
+    )
+    assert table.snapshots.latest_id() == 2
+
+    assert run(table, "rollback", "--snapshot", "1") == "snapshot 1 is the newest one now"
+
+    assert table.snapshots.latest_id() == 1
+    with pytest.raises(InputError, match="needs"):
+        run(table, "rollback")
+
+
+def test_partitions_are_dropped(table: Table) -> None:
+    null = "dt=__DEFAULT_PARTITION__"
+    told = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
+    assert told == "would remove 2 buckets of 3 rows; nothing was changed"
+
+    done = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
+
+    assert done == "snapshot 3: 3 rows removed"
+    assert rows_of(table) == [("b", 2, "y")]
+    assert "nothing was committed" in run(table, "drop-partitions", "--partitions", "dt=a")
+    with pytest.raises(InputError, match="truncate"):
+        run(table, "drop-partitions", "--partitions", ";")
+
+
+def test_all_rows_are_removed(table: Table) -> None:
+    assert "4 rows" in run(table, "truncate", "--dry-run")
+    assert run(table, "truncate") == "snapshot 3: 4 rows removed"
+    assert rows_of(table) == []

