@@ -38,7 +38,9 @@ def read_files(session: SparkSession, paths: Sequence[str]) -> DataFrame:
     try:
         return reader.format(form).load(list(paths))
     except (PySparkException, Py4JJavaError) as error:
-        raise InputError(f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}") from error
+        raise InputError(
+            f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -50,7 +50,7 @@ def read(table: Table) -> dict[int, Row]:
 def check_after_each_compaction(table: Table, expected: dict[int, Row]) -> None:
     assert expected == read(table)
     for strategy in ("minor", "full"):
-        compact(table, InProcessExecutor(), strategy=strategy)  # type: ignore[arg-type]
+        compact(table, InProcessExecutor(), strategy=strategy)
         assert expected == read(table)
 
 

@@ -396,7 +396,9 @@ def test_an_overwrite_drops_the_vectors_of_what_it_replaces(tmp_path: Path) -> N
     ]
 
 
-def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(tmp_path: Path) -> None:
+def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(
+    tmp_path: Path,
+) -> None:
     columns = "k INT, s STRING NOT NULL, b BOOLEAN NOT NULL, t TIMESTAMP(3) NOT NULL, n INT"
     table = new_table(tmp_path, columns)
     rows = pa.table({"k": [1, 2], "s": ["a", "b"], "b": [True, False], "t": [0, 1], "n": [1, 2]})
