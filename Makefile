@@ -29,7 +29,7 @@ demo: install ## run the main job on real flight data: ingest, compact, check (A
 	$(BIN)/paimon-orch demo $(ARGS)
 
 test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: install ## check style, format and the floors (who may import whom)
 	$(BIN)/ruff check

@@ -20,10 +20,11 @@ SHARED = REPOSITORY.parent / "shared"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a session, so that ``-m 'not spark'`` leaves it out."""
+    """Mark what asks for a session: ``-m 'not spark'`` leaves it out, and one worker runs it all."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

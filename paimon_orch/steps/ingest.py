@@ -38,12 +38,14 @@ class IngestPlan:
         of its partitions: it alone assigns them.
         """
         index = None if self.hashes is None else IndexWriter(self.hashes)
-        writer = TableWriter(self.factory, self.first_sequence, index)
+        overwrites = self.mode == "overwrite"
+        writer = TableWriter(self.factory, self.first_sequence, index, overwrites)
         try:
             for batch in batches:
                 writer.write(self._conformed(pa.Table.from_batches([batch])))
             entries = writer.close()
-            return CommitMessage(tuple(entries), tuple(writer.close_index())).encode()
+            index_entries = tuple(writer.close_index())
+            return CommitMessage(tuple(entries), index_entries, tuple(writer.changelog)).encode()
         except BaseException:
             writer.abort()
             raise
@@ -105,6 +107,7 @@ def commit(
             entries,
             index,
             planned.hashes,
+            changelog=[entry for message in messages for entry in message.changelog],
             overwrite=planned.mode == "overwrite",
             partitions=planned.partitions,
         )

@@ -17,7 +17,7 @@ from tenacity import (
 
 from paimon_orch.errors import CommitConflictError, StorageError
 from paimon_orch.format.index_manifest import IndexManifestEntry, combine
-from paimon_orch.format.manifest import FileKind, ManifestEntry, live_entries
+from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import (
     BATCH_COMMIT_IDENTIFIER,
@@ -228,11 +228,10 @@ class TableCommit:
     ) -> list[ManifestEntry]:
         if latest is None:
             return []
-        entries = live_entries(self.manifests.entries(self.manifests.manifests(latest)))
         if partitions is None:
-            return entries
+            return self.manifests.live(latest)
         wanted = set(partitions)
-        return [entry for entry in entries if entry.partition in wanted]
+        return self.manifests.live(latest, partitions=lambda _: wanted)
 
     def _statistics(self, latest: Snapshot | None, schema: TableSchema) -> str | None:
         """Keep the table statistics as long as the schema is the one they were computed for."""

@@ -279,6 +279,7 @@ class Table:
             self.writer_factory(),
             {} if overwrite else self.next_sequences(),
             None if hashes is None else IndexWriter(hashes),
+            overwrite,
         )
         try:
             writer.write(conformed)
@@ -288,7 +289,12 @@ class Table:
             raise
         try:
             return self.commit_entries(
-                entries, index, hashes, overwrite=overwrite, partitions=partitions
+                entries,
+                index,
+                hashes,
+                changelog=writer.changelog,
+                overwrite=overwrite,
+                partitions=partitions,
             )
         except (
             CommitConflictError,
@@ -303,12 +309,13 @@ class Table:
         index: Sequence[IndexManifestEntry] = (),
         hashes: HashIndex | None = None,
         *,
+        changelog: Sequence[ManifestEntry] = (),
         overwrite: bool = False,
         partitions: Mapping[str, object] | None = None,
     ) -> Snapshot | None:
         """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace.
 
-        ``index`` are new hash indexes and ``hashes`` the state that rows were assigned to dynamic buckets by.
+        ``changelog`` are files of rows as they came, ``index`` new hash indexes and ``hashes`` the state that rows were assigned to dynamic buckets by.
         """
         if len({(entry.partition, entry.bucket) for entry in index}) < len(index):
             raise InputError(
@@ -319,7 +326,11 @@ class Table:
                 return None
             guards = () if hashes is None else hashes.guards(entries)
             appended = Changes(
-                CommitKind.APPEND, tuple(entries), index=tuple(index), hash_guards=guards
+                CommitKind.APPEND,
+                tuple(entries),
+                tuple(changelog),
+                tuple(index),
+                hash_guards=guards,
             )
             return self.new_commit().commit(appended)
         replaced = self._replaced(entries, partitions)

@@ -175,12 +175,15 @@ class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
     ``first_sequence`` is the next sequence number of each bucket that has files; tables with dynamic buckets need an
-    ``index`` too. Nothing is visible before the returned entries are committed.
+    ``index`` too. ``changelog`` fills with entries of files that hold the rows as they came, if the table asks for that
+    (``changelog-producer = input``) and nothing is overwritten. Nothing is visible before all entries are committed.
     """
 
     factory: FileWriterFactory
     first_sequence: Mapping[BucketId, int]
     index: IndexWriter | None = None
+    overwrites: bool = False
+    changelog: list[ManifestEntry] = field(default_factory=list)
     _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
     _sequence: dict[BucketId, int] = field(default_factory=dict)
     _writers: list[RollingFileWriter] = field(default_factory=list)
@@ -231,22 +234,30 @@ class TableWriter:
         for at, tables in self._buffers.items():
             rows = pa.concat_tables(tables)
             step = sort_step(rows, self._schema.trimmed_primary_keys, engine.sequence)
-            writer = self.factory.writer(*at)
-            self._writers.append(writer)
-            writer.write(engine.merge(engine.prepare(step)))
-            self._finish(at, writer)
+            step = engine.prepare(step)
+            self._write_file(at, engine.merge(step), self._entries)
+            if self._schema.typed_options.changelog_producer == "input" and not self.overwrites:
+                self._write_file(at, step.rows.take(pa.array(step.order)), self.changelog)
         self._buffers.clear()
         self._held = 0
 
-    def _finish(self, at: BucketId, writer: RollingFileWriter) -> None:
+    def _write_file(self, at: BucketId, rows: pa.Table, entries: list[ManifestEntry]) -> None:
+        writer = self.factory.writer(*at, changelog=entries is self.changelog)
+        self._writers.append(writer)
+        writer.write(rows)
+        self._finish(at, writer, entries)
+
+    def _finish(
+        self, at: BucketId, writer: RollingFileWriter, entries: list[ManifestEntry]
+    ) -> None:
         total = self._schema.typed_options.bucket
-        self._entries += [ManifestEntry(FileKind.ADD, *at, total, file) for file in writer.close()]
+        entries += [ManifestEntry(FileKind.ADD, *at, total, file) for file in writer.close()]
 
     def close(self) -> list[ManifestEntry]:
         """Write what is buffered and return an ADD entry for every new file."""
         self._flush()
         for at, writer in self._append.items():
-            self._finish(at, writer)
+            self._finish(at, writer, self._entries)
         return self._entries
 
     def close_index(self) -> list[IndexManifestEntry]:

@@ -407,3 +407,20 @@ def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(
     table.delete(pa.table({"k": [1]}))
 
     assert table.scan(["k"]).to_arrow().to_pydict() == {"k": [2]}
+
+
+def test_rows_go_to_the_changelog_as_they_came_where_the_table_asks_for_it(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, v INT", changelog_producer="input")
+    rows = {"k": [1, 1, 2, 2], "v": [10, 11, 20, 20], "kind": ["+I", "+U", "+I", "-D"]}
+    snapshot = table.upsert(pa.table(rows), row_kind="kind")
+
+    changes = table.incremental(0, 1, mode="changelog").to_arrow().to_pydict()
+
+    assert changes == {
+        "rowkind": ["+I", "+U", "+I", "-D"],
+        "k": [1, 1, 2, 2],
+        "v": [10, 11, 20, 20],
+    }
+    assert snapshot is not None
+    assert snapshot.changelog_record_count == 4
+    assert rows_of(table) == [(1, 11)]
