@@ -136,16 +136,21 @@ def inspect_command(
         _print_report(report)
 
 
+def _say(text: str) -> None:
+    """Print a line as it is: what is piped into another program is not wrapped."""
+    _out.print(text, markup=False, soft_wrap=True)
+
+
 def _print_report(report: TableReport) -> None:
     snapshot = report.snapshot
-    _out.print(f"[bold]{report.identifier}[/bold]  {report.location}")
+    _say(f"{report.identifier}  {report.location}")
     if snapshot is None:
-        _out.print("no snapshot yet: the table is empty")
+        _say("no snapshot yet: the table is empty")
         return
     when = pendulum.from_timestamp(snapshot.time_millis / 1000, tz="local")
-    _out.print(f"snapshot {snapshot.id} ({snapshot.commit_kind}) of {when:YYYY-MM-DD HH:mm:ss Z}")
+    _say(f"snapshot {snapshot.id} ({snapshot.commit_kind}) of {when:YYYY-MM-DD HH:mm:ss Z}")
     rows = "known after a merge only" if report.row_count is None else f"{report.row_count:,}"
-    _out.print(
+    _say(
         f"rows {rows}; physical {report.physical_rows:,}, hidden by deletion vectors "
         f"{report.hidden_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
         f"level 0 {report.level0_files}, small {report.small_files}"
@@ -231,7 +236,7 @@ def create(
         options={key.strip(): value.strip() for key, _, value in pairs},
         comment=comment,
     )
-    _out.print(f"created {table} in {warehouse}", markup=False)
+    _say(f"created {table} in {warehouse}")
 
 
 def _catalog(warehouse: str) -> Catalog:
@@ -327,7 +332,7 @@ def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
     elif not planned:
-        _out.print("nothing to compact")
+        _say("nothing to compact")
     else:
         shown = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
         for unit in planned.units:
@@ -341,17 +346,17 @@ def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
                 str(unit.output_level),
             )
         _out.print(shown)
-        _out.print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
+        _say(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
 
 
 def _print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
     elif values["snapshot_id"] is None:
-        _out.print(nothing)
+        _say(nothing)
     else:
         shown = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
-        _out.print("; ".join(shown))
+        _say("; ".join(shown))
 
 
 def _session(master: str) -> "SparkSession":
