@@ -135,7 +135,7 @@ def _differences(table: Table, months: tuple[str, ...]) -> str:
 def _summary(run: _Run, seconds: float) -> None:
     """Print the table before and after every step, in a width that any terminal has."""
     shown = RichTable()
-    for name in ("step", "snapshot", "rows", "files", "MB", "hidden", "seconds"):
+    for name in ("step", "snapshot", "rows", "files", "MB", "hidden", "sec"):
         shown.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
     for stage in run.stages:
         before, after = stage.before, stage.after
