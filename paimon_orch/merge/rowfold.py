@@ -1,5 +1,6 @@
 """Folding whole rows: the engines ``aggregation`` and ``partial-update`` (merge-tree facts 3.5, 3.6)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
 
 
 @dataclass(slots=True)
-class RowFold:
+class RowFold(ABC):
     """The merged rows of a number of keys while their rows come in, in lockstep."""
 
     rows: pa.Table
@@ -65,9 +66,9 @@ class RowFold:
         self.last = np.full(self.groups, -1, np.int64)
         self.deleted = np.zeros(self.groups, bool)
 
+    @abstractmethod
     def take(self, groups: Indices, rows: Indices) -> None:
         """Take the next row of some groups; each engine says how."""
-        raise NotImplementedError
 
     def restart(self, groups: Indices, rows: Indices) -> None:
         """Let a delete stand for the whole row; a later row goes on from its values."""

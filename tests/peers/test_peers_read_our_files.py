@@ -79,8 +79,8 @@ NOT_WRITTEN = {
     "avro": {"moments", "array_of_moments"},
 }
 
-# What a peer cannot read, whoever wrote it: words of its error, or None where it answers wrongly.
-PEERS_FAIL: dict[tuple[str, str, str], str | None] = {
+# What a peer cannot read, whoever wrote it: words of its error.
+PEERS_FAIL: dict[tuple[str, str, str], str] = {
     ("java", "parquet", "row_of_rows"): "ArrayIndexOutOfBounds",
     ("java", "avro", "multiset_of_numbers"): "MultisetType cannot be cast",
     ("pypaimon", "parquet", "multiset"): "Unsupported data type: MULTISET",
@@ -88,9 +88,10 @@ PEERS_FAIL: dict[tuple[str, str, str], str | None] = {
     ("pypaimon", "avro", "multiset"): "Unsupported data type: MULTISET",
     ("pypaimon", "avro", "multiset_of_numbers"): "Unsupported data type: MULTISET",
     ("pypaimon", "orc", "row_not_null"): "cannot cast nullable field to non-nullable field",
-    # Rows inside of arrays and maps of Avro files lose their values.
-    ("rust", "avro", "map_of_rows"): None,
 }
+# Rows inside of maps in Avro files lose their values with some orders of its hash table and keep them with others, so
+# neither can be asserted of this peer.
+UNSETTLED = {("rust", "avro"): {"map_of_rows"}}
 MISREAD_TABLES = {("rust", "avro")}
 
 
@@ -159,17 +160,14 @@ def _hard_cases() -> Iterator[Any]:
             yield pytest.param(peer, kind, id=f"{peer}-{kind}")
 
 
-def _refused(kind: str, peer: str) -> dict[str, str | None]:
-    return {
-        column: words
-        for (who, where, column), words in PEERS_FAIL.items()
-        if (who, where) == (peer, kind)
-    }
+def _refused(kind: str, peer: str) -> set[str]:
+    return {column for who, where, column in PEERS_FAIL if (who, where) == (peer, kind)}
 
 
 @pytest.mark.parametrize(("peer", "kind"), list(_hard_cases()))
 def test_peers_read_what_is_hard_to_write(dump: Dump, peer: str, kind: str, tmp_path: Path) -> None:
-    left_out = NOT_WRITTEN.get(kind, set()) | set(_refused(kind, peer))
+    left_out = NOT_WRITTEN.get(kind, set()) | _refused(kind, peer)
+    left_out |= UNSETTLED.get((peer, kind), set())
     columns = [("id", "INT NOT NULL"), *((n, t) for n, (t, _) in HARD.items() if n not in left_out)]
     # Enough equal values that the writer chooses dictionaries.
     rows = [[i, *(HARD[name][1][i % 3] for name, _ in columns[1:])] for i in range(60)]
@@ -188,11 +186,5 @@ def test_what_a_peer_cannot_read_is_known(
     columns, rows = [("id", "INT NOT NULL"), (column, text)], [[i, v] for i, v in enumerate(values)]
     table = _written(tmp_path, kind, columns, rows, keyed=False)
     assert_rows_equal(rows, canonical_rows(table.scan().to_arrow()), ["INT", text])
-    words = PEERS_FAIL[(peer, kind, column)]
-    if words is not None:
-        with pytest.raises(peers.PeerError, match=words):
-            dump(tmp_path, "db.t")
-        return
-    found = rows_of(dump(tmp_path, "db.t"), ["id", column])
-    with pytest.raises(AssertionError, match="missing"):
-        assert_rows_equal(rows, found, ["INT", text])
+    with pytest.raises(peers.PeerError, match=PEERS_FAIL[(peer, kind, column)]):
+        dump(tmp_path, "db.t")
