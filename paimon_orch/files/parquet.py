@@ -70,13 +70,6 @@ class ParquetFileReader:
         found = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
         return None if found is None else found.statistics
 
-    def row_group_bounds(self, index: int, column: str) -> tuple[object, object] | None:
-        """Return the minimum and maximum of a column in a row group, if the file tells them."""
-        statistics = self.row_group_statistics(index, column)
-        if statistics is None or not statistics.has_min_max:
-            return None
-        return statistics.min, statistics.max
-
     def read_row_group(self, index: int, columns: Sequence[str]) -> pa.Table:
         """Return the named columns of one row group."""
         return self._file.read_row_group(index, columns=list(columns), use_threads=False)

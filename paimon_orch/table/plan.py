@@ -34,13 +34,6 @@ class BucketSplit:
         """Return the physical rows, hidden ones included."""
         return sum(file.row_count for file in self.files)
 
-    @property
-    def deleted_rows(self) -> int:
-        """Return the rows that vectors hide in these files."""
-        names = {file.file_name for file in self.files}
-        ranges = (r for entry in self.vectors for r in entry.ranges or () if r.data_file in names)
-        return sum(r.cardinality or 0 for r in ranges)
-
 
 def bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
