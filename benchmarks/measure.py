@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests"), str(HERE.parent / "tests" / "peers")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
-from environments import PeerUnavailableError, peer_python
+from peers.environments import PeerUnavailableError, peer_start
 
 console = Console()
 
@@ -42,7 +42,7 @@ def peer_seconds(
     """Let another implementation do the same in an environment of its own; None where there is none."""
     script = HERE / f"{peer.replace('-', '_')}_side.py"
     try:
-        python = peer_python(peer)
+        python = peer_start(peer).command[0]
     except PeerUnavailableError as error:
         console.print(f"{peer} is left out: {error}")
         return None

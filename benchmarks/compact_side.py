@@ -1,0 +1,46 @@
+"""Compacts a table in a process of its own, commits nothing, and tells time and peak memory: WAREHOUSE db.t [MASTER]."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+
+from memory_side import peak
+
+from paimon_orch import Catalog
+from paimon_orch.spark import SparkExecutor, spark_session
+from paimon_orch.steps import compact
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.table import Table
+
+
+def seconds_of(table: Table, executor: Executor) -> float:
+    """Return how long the parts of a full compaction take."""
+    planned = compact.plan(table, strategy="full")
+    begin = time.perf_counter()
+    results = executor.map(compact.run, planned.units, label="compact")
+    seconds = time.perf_counter() - begin
+    discard(table.reader(), [CommitMessage.decode(result) for result in results])
+    return seconds
+
+
+def main(warehouse: str, name: str, master: str | None = None) -> None:
+    """Print the best time of two, as sessions start slowly, and the memory of this process as JSON."""
+    table = Catalog(warehouse).table(name)
+    executor: Executor = InProcessExecutor()
+    if master is not None:
+        executor = SparkExecutor(spark_session(master))
+    before = peak()
+    seconds = [seconds_of(table, executor) for _ in range(1 if master is None else 2)]
+    parts = len(compact.plan(table, strategy="full").units)
+    found = {"seconds": min(seconds), "mb": peak(), "base": before, "parts": parts}
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,58 @@
+"""Java Paimon as the contestant of a benchmark: one warm process, without the limits that make tests start fast."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from pathlib import Path
+
+from measure import console
+from peers.environments import PeerUnavailableError, peer_start
+from peers.talk import Talk
+
+_PEER = "java-1.4"
+_FOR_TESTS_ALONE = ("-XX:TieredStopAtLevel=1", "-Xmx1g")
+
+
+class Java:
+    """The newest release of Java Paimon that the Maven repository gives out."""
+
+    def __init__(self) -> None:
+        start = peer_start(_PEER)
+        command = [word for word in start.command if word not in _FOR_TESTS_ALONE]
+        command.insert(1, "-Xmx4g")
+        self._talk = Talk(command, start.environment)
+
+    def compact(self, warehouse: Path, table: str, repeat: int, *, full: bool) -> float:
+        """Return the median CPU seconds of compacting copies of a table, after one that warms the process up."""
+        seconds = []
+        for turn in range(1 + repeat):
+            copy = warehouse.with_name(f"{warehouse.name}-java-{turn}")
+            shutil.copytree(warehouse, copy)
+            begin = self._cpu_seconds()
+            self._talk.ask("compact", warehouse=str(copy), table=table, full=full)
+            seconds.append(self._cpu_seconds() - begin)
+            shutil.rmtree(copy)
+        return statistics.median(seconds[1:])
+
+    def _cpu_seconds(self) -> float:
+        """Return what all threads of the process have used, also those that compile and collect garbage."""
+        pid = self._talk.pid
+        if pid is None:
+            return 0.0
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        """End the process."""
+        self._talk.close()
+
+
+def java() -> Java | None:
+    """Start it; None, and a word why, where it cannot run."""
+    try:
+        return Java()
+    except PeerUnavailableError as error:
+        console.print(f"Java is left out: {error}")
+        return None
