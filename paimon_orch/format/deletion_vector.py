@@ -3,7 +3,6 @@
 A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case has one.
 """
 
-import array
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
 from paimon_orch.format.index_manifest import DeletionVectorRange
+from paimon_orch.format.roaring import bitmap_of, serialized_mask, serialized_size
 
 FILE_VERSION = 1
 MAGIC_32 = 1581511376
@@ -25,6 +25,8 @@ _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_32 = 2147483647
 _MAX_GAP = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
+
+_DENSE = 8  # one position in so many: from there on a mask of all rows is faster
 
 Positions = npt.NDArray[np.int64]
 
@@ -39,10 +41,14 @@ class DeletionVector:
     def of(cls, positions: npt.ArrayLike) -> "DeletionVector":
         """Make a vector of positions, in any order."""
         values = np.asarray(positions, np.int64)
-        if values.size and values.min() < 0:
+        if not values.size:
+            return EMPTY
+        if values.min() < 0:
             raise InputError(f"row position {values.min()} is negative")
+        if values.max() < 1 << 32:
+            return cls({0: _bitmap(values)})
         high = values >> 32
-        return cls({int(word): _bitmap(values[high == word]) for word in np.unique(high)})
+        return cls({int(w): _bitmap(values[high == w] & 0xFFFFFFFF) for w in np.unique(high)})
 
     def positions(self) -> Positions:
         """Return the deleted positions in ascending order."""
@@ -82,8 +88,12 @@ EMPTY = DeletionVector({})
 
 
 def _bitmap(values: Positions) -> BitMap:
-    # only an array.array takes pyroaring's bulk path
-    return BitMap(array.array("I", (values & 0xFFFFFFFF).astype(np.uint32).tobytes()))
+    size = int(values.max()) + 1
+    if len(values) * _DENSE < size:
+        return bitmap_of(values)
+    mask = np.zeros(size, bool)
+    mask[values] = True
+    return BitMap.deserialize(serialized_mask(mask))
 
 
 def _portable(bitmap: BitMap | None) -> bytes:
@@ -106,47 +116,12 @@ def decode_payload(data: bytes, path: str) -> DeletionVector:
         bitmaps, at = {}, 12
         for _ in range(count):
             (word,) = _LE.unpack_from(data, at)
-            size = _portable_size(data, at + 4)
+            size = serialized_size(data, at + 4)
             bitmap = BitMap.deserialize(data[at + 4 : at + 4 + size])
             if bitmap:
                 bitmaps[word] = bitmap
             at += 4 + size
         return DeletionVector(bitmaps)
-
-
-_COOKIE_NO_RUNS = 12346
-_COOKIE_RUNS = 12347
-_NO_OFFSET_THRESHOLD = 4
-
-
-def _portable_size(data: bytes, at: int) -> int:
-    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
-    (cookie,) = struct.unpack_from("<I", data, at)
-    start = at
-    if cookie & 0xFFFF == _COOKIE_RUNS:
-        containers = (cookie >> 16) + 1
-        flags = data[at + 4 : at + 4 + (containers + 7) // 8]
-        at += 4 + len(flags)
-        has_offsets = containers >= _NO_OFFSET_THRESHOLD
-    elif cookie == _COOKIE_NO_RUNS:
-        (containers,) = struct.unpack_from("<I", data, at + 4)
-        flags = b""
-        at += 8
-        has_offsets = True
-    else:
-        raise ValueError(f"unknown bitmap cookie {cookie}")
-    if containers > 1 << 16:
-        raise ValueError(f"a bitmap of {containers} containers is not believed")
-    cardinalities = [
-        struct.unpack_from("<H", data, at + 4 * index + 2)[0] + 1 for index in range(containers)
-    ]
-    at += 4 * containers + (4 * containers if has_offsets else 0)
-    for index, cardinality in enumerate(cardinalities):
-        if flags and flags[index // 8] >> index % 8 & 1:
-            at += 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
-        else:
-            at += 2 * cardinality if cardinality <= 4096 else 8192
-    return at - start
 
 
 def encode_file(

@@ -85,6 +85,14 @@ class ManifestColumns:
         parts = self.columns["_PARTITION"].slices(self.data)
         return [distinct.setdefault(part, part) for part in parts]
 
+    def extra_names(self) -> list[str]:
+        """Return the names of all files that belong to data files, each once."""
+        with corrupt_unless_decoded(self.path):
+            groups = set(self.columns["_FILE._EXTRA_FILES"].arrays(self.data))
+            names = list(dict.fromkeys(name for group in groups for name in group or ()))
+            _check_names(names)
+            return names
+
     def entries(self, rows: Indices | None = None) -> list[ManifestEntry]:
         """Return the entries, or some of them in ascending order, as objects."""
         with corrupt_unless_decoded(self.path):
@@ -120,6 +128,11 @@ class DecodedManifest:
     def partitions(self) -> list[bytes]:
         """Return the serialized partition of every entry."""
         return [entry.partition for entry in self._entries]
+
+    def extra_names(self) -> list[str]:
+        """Return the names of all files that belong to data files, each once."""
+        groups = {entry.file.extra_files for entry in self._entries}
+        return list(dict.fromkeys(name for group in groups for name in group))
 
     def entries(self, rows: Indices | None = None) -> list[ManifestEntry]:
         """Return the entries, or some of them."""

@@ -8,6 +8,9 @@ from paimon_orch.format.options import Options
 
 _BOOLEANS = (
     "aggregation.remove-record-on-delete",
+    "changelog-producer.row-deduplicate",
+    "compaction.force-rewrite-all-files",
+    "compaction.force-up-level-0",
     "alter-column-null-to-not-null.disabled",
     "commit.force-compact",
     "commit.force-create-snapshot",
@@ -19,8 +22,10 @@ _BOOLEANS = (
     "disable-explicit-type-casting",
     "dynamic-partition-overwrite",
     "file-index.read.enabled",
+    "file-index.strict",
     "force-lookup",
     "ignore-delete",
+    "ignore-update-before",
     "index-file-in-data-file-dir",
     "metadata.stats-dense-store",
     "partial-update.remove-record-on-delete",
@@ -35,12 +40,16 @@ _INTEGERS = (
     "commit.max-retries",
     "compaction.max-size-amplification-percent",
     "compaction.min.file-num",
+    "compaction.offpeak-ratio",
+    "compaction.offpeak.end.hour",
+    "compaction.offpeak.start.hour",
     "compaction.size-ratio",
     "dynamic-bucket.initial-buckets",
     "dynamic-bucket.max-buckets",
     "dynamic-bucket.target-row-num",
     "file.compression.zstd-level",
     "full-compaction.delta-commits",
+    "lookup-compact.max-interval",
     "manifest.merge-min-count",
     "num-levels",
     "num-sorted-run.compaction-trigger",
@@ -50,6 +59,8 @@ _INTEGERS = (
     "snapshot.num-retained.min",
 )
 _SIZES = (
+    "compaction.incremental-size-threshold",
+    "compaction.total-size-threshold",
     "file-index.in-manifest-threshold",
     "file.block-size",
     "manifest.full-compaction-threshold-size",
@@ -63,6 +74,8 @@ _DURATIONS = (
     "changelog.time-retained",
     "commit.max-retry-wait",
     "commit.min-retry-wait",
+    "commit.timeout",
+    "compaction.optimization-interval",
     "consumer.expiration-time",
     "partition.expiration-time",
     "record-level.expire-time",
@@ -101,7 +114,7 @@ _NEVER_STORED = {
 }
 # options that hold column names, as a list in their value or in the middle of their key
 _COLUMN_LISTS = re.compile(
-    r"bucket-key|sequence\.field|rowkind\.field|record-level\.time-field|clustering\.columns"
+    r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field|record-level\.time-field|clustering\.columns"
     r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
 )
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
@@ -117,7 +130,7 @@ def check_options(
             raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
         if key in _READ:
             _READ[key](options, key)
-    _check_retention(options, "snapshot")
+    _check_retention(options)
     _check_tracking(options, primary_keys)
     _check_columns(values, names)
     function = options.text("bucket-function.type", "default").lower()
@@ -125,26 +138,19 @@ def check_options(
         raise InputError(
             f"option 'bucket-function.type' = {function!r} must be default, mod or hive"
         )
-    for name in options.names("sequence.field"):
-        if f"fields.{name}.aggregate-function" in values:
+
+
+def _check_retention(options: Options) -> None:
+    least, most = 10, 2**31 - 1
+    for kind in ("snapshot", "changelog"):  # what is not set for changelogs is that of snapshots
+        least = options.integer(f"{kind}.num-retained.min", least)
+        most = options.integer(f"{kind}.num-retained.max", most)
+        if least < 1:
+            raise InputError(f"option '{kind}.num-retained.min' = {least} must be at least 1")
+        if least > most:
             raise InputError(
-                f"'sequence.field' names {name!r}, which therefore takes no 'fields.{name}.aggregate-function'"
+                f"option '{kind}.num-retained.min' = {least} must not be above '{kind}.num-retained.max' = {most}"
             )
-    if not primary_keys and options.changelog_producer != "none":
-        raise InputError(
-            "'changelog-producer' needs a primary key: append tables have no changelog"
-        )
-
-
-def _check_retention(options: Options, kind: str) -> None:
-    least = options.integer(f"{kind}.num-retained.min", 10)
-    most = options.integer(f"{kind}.num-retained.max", 2**31 - 1)
-    if least < 1:
-        raise InputError(f"option '{kind}.num-retained.min' = {least} must be at least 1")
-    if least > most:
-        raise InputError(
-            f"option '{kind}.num-retained.min' = {least} must not be above '{kind}.num-retained.max' = {most}"
-        )
 
 
 def _check_tracking(options: Options, primary_keys: Sequence[str]) -> None:

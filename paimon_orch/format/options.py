@@ -47,6 +47,11 @@ _MILLISECONDS = {
     "day": 86_400_000,
     "days": 86_400_000,
 }
+_OLD_IGNORE_DELETE = (
+    "first-row.ignore-delete",
+    "deduplicate.ignore-delete",
+    "partial-update.ignore-delete",
+)
 _QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 
@@ -87,6 +92,14 @@ class Options:
             return int(text)
         except ValueError as error:
             raise InputError(f"option {key!r} = {text!r} must be a whole number") from error
+
+    def number(self, key: str, default: float) -> float:
+        """Return a number."""
+        text = self.values.get(key)
+        try:
+            return default if text is None else float(text)
+        except ValueError as error:
+            raise InputError(f"option {key!r} = {text!r} must be a number") from error
 
     def memory(self, key: str, default: str) -> int:
         """Return a size in bytes; ``128 mb``, ``64 kb`` or plain bytes."""
@@ -133,6 +146,14 @@ class Options:
     def bitmap64(self) -> bool:
         """Tell whether new deletion vectors use the 64-bit layout."""
         return self.boolean("deletion-vectors.bitmap64")
+
+    @property
+    def ignores_delete(self) -> bool:
+        """Tell whether -D and -U rows have no effect; an option of one engine's name is an older name (3.2)."""
+        for key in ("ignore-delete", *_OLD_IGNORE_DELETE):
+            if key in self.values:
+                return self.boolean(key)
+        return False
 
     @property
     def need_lookup(self) -> bool:

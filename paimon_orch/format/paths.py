@@ -58,6 +58,11 @@ class TablePaths:
         """Return the directory of index files."""
         return f"{self.root}/index"
 
+    @property
+    def statistics_dir(self) -> str:
+        """Return the directory of statistics files."""
+        return f"{self.root}/statistics"
+
     def bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         """Return the directory of a bucket; ``partition`` is the serialized partition row."""
         fields = schema.partition_fields

@@ -6,6 +6,7 @@ compare as IEEE 754 says (NaN equals nothing and lies between nothing, ``-0.0`` 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +16,42 @@ from paimon_orch.errors import InputError
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
+class _Combinable:
+    """What predicates have in common: they are joined by ``&``, ``|`` and ``~``."""
+
+    __slots__ = ()
+
+    def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]  # it is one of them
+        return And((self, _predicate(other)))
+
+    def __or__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
+        return Or((self, _predicate(other)))
+
+    def __invert__(self: "Predicate") -> "Predicate":  # type: ignore[misc]
+        return Not(self)
+
+    def __rand__(self, other: object) -> "Predicate":
+        return _predicate(other)
+
+    __ror__ = __rand__
+
+    def __bool__(self) -> bool:
+        raise InputError(
+            "a filter is neither true nor false by itself: join tests by & | ~, not by 'and', 'or', 'not', and write "
+            "(a < c) & (c < b) for a < c < b"
+        )
+
+
+def _predicate(value: object) -> "Predicate":
+    if not isinstance(value, Leaf | And | Or | Not):
+        raise InputError(
+            f"{value!r} is no test of a column; put each test in parentheses: (col('a') == 1) & (col('b') == 2)"
+        )
+    return value
+
+
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(_Combinable):
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
     ``values`` are Arrow scalars, which :func:`bind` casts to the column's type (text for ``like``).
@@ -28,21 +63,21 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(_Combinable):
     """All children hold."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(_Combinable):
     """At least one child holds."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(_Combinable):
     """The child is false; unknown stays unknown, as in SQL."""
 
     child: "Predicate"
@@ -156,8 +191,40 @@ def _cast(
     if not value.is_valid:
         raise InputError(f"nothing equals null; use IS NULL on column {leaf.column!r}")
     try:
-        return value if value.type == target else value.cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if value.type == target:
+            return value
+        if pa.types.is_string(value.type):
+            return typed_text(value.as_py(), target)
+        if not _alike(value.type, target):
+            raise ValueError(f"{value.type} is no {target}")
+        return value.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(
             f"{value.as_py()!r} is no value of column {leaf.column!r} ({target})"
         ) from error
+
+
+def _alike(given: pa.DataType, target: pa.DataType) -> bool:
+    """Tell whether a constant may be of another type than its column: Arrow would take a date for a number."""
+    if pa.types.is_string(target):
+        return True
+    if pa.types.is_boolean(given) and not pa.types.is_boolean(target):
+        return False
+    return bool(pa.types.is_temporal(given) == pa.types.is_temporal(target))
+
+
+def typed_text(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
+    """Return a constant that is written as text; a moment without a zone is UTC.
+
+    Raises ``ValueError`` or ``pyarrow.ArrowInvalid`` if the type has no such value.
+    """
+    if pa.types.is_binary(target):
+        return pa.scalar(text.encode(), target)
+    if pa.types.is_time32(target):
+        return pa.scalar(time.fromisoformat(text), target)
+    if pa.types.is_timestamp(target) and target.tz is not None:
+        try:
+            return pa.scalar(text).cast(target)
+        except pa.ArrowInvalid:
+            return pa.scalar(text).cast(pa.timestamp(target.unit)).cast(target)
+    return pa.scalar(text).cast(target)

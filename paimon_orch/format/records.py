@@ -4,17 +4,27 @@
 """
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
 from paimon_orch.format import avro
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
+
+
+def check_manifest_format(options: Mapping[str, str]) -> None:
+    """Refuse to write a table whose option has other readers take its manifests for something else than Avro."""
+    kind = options.get("manifest.format", "avro")
+    if kind.lower() != "avro":
+        raise UnsupportedError(
+            f"writing manifests with 'manifest.format' = {kind} is not supported; 'avro' is"
+        )
 
 
 def decode_records(data: bytes, path: str) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from paimon_orch.errors import (
     UnsupportedError,
     corrupt_unless_decoded,
 )
+from paimon_orch.format.file_index.options import index_specs
 from paimon_orch.format.hive_hash import check_hive_key
+from paimon_orch.format.merge_rules import check_merge_rules
 from paimon_orch.format.option_rules import check_options
 from paimon_orch.format.options import Options
 from paimon_orch.format.types import (
@@ -238,8 +240,16 @@ def validate(schema: TableSchema) -> None:
             "the primary key has only partition columns; add a column that tells rows of one partition apart"
         )
     check_options(schema.options, names, schema.primary_keys)
+    _validate_indexes(schema)
     _validate_bucket(schema)
-    _validate_engine(schema)
+    check_merge_rules(
+        schema.typed_options, schema.primary_keys, cross_partition=schema.cross_partition
+    )
+
+
+def _validate_indexes(schema: TableSchema) -> None:
+    for spec in index_specs(schema.options):
+        spec.value_type(schema.fields)
 
 
 def _validate_bucket(schema: TableSchema) -> None:
@@ -281,32 +291,3 @@ def _validate_bucket_key(schema: TableSchema) -> None:
             raise InputError(f"bucket key column {field.name!r} must belong to the primary key")
         if not isinstance(field.type, AtomicType):
             raise InputError(f"bucket key column {field.name!r} must have a simple type")
-
-
-def _validate_engine(schema: TableSchema) -> None:
-    options = schema.typed_options
-    engine, producer = options.merge_engine, options.changelog_producer
-    if engine not in ("deduplicate", "partial-update", "aggregation", "first-row"):
-        raise InputError(f"option 'merge-engine' = {engine!r} is not a merge engine")
-    if producer not in ("none", "input", "full-compaction", "lookup"):
-        raise InputError(f"option 'changelog-producer' = {producer!r} is not a changelog producer")
-    if options.deletion_vectors and schema.primary_keys:
-        if producer == "full-compaction":
-            raise InputError(
-                "deletion vectors do not go with 'changelog-producer' = 'full-compaction'"
-            )
-        if engine == "first-row":
-            raise InputError("deletion vectors do not go with 'merge-engine' = 'first-row'")
-    if engine == "first-row" and producer not in ("none", "lookup"):
-        raise InputError(
-            "'merge-engine' = 'first-row' takes 'changelog-producer' none or lookup only"
-        )
-    sequence = options.names("sequence.field")
-    for name in sequence:
-        schema.field(name)
-    if sequence and (engine == "first-row" or schema.cross_partition):
-        raise InputError(
-            "'sequence.field' goes neither with first-row nor with cross-partition tables"
-        )
-    if len(set(sequence)) < len(sequence):
-        raise InputError("'sequence.field' names a column twice")

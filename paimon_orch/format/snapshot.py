@@ -12,6 +12,7 @@ from paimon_orch.format.manifest import safe_file_name
 VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
 FIRST_SNAPSHOT_ID = 1
+_LEAST_LONG = -(2**63)
 
 
 class CommitKind(StrEnum):
@@ -82,34 +83,57 @@ class Snapshot:
         """Decode a snapshot file; ``path`` is named in errors. Unknown keys are ignored."""
         with corrupt_unless_decoded(path):
             value = json.loads(data)
-            version = int(value.get("version") or 1)
+            version = _integer(value, "version", 1, default=1)
             if version > VERSION:
                 raise UnsupportedError(
                     f"{path}: snapshot version {version} is newer than {VERSION}, the newest known"
                 )
             return cls(
-                int(value["id"]),
-                int(value["schemaId"]),
+                _integer(value, "id", FIRST_SNAPSHOT_ID),
+                _integer(value, "schemaId", 0),
                 safe_file_name(value["baseManifestList"], path),
                 safe_file_name(value["deltaManifestList"], path),
                 str(value["commitUser"]),
-                int(value["commitIdentifier"]),
+                _integer(value, "commitIdentifier"),
                 CommitKind(value["commitKind"]),
-                int(value["timeMillis"]),
-                int(value.get("totalRecordCount") or 0),
-                int(value.get("deltaRecordCount") or 0),
-                value.get("baseManifestListSize"),
-                value.get("deltaManifestListSize"),
+                _integer(value, "timeMillis"),
+                _integer(value, "totalRecordCount", default=0),
+                _integer(value, "deltaRecordCount", default=0),
+                _optional_integer(value, "baseManifestListSize", 0),
+                _optional_integer(value, "deltaManifestListSize", 0),
                 _optional_name(value.get("changelogManifestList"), path),
-                value.get("changelogManifestListSize"),
-                value.get("changelogRecordCount"),
+                _optional_integer(value, "changelogManifestListSize", 0),
+                _optional_integer(value, "changelogRecordCount", 0),
                 _optional_name(value.get("indexManifest"), path),
-                value.get("watermark"),
+                _optional_integer(value, "watermark"),
                 _optional_name(value.get("statistics"), path),
                 value.get("properties") or {},
-                value.get("nextRowId"),
+                _optional_integer(value, "nextRowId", 0),
                 version,
             )
+
+
+def _optional_integer(value: Mapping[str, Any], key: str, least: int = _LEAST_LONG) -> int | None:
+    """Return a number of a snapshot, None if it is not there; another type, or one that is too small, raises."""
+    number = value.get(key)
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{key} is {number!r}, no whole number")
+    if not least <= number < 2**63:
+        raise ValueError(f"{key} is {number}, which cannot be")
+    return number
+
+
+def _integer(
+    value: Mapping[str, Any], key: str, least: int = _LEAST_LONG, *, default: int | None = None
+) -> int:
+    number = _optional_integer(value, key, least)
+    if number is not None:
+        return number
+    if default is None:
+        raise ValueError(f"{key} is missing")
+    return default
 
 
 def _optional_name(value: str | None, path: str) -> str | None:

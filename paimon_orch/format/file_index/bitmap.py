@@ -1,0 +1,374 @@
+"""Bitmap indexes: the rows of each value (file-index section 4)."""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.file_index.container import Blob
+from paimon_orch.format.file_index.hash_order import key_hashes, table_order
+from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
+from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, codec
+from paimon_orch.format.roaring import all_rows, deserialized, serialized, serialized_groups
+from paimon_orch.format.types import AtomicType
+
+_I = struct.Struct(">i")
+_PAIR = struct.Struct(">ii")
+_HEAD = struct.Struct(">bii?")
+_FRONT_BYTES = 64
+_RADIX = 1 << 16  # codes of 16 bits are sorted by radix
+_SINGLE_BYTES = 18  # of a stored bitmap with one position
+_NOT_STORED = -1
+
+Numbers = npt.NDArray[np.int64]
+
+
+class _Bodies(NamedTuple):
+    """The stored bitmaps behind the entries: values in the order of the reference's hash table."""
+
+    keys: Keys
+    offsets: Numbers
+    lengths: Numbers
+    null: tuple[int, int] | None
+    data: bytes
+
+
+def encode_bitmap(
+    column: EncodedColumn, data_type: AtomicType, *, version: int = 2, block_size: int = 16_384
+) -> bytes:
+    """Return the index of a column.
+
+    Raises :class:`InputError` for a value that does not fit a block of the index, and for versions other than 1 and 2.
+    """
+    if version not in (1, 2):
+        raise InputError(f"bitmap indexes have version 1 or 2, not {version}")
+    bodies, stored = _bodies(column, data_type), codec(data_type)
+    head = _HEAD.pack(version, column.row_count, len(bodies.keys), bodies.null is not None)
+    if version == 1:
+        null = b"" if bodies.null is None else _I.pack(bodies.null[0])
+        entries, _ = _entries(stored, bodies.keys, bodies.offsets)
+        return head + null + entries + bodies.data
+    null = b"" if bodies.null is None else struct.pack(">ii", *bodies.null)
+    return head + null + _blocks(bodies, stored, block_size) + bodies.data
+
+
+def _bodies(column: EncodedColumn, data_type: AtomicType) -> _Bodies:
+    codes, keys = column.codes, column.keys
+    valid = codes >= 0
+    present = codes if valid.all() else codes[valid]
+    again = len(present) > 0 and bool((present[:-1] == present[-1]).any())
+    order = table_order(key_hashes(keys, data_type), asked_again=again)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    rows = sorted_by(rank[present], len(order))
+    if len(present) < len(codes):
+        rows = np.flatnonzero(valid)[rows]
+    counts = np.bincount(present, minlength=len(order))[order]
+    starts = np.cumsum(counts) - counts
+    several = counts > 1
+    grouped, group_starts = rows, starts
+    if not several.all():
+        grouped = rows[np.repeat(several, counts)]
+        group_starts = np.cumsum(counts[several]) - counts[several]
+    data, sizes = serialized_groups(grouped, group_starts)
+    null, null_data = _null_body(np.flatnonzero(~valid))
+    offsets, lengths = -1 - rows[starts].astype(np.int64), np.full(len(order), _NOT_STORED)
+    offsets[several] = len(null_data) + np.cumsum(sizes) - sizes
+    lengths[several] = sizes
+    ordered = keys.take(pa.array(order)) if isinstance(keys, pa.BinaryArray) else keys[order]
+    return _Bodies(ordered, offsets, lengths, null, null_data + data)
+
+
+def sorted_by(codes: npt.NDArray[np.integer], count: int) -> Numbers:
+    """Return the rows sorted by their codes, which are below ``count``; rows of one code stay in order."""
+    if count <= _RADIX:
+        return np.argsort(codes.astype(np.uint16), kind="stable")
+    order = np.argsort((codes & (_RADIX - 1)).astype(np.uint16), kind="stable")
+    return order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")]
+
+
+def _null_body(rows: Numbers) -> tuple[tuple[int, int] | None, bytes]:
+    if not len(rows):
+        return None, b""
+    if len(rows) == 1:
+        return (-1 - int(rows[0]), _SINGLE_BYTES), b""
+    data = serialized(rows)
+    return (0, len(data)), data
+
+
+def _entries(stored: Codec, keys: Keys, *numbers: Numbers) -> tuple[bytes, Numbers]:
+    """Return keys, each in front of its numbers, and where each entry ends."""
+    behind = big_endian(*numbers)
+    if isinstance(keys, pa.BinaryArray):
+        ragged = Ragged.of(keys)
+        return between(big_endian(ragged.lengths), ragged, behind)
+    width = stored.width
+    encoded = np.frombuffer(stored.encode(keys), np.uint8).reshape(-1, width)
+    data = np.concatenate([encoded, behind], axis=1).tobytes()
+    return data, np.arange(1, len(keys) + 1) * (width + behind.shape[1])
+
+
+def _blocks(bodies: _Bodies, stored: Codec, block_size: int) -> bytes:
+    """Return the directory of the blocks and the blocks: entries in the order of their values."""
+    keys = bodies.keys
+    if isinstance(keys, pa.BinaryArray):
+        order = pc.array_sort_indices(keys).to_numpy()
+        keys = keys.take(pa.array(order))
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+    entries, ends = _entries(stored, keys, bodies.offsets[order], bodies.lengths[order])
+    directory, blocks, size, first = bytearray(), bytearray(), 0, 0
+    begins = np.concatenate([[0], ends])
+    count = 0
+    while first < len(ends):
+        last = int(np.searchsorted(ends, begins[first] + block_size - 4, side="right"))
+        if last == first:
+            raise InputError(
+                f"a value of {begins[first + 1] - begins[first] - 8} bytes does not fit an index block of "
+                f"{block_size}; raise the option 'index-block-size' of the bitmap index"
+            )
+        begin, end = int(begins[first]), int(begins[last])
+        entry = int(begins[first + 1])
+        directory += entries[begin : entry - 8] + _I.pack(size)
+        blocks += _I.pack(last - first) + entries[begin:end]
+        size, first, count = len(blocks), last, count + 1
+    return _I.pack(count) + bytes(directory) + _I.pack(size) + bytes(blocks)
+
+
+class _Entries(NamedTuple):
+    """Keys, and where the bitmap of each lies; ``lengths`` is None where it is not stored."""
+
+    keys: Sequence[Key]
+    offsets: Sequence[int]
+    lengths: Sequence[int] | None
+    end: int
+
+
+class Bitmap:
+    """A stored index; only what a query needs is read."""
+
+    def __init__(self, blob: Blob, data_type: AtomicType) -> None:
+        """Read the head.
+
+        Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for garbage.
+        """
+        self._blob, self._codec = blob, codec(data_type)
+        self._front = blob.bytes(0, min(_FRONT_BYTES, blob.length))
+        version, rows, count, has_null = _HEAD.unpack_from(self._front)
+        if version not in (1, 2):
+            raise UnsupportedError(f"bitmap indexes of version {version} are not supported")
+        if rows < 0 or not 0 <= count <= rows:
+            raise ValueError(f"a bitmap index of {count} values in {rows} rows")
+        self._version: int = version
+        self._count: int = count
+        self._has_null: bool = has_null
+        self.row_count: int = rows
+
+    def query(self, op: str, keys: Sequence[Key | None]) -> BitMap | None:
+        """Return the rows of a test, which may be too many where a null is compared; None for other tests.
+
+        The key None stands for null.
+        """
+        match op:
+            case "=" | "in":
+                return self._rows_of(keys)
+            case "<>" | "not in":
+                return all_rows(self.row_count) - self._rows_of(keys)
+            case "is null":
+                return self._rows_of([None])
+            case "is not null":
+                return all_rows(self.row_count) - self._rows_of([None])
+        return None
+
+    def items(self) -> Iterator[tuple[Key | None, BitMap]]:
+        """Yield every value with its rows; null first."""
+        nulls = self._rows_of([None])
+        if nulls:
+            yield None, nulls
+        tables = (
+            [self._all] if self._version == 1 else map(self._block, range(len(self._directory[1])))
+        )
+        for entries in tables:
+            for at, key in enumerate(entries.keys):
+                yield key, self._body(entries, at)
+
+    def _rows_of(self, keys: Sequence[Key | None]) -> BitMap:
+        parts = [self._null_rows if key is None else self._rows_of_key(key) for key in keys]
+        return parts[0] if len(parts) == 1 else BitMap.union(BitMap(), *parts)
+
+    @cached_property
+    def _null_rows(self) -> BitMap:
+        if not self._has_null:
+            return BitMap()
+        (offset,) = self._blob.ints(_HEAD.size, 1)
+        if offset < 0:
+            return _single(offset, self.row_count)
+        length = (
+            self._blob.ints(_HEAD.size + 4, 1)[0] if self._version == 2 else self._v1_null_length()
+        )
+        return deserialized(self._blob.bytes(self._body_start + offset, length), self.row_count)
+
+    def _v1_null_length(self) -> int:
+        stored = [offset for offset in self._all.offsets if offset >= 0]
+        return min(stored, default=self._blob.length - self._body_start)
+
+    def _rows_of_key(self, key: Key) -> BitMap:
+        if self._version == 1:
+            at = self._numbers.get(key)
+            return BitMap() if at is None else self._body(self._all, at)
+        first_keys, offsets, *_ = self._directory
+        number = 0 if len(offsets) == 1 else bisect_right(first_keys, key) - 1
+        if number < 0:
+            return BitMap()
+        found = _find(self._block_bytes(number), key, self._codec)
+        return BitMap() if found is None else self._stored(*found)
+
+    def _body(self, entries: _Entries, at: int) -> BitMap:
+        offset = entries.offsets[at]
+        if entries.lengths is not None:
+            return self._stored(offset, entries.lengths[at])
+        ends = self._v1_ends if offset >= 0 else [0]
+        return self._stored(offset, ends[bisect_right(ends, offset)] - offset if offset >= 0 else 0)
+
+    def _stored(self, offset: int, length: int) -> BitMap:
+        if offset < 0:
+            return _single(offset, self.row_count)
+        return deserialized(self._blob.bytes(self._body_start + offset, length), self.row_count)
+
+    @cached_property
+    def _v1_ends(self) -> list[int]:
+        stored = sorted(offset for offset in self._all.offsets if offset >= 0)
+        return [*stored, self._blob.length - self._body_start]
+
+    @cached_property
+    def _all(self) -> _Entries:
+        """The entries of version 1."""
+        start = _HEAD.size + 4 * self._has_null
+        return _decoded(self._blob.bytes(start), self._count, 1, self._codec)
+
+    @cached_property
+    def _numbers(self) -> dict[Key, int]:
+        return {key: at for at, key in enumerate(self._all.keys)}
+
+    @cached_property
+    def _directory(self) -> tuple[Sequence[Key], Sequence[int], int, int]:
+        """First keys and offsets of the blocks of version 2; where the blocks start, and their size.
+
+        The key of an only block is left out: it tells nothing.
+        """
+        start = _HEAD.size + 8 * self._has_null
+        (count,) = _I.unpack_from(self._front, start)
+        if not 0 <= count <= self._count:
+            raise ValueError(f"a bitmap index of {count} blocks for {self._count} values")
+        stored, start = self._codec, start + 4
+        if count == 1:
+            width = stored.width if stored.dtype else 4 + self._blob.ints(start, 1)[0]
+            offset, size = self._blob.ints(start + width, 2)
+            return (), (offset,), start + width + 8, size
+        if stored.dtype is not None:
+            end = count * (stored.width + 4)
+            found = _decoded(self._blob.bytes(start, end), count, 1, stored)
+        else:
+            found = _read_texts(self._blob, start, count)
+        (size,) = self._blob.ints(start + found.end, 1)
+        return found.keys, found.offsets, start + found.end + 4, size
+
+    @cached_property
+    def _body_start(self) -> int:
+        if self._version == 1:
+            return _HEAD.size + 4 * self._has_null + self._all.end
+        _, _, start, size = self._directory
+        return start + size
+
+    def _block_bytes(self, number: int) -> bytes:
+        _, offsets, start, size = self._directory
+        end = offsets[number + 1] if number + 1 < len(offsets) else size
+        return self._blob.bytes(start + offsets[number], end - offsets[number])
+
+    def _block(self, number: int) -> _Entries:
+        data = self._block_bytes(number)
+        (count,) = _I.unpack_from(data)
+        if count > len(data) // 9:
+            raise ValueError(f"a block of {count} entries in {len(data)} bytes")
+        return _decoded(data[4:], count, 2, self._codec)
+
+
+def _find(block: bytes, key: Key, stored: Codec) -> tuple[int, int] | None:
+    """Return where the bitmap of a key is; None if no entry of a block has the key.
+
+    The bytes of the key are searched for first: where they are not, no entry needs to be decoded.
+    """
+    needle = stored.encode_one(key)
+    at = block.find(needle, _I.size)
+    while at >= 0:
+        if _is_entry(block, at, stored):
+            offset, length = _PAIR.unpack_from(block, at + len(needle))
+            return offset, length
+        at = block.find(needle, at + 1)
+    return None
+
+
+def _is_entry(block: bytes, at: int, stored: Codec) -> bool:
+    """Tell whether an entry starts here."""
+    start = _I.size
+    if stored.dtype is not None:
+        return (at - start) % (stored.width + _PAIR.size) == 0
+    while start < at:
+        start += _I.size + int.from_bytes(block[start : start + 4]) + _PAIR.size
+    return start == at
+
+
+def _single(offset: int, rows: int) -> BitMap:
+    if -1 - offset >= rows:
+        raise ValueError(f"position {-1 - offset} of {rows} rows")
+    return BitMap([-1 - offset])
+
+
+def _decoded(data: bytes, count: int, numbers: int, stored: Codec) -> _Entries:
+    """Return ``count`` entries of a key and one or two numbers."""
+    if stored.dtype is None:
+        return _decoded_texts(data, count, numbers)
+    size = stored.width + 4 * numbers
+    rows = np.frombuffer(data, np.uint8, count * size).reshape(count, size)
+    keys = stored.decode(rows[:, : stored.width].tobytes()).tolist()
+    found = np.frombuffer(rows[:, stored.width :].tobytes(), ">i4").reshape(count, numbers)
+    columns = found.T.tolist()
+    return _Entries(keys, columns[0], columns[1] if numbers > 1 else None, count * size)
+
+
+def _decoded_texts(data: bytes, count: int, numbers: int) -> _Entries:
+    keys: list[bytes] = []
+    columns: list[list[int]] = [[] for _ in range(numbers)]
+    at = 0
+    for _ in range(count):
+        (length,) = _I.unpack_from(data, at)
+        at += 4 + length
+        if length < 0 or at > len(data):
+            raise ValueError(f"a text of {length} bytes is cut off")
+        keys.append(data[at - length : at])
+        for number in range(numbers):
+            columns[number] += _I.unpack_from(data, at)
+            at += 4
+    return _Entries(keys, columns[0], columns[1] if numbers > 1 else None, at)
+
+
+def _read_texts(blob: Blob, start: int, count: int) -> _Entries:
+    """Decode entries whose length is not known: more and more is read until they are all there."""
+    size = 64 * count + 64
+    while True:
+        data = blob.bytes(start, min(size, blob.length - start))
+        try:
+            return _decoded_texts(data, count, 1)
+        except (ValueError, struct.error):
+            if start + size >= blob.length:
+                raise
+            size *= 4

@@ -1,0 +1,151 @@
+"""Bit-slice indexes of numbers, which newer versions replace by range bitmaps (file-index section 7)."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
+from paimon_orch.format.file_index.container import Blob
+from paimon_orch.format.file_index.values import EncodedColumn, Key
+from paimon_orch.format.roaring import all_rows, deserialized, serialized_mask, serialized_size
+from paimon_orch.format.types import AtomicType
+
+_VERSION = 1
+_HEAD = struct.Struct(">bi")
+_SEGMENT = struct.Struct(">bqq")
+_I = struct.Struct(">i")
+_LEAST = -(2**63)
+
+
+def encode_bsi(column: EncodedColumn) -> bytes:
+    """Return the index of a column; raises :class:`InputError` for the number -2^63, which it cannot hold."""
+    keys = np.append(np.asarray(column.keys, np.int64), 0)
+    if keys.min() == _LEAST:
+        raise InputError(f"a bsi index cannot hold the number {_LEAST}; use a range-bitmap index")
+    values = keys[column.codes]  # 0 for null, the last one
+    positive = (column.codes >= 0) & (values >= 0)
+    return (
+        _HEAD.pack(_VERSION, column.row_count)
+        + _segment(positive, np.maximum(values, 0))
+        + _segment(values < 0, np.maximum(-values, 0))
+    )
+
+
+def _segment(rows: npt.NDArray[np.bool_], values: npt.NDArray[np.int64]) -> bytes:
+    if not rows.any():
+        return b"\0"
+    largest = int(values.max())
+    slices = serialized_slices(values, largest.bit_length())
+    head = b"\x01" + _SEGMENT.pack(_VERSION, 0, largest)
+    return b"".join([head, serialized_mask(rows), _I.pack(len(slices)), *slices])
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Numbers that are not negative, less the smallest."""
+
+    low: int
+    high: int
+    slices: BitSlices
+
+    def equal(self, value: int) -> BitMap:
+        return self.slices.equal(value - self.low) if self.low <= value <= self.high else BitMap()
+
+    def above(self, value: int, *, equal: bool) -> BitMap:
+        least = value if equal else value + 1
+        if least > self.high:
+            return BitMap()
+        return self.slices.above(least - self.low - 1)
+
+
+_NOTHING = _Segment(0, -1, BitSlices(BitMap(), 0, lambda _: BitMap()))
+
+
+@dataclass(frozen=True)
+class BitSliceIndex:
+    """A stored index."""
+
+    blob: Blob
+    data_type: AtomicType
+
+    @property
+    def row_count(self) -> int:
+        """Return the rows of the file, nulls included."""
+        return self._parts[0]
+
+    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+        """Return the rows of a test, without nulls; None for other tests."""
+        rows, positive, negative = self._parts
+        existing = positive.slices.existing | negative.slices.existing
+        numbers = [key for key in keys if isinstance(key, int)]
+        match op:
+            case "is null":
+                return all_rows(rows) - existing
+            case "is not null":
+                return existing
+            case "=" | "in":
+                return self._equal(numbers)
+            case "<>" | "not in":
+                return existing - self._equal(numbers)
+            case ">" | ">=":
+                return self._above(numbers[0], equal=op == ">=")
+            case "<" | "<=":
+                return existing - self._above(numbers[0], equal=op == "<")
+            case "between":
+                return self._above(numbers[0], equal=True) - self._above(numbers[1], equal=False)
+        return None
+
+    def _equal(self, numbers: Sequence[int]) -> BitMap:
+        _, positive, negative = self._parts
+        found = BitMap()
+        for number in numbers:
+            found |= positive.equal(number) if number >= 0 else negative.equal(-number)
+        return found
+
+    def _above(self, number: int, *, equal: bool) -> BitMap:
+        _, positive, negative = self._parts
+        if number >= 0:
+            return positive.above(number, equal=equal)
+        magnitude = -number
+        larger = negative.slices.existing - negative.above(magnitude, equal=not equal)
+        return positive.slices.existing | larger
+
+    @cached_property
+    def _parts(self) -> tuple[int, _Segment, _Segment]:
+        data = self.blob.bytes()
+        version, rows = _HEAD.unpack_from(data)
+        if version != _VERSION:
+            raise UnsupportedError(f"bsi indexes of version {version} are not supported")
+        if rows < 0:
+            raise ValueError(f"a bsi index of {rows} rows")
+        positive, at = _decode_segment(data, _HEAD.size, rows)
+        negative, _ = _decode_segment(data, at, rows)
+        return rows, positive, negative
+
+
+def _decode_segment(data: bytes, at: int, rows: int) -> tuple[_Segment, int]:
+    if not data[at]:
+        return _NOTHING, at + 1
+    version, low, high = _SEGMENT.unpack_from(data, at + 1)
+    if version != _VERSION or not 0 <= low <= high:
+        raise ValueError(f"a segment of version {version} from {low} to {high}")
+    existing, at = _next_bitmap(data, at + 1 + _SEGMENT.size, rows)
+    (count,), at = _I.unpack_from(data, at), at + 4
+    if not 0 <= count <= 64:
+        raise ValueError(f"a segment of {count} slices")
+    slices = []
+    for _ in range(count):
+        part, at = _next_bitmap(data, at, rows)
+        slices.append(part)
+    return _Segment(low, high, BitSlices(existing, count, slices.__getitem__)), at
+
+
+def _next_bitmap(data: bytes, at: int, rows: int) -> tuple[BitMap, int]:
+    end = at + serialized_size(data, at)
+    return deserialized(data[at:end], rows), end

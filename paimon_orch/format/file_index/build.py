@@ -1,0 +1,147 @@
+"""Building the indexes of one data file from its rows, as they are written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.file_index.bitmap import encode_bitmap
+from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder
+from paimon_orch.format.file_index.bsi import encode_bsi
+from paimon_orch.format.file_index.container import encode_container
+from paimon_orch.format.file_index.options import IndexSpec, container_order
+from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap
+from paimon_orch.format.file_index.values import (
+    BITMAP,
+    BLOOM_FILTER,
+    BSI,
+    EncodedColumn,
+    encoded_column,
+    present_keys,
+)
+from paimon_orch.format.types import AtomicType, Field
+
+_MAX_CHUNK = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _ColumnIndexes:
+    """The indexes of one column; its values are kept only for those that need all of them at once."""
+
+    specs: Sequence[IndexSpec]
+    data_type: AtomicType
+    filters: dict[str, BloomFilterBuilder] = field(default_factory=dict)
+    chunks: list[pa.Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for spec in self.specs:
+            if spec.index == BLOOM_FILTER:
+                items = spec.options.integer("items", 1_000_000)
+                fpp = _share(spec.options.text("fpp", "0.1"))
+                self.filters[spec.index] = BloomFilterBuilder(self.data_type, items, fpp)
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        for chunk in column.chunks:
+            values = chunk
+            if self.specs[0].key is not None:
+                values = _values_of_key(chunk, self.specs[0].key)
+            for builder in self.filters.values():
+                builder.add(present_keys(values, self.data_type))
+            if len(self.filters) < len(self.specs):
+                self.chunks.append(values)
+
+    def finish(self) -> list[tuple[str, bytes]]:
+        encoded: EncodedColumn | None = None
+        found = []
+        for spec in self.specs:
+            if spec.index == BLOOM_FILTER:
+                found.append((spec.index, self.filters[spec.index].finish()))
+                continue
+            if encoded is None:
+                encoded = encoded_column(self.chunks, self.data_type)
+            found.append((spec.index, _encode(spec, encoded, self.data_type)))
+        return found
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(
+            f"option 'fpp' = {text!r} of a bloom filter must be a number below 1"
+        ) from error
+
+
+def _encode(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> bytes:
+    options = spec.options
+    if spec.index == BITMAP:
+        version = options.integer("version", 2)
+        return encode_bitmap(
+            column,
+            data_type,
+            version=version,
+            block_size=options.memory("index-block-size", "16 kb"),
+        )
+    if spec.index == BSI:
+        return encode_bsi(column)
+    size = options.values.get("chunk-size")
+    chunk = None if size is None else min(options.memory("chunk-size", size), _MAX_CHUNK)
+    return encode_range_bitmap(column, data_type, chunk_size=chunk)
+
+
+def _values_of_key(array: pa.MapArray, key: str) -> pa.Array:
+    """Return what each map has for a key, null where it has nothing."""
+    offsets = np.asarray(array.offsets, np.int64)
+    entries = np.flatnonzero(pc.fill_null(pc.equal(array.keys, key), False))
+    # the last entry of a key that a map has twice is put in last
+    entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
+    rows = np.searchsorted(offsets, entries, side="right") - 1
+    chosen, missing = np.zeros(len(array), np.int64), np.ones(len(array), bool)
+    chosen[rows], missing[rows] = entries, False
+    if array.null_count:
+        missing |= array.is_null().to_numpy(zero_copy_only=False)
+    return array.items.take(pa.array(chosen, mask=missing))
+
+
+def _named(name: str, column: _ColumnIndexes) -> list[tuple[str, bytes]]:
+    try:
+        return column.finish()
+    except InputError as error:
+        raise InputError(f"column {name!r} cannot be indexed: {error}") from error
+
+
+class FileIndexBuilder:
+    """Takes the rows of a data file in their order and returns the container of its indexes."""
+
+    def __init__(self, specs: Sequence[IndexSpec], fields: Sequence[Field]) -> None:
+        self._rows = 0
+        self._columns = [
+            (name, _ColumnIndexes(indexes, indexes[0].value_type(fields)))
+            for name, indexes in container_order(specs)
+        ]
+        for spec in specs:
+            spec.value_type(fields)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns whose values are needed."""
+        return list(dict.fromkeys(column.specs[0].column for _, column in self._columns))
+
+    def add(self, rows: pa.Table) -> None:
+        """Take the next rows."""
+        self._rows += rows.num_rows
+        for _, column in self._columns:
+            column.add(rows.column(column.specs[0].column))
+
+    def finish(self) -> bytes:
+        """Return the container."""
+        found: list[tuple[str, list[tuple[str, bytes | None]]]] = []
+        for name, column in self._columns:
+            if column.specs[0].key is not None and not self._rows:
+                found.append((name, [(spec.index, None) for spec in column.specs]))
+            else:
+                found.append((name, [*_named(name, column)]))
+        return encode_container(found)

@@ -1,0 +1,335 @@
+"""Asking the indexes of a data file which of its rows a predicate may hold for (file-index section 9).
+
+An answer is a set of row positions that holds every matching row, and perhaps others: the rows are filtered afterwards
+as if there were no index. An empty set skips the file; None says nothing, and all rows remain.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.file_index.bitmap import Bitmap
+from paimon_orch.format.file_index.bloom_filter import BloomFilter
+from paimon_orch.format.file_index.bsi import BitSliceIndex
+from paimon_orch.format.file_index.container import Blob, Indexes
+from paimon_orch.format.file_index.range_bitmap import RangeBitmap
+from paimon_orch.format.file_index.values import (
+    BITMAP,
+    BLOOM_FILTER,
+    BSI,
+    RANGE_BITMAP,
+    Key,
+    is_lossy,
+    key_of,
+)
+from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.roaring import all_rows
+from paimon_orch.format.types import AtomicType, DataType, Field
+
+MAX_ROWS = 2**31 - 1  # of a file that indexes are asked for
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_NEGATED = {
+    "=": "<>",
+    "<>": "=",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "in": "not in",
+    "is null": "is not null",
+}
+_NONE_OF_NOTHING = {"=", "in", "<", "<=", ">", ">=", "is not null"}
+_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+
+
+class Index(Protocol):
+    """What every type of index can do."""
+
+    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+        """Return the rows of a test, None if the index cannot tell."""
+        ...
+
+
+class _Nothing:
+    """The index of a key of a map in a file without rows."""
+
+    def query(self, op: str, _keys: Sequence[Key]) -> BitMap | None:
+        return BitMap() if op in _NONE_OF_NOTHING else None
+
+
+_OPENED: Mapping[str, Callable[[Blob, AtomicType], Index]] = {
+    BLOOM_FILTER: BloomFilter,
+    BITMAP: Bitmap,
+    BSI: BitSliceIndex,
+    RANGE_BITMAP: RangeBitmap,
+}
+
+
+def open_index(kind: str, blob: Blob | None, data_type: AtomicType) -> Index | None:
+    """Return a stored index; None for a type that is not known."""
+    if blob is None:
+        return _Nothing()
+    opened = _OPENED.get(kind)
+    return None if opened is None else opened(blob, data_type)
+
+
+class Stored(NamedTuple):
+    """A column as its data file has it: the name and type by which its index is found and read."""
+
+    name: str
+    type: AtomicType
+
+
+ColumnOf = Callable[[str], Stored | None]
+"""Finds the stored column of a column of the read schema; None where an index must not be used."""
+
+
+def stored_column(field_: Field, source: Field | None) -> Stored | None:
+    """Return the stored column behind a column of the read schema, if tests of the one are tests of the other (9.4)."""
+    if source is None or not isinstance(source.type, AtomicType):
+        return None
+    same = source.type.with_nullable(True) == field_.type.with_nullable(True)
+    return Stored(source.name, source.type) if same or _widened(source.type, field_.type) else None
+
+
+def _widened(stored: AtomicType, read: DataType) -> bool:
+    return (
+        isinstance(read, AtomicType)
+        and stored.name in _INTEGERS
+        and read.name in _INTEGERS
+        and _INTEGERS.index(stored.name) < _INTEGERS.index(read.name)
+    )
+
+
+class _Test(NamedTuple):
+    """One question to an index."""
+
+    op: str
+    keys: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The rows that remain, and the indexes that said so (``bitmap(status)``)."""
+
+    rows: BitMap | None
+    used: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexFilter:
+    """A bound predicate that is asked of the indexes of many files."""
+
+    predicate: Predicate
+    _tests: dict[tuple[int, bool, int], tuple[AtomicType, list[_Test] | None]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def evaluate(self, indexes: Indexes, column_of: ColumnOf, row_count: int) -> Evaluation:
+        """Return the rows of one file that may match.
+
+        Raises what decoding of a damaged index raises (``ValueError`` among others).
+        """
+        if row_count > MAX_ROWS:
+            return Evaluation(None)
+        asked = _Asked(self, indexes, column_of, row_count)
+        return Evaluation(asked.rows(self.predicate, negated=False), tuple(asked.used))
+
+    def tests(self, leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[_Test] | None:
+        """Return the questions whose answers together hold for all rows of a leaf; None if there are none to ask."""
+        at = id(leaf), negated, id(data_type)  # both are held, and so remain what they are
+        if at not in self._tests:
+            self._tests[at] = data_type, _tests_of(leaf, data_type, negated=negated)
+        return self._tests[at][1]
+
+
+class _Asked:
+    """The indexes of one file while they are asked."""
+
+    def __init__(
+        self, asking: IndexFilter, indexes: Indexes, column_of: ColumnOf, row_count: int
+    ) -> None:
+        self._filter, self._indexes, self._column_of = asking, indexes, column_of
+        self._row_count = row_count
+        self._open: dict[tuple[str, str], Index | None] = {}
+        self.used: dict[str, None] = {}
+
+    def rows(self, predicate: Predicate, *, negated: bool) -> BitMap | None:
+        match predicate:
+            case Leaf():
+                return self._leaf(predicate, negated=negated)
+            case Not(child=child):
+                return self.rows(child, negated=not negated)
+        if isinstance(predicate, And) != negated:
+            found: BitMap | None = None
+            for child in predicate.children:
+                found = _both(found, self.rows(child, negated=negated))
+                if found is not None and not found:
+                    break
+            return found
+        united = BitMap()
+        for child in predicate.children:
+            part = self.rows(child, negated=negated)
+            if part is None:
+                return None
+            united |= part
+        return united
+
+    def _leaf(self, leaf: Leaf, *, negated: bool) -> BitMap | None:
+        stored = self._column_of(leaf.column)
+        entries = None if stored is None else self._indexes.get(stored.name)
+        if stored is None or not entries:
+            return None
+        tests = self._filter.tests(leaf, stored.type, negated=negated)
+        if tests is None:
+            return None
+        found: BitMap | None = None
+        for kind in entries:
+            answer = self._answer(kind, stored, tests)
+            if answer is not None:
+                self.used[f"{kind}({leaf.column})"] = None
+                found = _both(found, answer)
+                if not found:
+                    break
+        return found
+
+    def _answer(self, kind: str, stored: Stored, tests: Sequence[_Test]) -> BitMap | None:
+        at = stored.name, kind
+        if at not in self._open:
+            self._open[at] = open_index(kind, self._indexes[stored.name][kind], stored.type)
+        index = self._open[at]
+        if index is None:
+            return None
+        found: BitMap | None = None
+        for test in tests:
+            answer = index.query(test.op, test.keys)
+            if answer is None:
+                return None
+            found = answer if found is None else found | answer
+        rows = getattr(index, "row_count", self._row_count)
+        if rows != self._row_count:
+            raise ValueError(f"the {kind} index of {stored.name} is of {rows} rows")
+        return found
+
+
+def _both(left: BitMap | None, right: BitMap | None) -> BitMap | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
+
+
+def _tests_of(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[_Test] | None:
+    op = leaf.op
+    if op == "is null":
+        return [_Test("is not null" if negated else "is null")]
+    if op == "like":
+        if any(char in leaf.values[0].as_py() for char in "%_\\"):
+            return None
+        op = "="
+    keys = _keys(leaf, data_type) if op in _NEGATED else None
+    if keys is None:
+        return None
+    if data_type.name in _NAN:
+        return _float_tests(op, keys, _NAN[data_type.name], negated=negated)
+    op = _NEGATED[op] if negated else op
+    if is_lossy(data_type):
+        if op in ("<>", "not in"):
+            return None
+        op = {"<": "<=", ">": ">="}.get(op, op)  # another value may share the key
+    return [_Test(op, keys)]
+
+
+def _keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
+    """Return the values of a leaf as the column is stored; None if one of them cannot be."""
+    target = arrow_type(data_type)
+    try:
+        values = [v if v.type == target else v.cast(target) for v in leaf.values]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return tuple(key_of(value, data_type) for value in values)
+
+
+def _float_tests(op: str, keys: tuple[Key, ...], nan: int, *, negated: bool) -> list[_Test] | None:
+    """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
+    if nan in keys:
+        return None
+    zeros = (-1, 0)  # the keys of -0.0 and 0.0
+    has_zero = any(key in zeros for key in keys)
+    asked = _NEGATED[op] if negated else op
+    if asked in ("=", "in", "<>", "not in"):
+        if has_zero:
+            keys = tuple(dict.fromkeys([*keys, *zeros]))
+            asked = "in" if asked in ("=", "in") else "not in"
+        return [_Test(asked, keys)]
+    if has_zero:
+        keys = (-1,) if asked in ("<", ">=") else (0,)
+    tests = [_Test(asked, keys)]
+    if negated and asked in ("<", "<="):  # NaN fails the test that was negated
+        tests.append(_Test("=", (nan,)))
+    return tests
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """The first rows in an order by columns, of which the first one alone is looked at."""
+
+    column: str
+    k: int
+    descending: bool = False
+    nulls_first: bool = False
+    sort_keys: int = 1
+
+
+def select_rows(
+    asked: IndexFilter | TopRows | int | None,
+    indexes: Indexes | None,
+    column_of: ColumnOf,
+    row_count: int,
+    deleted: BitMap | None = None,
+) -> BitMap | None:
+    """Return which rows of a file to read for a filter, for a top-n, or for a limit; never for two of them (9.3).
+
+    ``deleted`` are the rows that a deletion vector hides. None stands for all rows that are not deleted.
+    """
+    if row_count > MAX_ROWS or asked is None:
+        return None
+    base = all_rows(row_count)
+    if deleted is not None:
+        base -= deleted
+    if isinstance(asked, int):
+        return BitMap(base[:asked])
+    if indexes is None:
+        return None
+    if isinstance(asked, TopRows):
+        found = _top(asked, indexes, column_of, base)
+    else:
+        found = asked.evaluate(indexes, column_of, row_count).rows
+    if found is None or (found := found & base) == base:
+        return None
+    return found
+
+
+def _top(asked: TopRows, indexes: Indexes, column_of: ColumnOf, base: BitMap) -> BitMap | None:
+    if len(base) <= asked.k:
+        return None
+    stored = column_of(asked.column)
+    blob = None if stored is None else indexes.get(stored.name, {}).get(RANGE_BITMAP)
+    if stored is None or blob is None:
+        return None
+    return RangeBitmap(blob, stored.type).top(
+        asked.k,
+        descending=asked.descending,
+        nulls_first=asked.nulls_first,
+        strict=asked.sort_keys == 1,
+        selection=base,
+    )
+
+
+def positions(rows: BitMap) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return row positions in ascending order."""
+    return np.asarray(rows.to_array(), np.int64)

@@ -1,0 +1,69 @@
+"""In which order the reference's hash tables list their keys (file-index section 11).
+
+No reader depends on it; writing the same order makes the same bytes. Buckets that became trees (eight keys that collide
+in a table of 64 slots or more) have an order of their own, which is not reproduced.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.format.file_index.hashing import murmur
+from paimon_orch.format.file_index.values import Keys, bits_of
+from paimon_orch.format.types import AtomicType
+
+_FIRST_CAPACITY = 16
+_TREE_CAPACITY = 64
+_LONG_CHAIN = 7
+
+
+def key_hashes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint32]:
+    """Return the hash code of each key of a bitmap index."""
+    if isinstance(keys, pa.BinaryArray):
+        return murmur(keys)
+    if data_type.name == "BOOLEAN":
+        return np.where(keys == 1, 1231, 1237).astype(np.uint32)
+    bits = bits_of(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
+    if bits.dtype.itemsize < 8:
+        return bits.astype(np.int32).view(np.uint32)
+    wide = bits.astype(np.int64).view(np.uint64)
+    return ((wide ^ wide >> np.uint64(32)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def table_order(hashes: npt.NDArray[np.uint32], *, asked_again: bool) -> npt.NDArray[np.int64]:
+    """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
+
+    ``asked_again`` tells that the table was asked for a key after the last one was inserted: it grows then.
+    """
+    spread = hashes ^ hashes >> np.uint32(16)
+    capacity = _small_capacity(spread[:_TREE_CAPACITY].tolist())
+    while (len(hashes) - (not asked_again)) * 4 > capacity * 3:
+        capacity *= 2
+    slots = (spread & np.uint32(capacity - 1)).astype(np.int64)
+    # a new key goes to the front of its chain
+    return np.lexsort((-np.arange(len(hashes)), slots))
+
+
+def _small_capacity(spread: Sequence[int]) -> int:
+    """Return how large a table is after its first keys: long chains make a small one grow early."""
+    capacity = _FIRST_CAPACITY
+    for number, code in enumerate(spread):
+        if number * 4 > capacity * 3:
+            capacity *= 2
+        if capacity >= _TREE_CAPACITY:
+            break
+        chain = sum((other ^ code) & (capacity - 1) == 0 for other in spread[:number])
+        if chain >= _LONG_CHAIN:
+            capacity *= 2
+    return capacity
+
+
+def string_hash(text: str) -> int:
+    """Return the 32-bit hash code of a string of the reference, by its UTF-16 units."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return code

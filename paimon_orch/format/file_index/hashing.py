@@ -1,0 +1,152 @@
+"""Hashes of many values at once: those of bloom filters, and those that order the reference's hash tables.
+
+Strings are taken longest first, so that the ones that still have bytes at some place are always the first ones.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.format.file_index.ragged import Ragged
+
+_CHUNK = 32_768  # values whose state stays in the cache
+_PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+I64 = npt.NDArray[np.int64]
+
+
+def mix(numbers: I64) -> U64:
+    """Return the 64-bit hash of integers (file-index section 3.3); its shifts are arithmetic."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(0, len(numbers), _CHUNK):
+        k = numbers[at : at + _CHUNK]
+        k = ~k + (k << 21)
+        k ^= k >> 24
+        k = (k + (k << 3)) + (k << 8)
+        k ^= k >> 14
+        k = (k + (k << 2)) + (k << 4)
+        k ^= k >> 28
+        out[at : at + _CHUNK] = k + (k << 31)
+    return out.view(np.uint64)
+
+
+def xxh64(values: pa.BinaryArray) -> U64:
+    """Return the XXH64 hash, with seed 0, of values that are not null."""
+    ragged = Ragged.of(values)
+    out = np.empty(len(ragged.starts), np.uint64)
+    for rows in _longest_first(ragged.lengths):
+        out[rows] = _xxh64(ragged, ragged.starts[rows], ragged.lengths[rows])
+    return out
+
+
+def _longest_first(lengths: I64) -> list[I64]:
+    order = np.argsort(-lengths, kind="stable")
+    return [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
+
+
+def _rotated(value: U64, bits: int) -> U64:
+    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
+
+
+def _round(state: U64, word: U64) -> U64:
+    return _rotated(state + word * _PRIME2, 31) * _PRIME1
+
+
+def _xxh64(ragged: Ragged, at: I64, lengths: I64) -> U64:
+    """Hash values in descending order of their lengths."""
+    words = ragged.words()
+    state = np.full(len(at), _PRIME5, np.uint64)
+    stripes = lengths >> 5
+    long = int(np.count_nonzero(stripes))
+    if long:
+        state[:long] = _stripes(words, at[:long], stripes[:long])
+    state += lengths.astype(np.uint64)
+    at, left = at + (stripes << 5), lengths & 31
+    for _ in range(int(left.max(initial=0)) >> 3):
+        rows = np.flatnonzero(left >= 8)
+        word = _round(np.zeros(1, np.uint64), words[at[rows]])
+        state[rows] = _rotated(state[rows] ^ word, 27) * _PRIME1 + _PRIME4
+        at[rows] += 8
+        left[rows] -= 8
+    rows = np.flatnonzero(left >= 4)
+    if len(rows):
+        word = (words[at[rows]] & np.uint64(0xFFFFFFFF)) * _PRIME1
+        state[rows] = _rotated(state[rows] ^ word, 23) * _PRIME2 + _PRIME3
+        at[rows] += 4
+        left[rows] -= 4
+    for byte in range(3):
+        rows = np.flatnonzero(left > byte)
+        word = ragged.data[at[rows] + byte].astype(np.uint64) * _PRIME5
+        state[rows] = _rotated(state[rows] ^ word, 11) * _PRIME1
+    state ^= state >> np.uint64(33)
+    state *= _PRIME2
+    state ^= state >> np.uint64(29)
+    state *= _PRIME3
+    return state ^ state >> np.uint64(32)
+
+
+def _stripes(words: U64, at: I64, stripes: I64) -> U64:
+    """Return the state behind the whole stripes of 32 bytes; each value has one at least."""
+    with np.errstate(over="ignore"):
+        seeds = (_PRIME1 + _PRIME2, _PRIME2, np.uint64(0), np.uint64(0) - _PRIME1)
+    lanes = [np.full(len(at), seed, np.uint64) for seed in seeds]
+    active = len(at)
+    for stripe in range(int(stripes[0])):
+        while stripes[active - 1] <= stripe:
+            active = int(np.searchsorted(-stripes, -stripe, side="left"))
+        for number, lane in enumerate(lanes):
+            lane[:active] = _round(lane[:active], words[at[:active] + 32 * stripe + 8 * number])
+    rotations = zip(lanes, (1, 7, 12, 18), strict=True)
+    state: U64 = sum(
+        (_rotated(lane, bits) for lane, bits in rotations), np.zeros(len(at), np.uint64)
+    )
+    for lane in lanes:
+        state = (state ^ _round(np.zeros(1, np.uint64), lane)) * _PRIME1 + _PRIME4
+    return state
+
+
+def murmur(values: pa.BinaryArray) -> U32:
+    """Return the 32-bit hash of strings in the reference's tables (file-index section 11.2)."""
+    ragged = Ragged.of(values)
+    out = np.empty(len(ragged.starts), np.uint32)
+    for rows in _longest_first(ragged.lengths):
+        out[rows] = _murmur(ragged, ragged.starts[rows], ragged.lengths[rows])
+    return out
+
+
+def _murmur(ragged: Ragged, at: I64, lengths: I64) -> U32:
+    """Hash values in descending order of their lengths."""
+    words, counts = ragged.words(), lengths >> 2
+    state = np.full(len(at), 42, np.uint32)
+    for word in range(int(counts.max(initial=0))):
+        active = int(np.searchsorted(-counts, -word, side="left"))
+        state[:active] = _mixed(state[:active], words[at[:active] + 4 * word].astype(np.uint32))
+    for byte in range(3):  # each of the last bytes counts like a word
+        rows = np.flatnonzero(lengths & 3 > byte)
+        block = ragged.data[(at + 4 * counts)[rows] + byte].astype(np.int8).astype(np.int32)
+        state[rows] = _mixed(state[rows], block.view(np.uint32))
+    state ^= lengths.astype(np.uint32)
+    state ^= state >> np.uint32(16)
+    state *= np.uint32(0x85EBCA6B)
+    state ^= state >> np.uint32(13)
+    state *= np.uint32(0xC2B2AE35)
+    return state ^ state >> np.uint32(16)
+
+
+def _mixed(state: U32, block: npt.NDArray[np.integer]) -> U32:
+    word = block.astype(np.uint32) * np.uint32(0xCC9E2D51)
+    word = (word << np.uint32(15) | word >> np.uint32(17)) * np.uint32(0x1B873593)
+    state = state ^ word
+    state = state << np.uint32(13) | state >> np.uint32(19)
+    return state * np.uint32(5) + np.uint32(0xE6546B64)

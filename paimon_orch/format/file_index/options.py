@@ -1,0 +1,148 @@
+"""Which columns a table indexes, with what (file-index section 1.1)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.file_index.hash_order import string_hash, table_order
+from paimon_orch.format.file_index.values import INDEX_TYPES, checked_type
+from paimon_orch.format.options import Options
+from paimon_orch.format.types import AtomicType, DataType, Field, MapType
+
+_PREFIX, _COLUMNS = "file-index.", ".columns"
+THRESHOLD = "file-index.in-manifest-threshold"
+READ_ENABLED = "file-index.read.enabled"
+STRICT = "file-index.strict"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """One index of one column, or of one key of a map column."""
+
+    index: str
+    column: str
+    key: str | None
+    options: Options = field(default_factory=lambda: Options({}))
+
+    @property
+    def name(self) -> str:
+        """Return the name that the container lists: ``column`` or ``column[key]``."""
+        return self.column if self.key is None else f"{self.column}[{self.key}]"
+
+    def value_type(self, fields: Sequence[Field]) -> AtomicType:
+        """Return the type of the indexed values.
+
+        Raises :class:`InputError` if there is no such column, or if it cannot be indexed so.
+        """
+        found = next((f.type for f in fields if f.name == self.column), None)
+        where = f"'{_PREFIX}{self.index}{_COLUMNS}' names {self.name!r}"
+        if found is None:
+            raise InputError(f"{where}, which is no column of the table")
+        if self.key is not None:
+            if not isinstance(found, MapType) or not _is_text(found.key):
+                raise InputError(f"{where}, but {self.column!r} is no map with text keys")
+            found = found.value
+        try:
+            return checked_type(self.index, found)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+
+
+def _is_text(data_type: DataType) -> bool:
+    return isinstance(data_type, AtomicType) and data_type.name in ("CHAR", "VARCHAR")
+
+
+def index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
+    """Return the indexes that a table's options declare, in the order of the options.
+
+    Raises :class:`InputError` for a blank column name, an unknown type of index, and for options of a column that is
+    not declared.
+    """
+    declared: dict[tuple[str, str, str | None], None] = {}
+    for key, text in options.items():
+        if key.startswith(_PREFIX) and key.endswith(_COLUMNS):
+            index = key[len(_PREFIX) : -len(_COLUMNS)]
+            if index not in INDEX_TYPES:
+                raise InputError(
+                    f"option {key!r}: {index!r} is no type of file index; known are {', '.join(INDEX_TYPES)}"
+                )
+            for name in text.split(","):
+                if not name.strip():
+                    raise InputError(f"option {key!r} = {text!r} has a blank column name")
+                declared[(index, *_split(name.strip()))] = None
+    settings = dict(_settings(options, declared))
+    return [
+        IndexSpec(*spec, Options({**settings.get((spec[0], spec[1], None), {}), **settings.get(spec, {})}))
+        for spec in declared
+    ]  # fmt: skip
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    if name.endswith("]") and "[" in name:
+        column, key = name[:-1].split("[", 1)
+        return column, key
+    return name, None
+
+
+def _settings(
+    options: Mapping[str, str], declared: Mapping[tuple[str, str, str | None], None]
+) -> Iterator[tuple[tuple[str, str, str | None], dict[str, str]]]:
+    """Yield the options of each index; those of a map column count for all of its keys."""
+    found: dict[tuple[str, str, str | None], dict[str, str]] = {}
+    maps = {(index, column, None) for index, column, key in declared if key is not None}
+    for name, text in options.items():
+        parts = name.removeprefix(_PREFIX).split(".")
+        if not name.startswith(_PREFIX) or name.endswith(_COLUMNS) or len(parts) != 3:
+            continue
+        at = parts[0], *_split(parts[1])
+        if at not in declared and at not in maps:
+            raise InputError(
+                f"option {name!r} is of a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not name"
+            )
+        found.setdefault(at, {})[parts[2]] = text
+    yield from found.items()
+
+
+def container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
+    """Return the columns as a container lists them, each with its indexes (section 11.3)."""
+    pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
+    declared = [pairs[at] for at in _if_absent([_pair_hash(*pair) for pair in pairs])]
+    calls: list[str] = []
+    for index in INDEX_TYPES:
+        of_type = {(spec.column, spec.key) for spec in specs if spec.index == index}
+        present = [pair for pair in declared if pair in of_type]
+        for column in _put(list(dict.fromkeys(column for column, _ in present))):
+            keys = [key for name, key in present if name == column and key is not None]
+            nested = [f"{column}[{key}]" for key in _put(keys)]
+            calls += _put(nested) if nested else [column]
+    names = list(dict.fromkeys(calls))
+    again = bool(calls) and calls[-1] in calls[:-1]
+    order = _if_absent([string_hash(name) for name in names], asked_again=again)
+    by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
+    return [(names[at], [spec for spec in by_type if spec.name == names[at]]) for at in order]
+
+
+def _pair_hash(column: str, key: str | None) -> int:
+    nested = 0 if key is None else string_hash(key)
+    code = 31 * (31 + string_hash(column)) + nested
+    return (31 * code + (1237 if key is None else 1231)) & 0xFFFFFFFF
+
+
+def _if_absent(hashes: Sequence[int], *, asked_again: bool = False) -> list[int]:
+    found: list[int] = table_order(np.array(hashes, np.uint32), asked_again=asked_again).tolist()
+    return found
+
+
+def _put(names: Sequence[str]) -> list[str]:
+    """Return names as a table lists them that grows when a name was put in, at the end of its chain."""
+    capacity = 16
+    while len(names) * 4 > capacity * 3:
+        capacity *= 2
+
+    def slot(name: str) -> int:
+        code = string_hash(name)
+        return (code ^ code >> 16) & (capacity - 1)
+
+    return sorted(names, key=slot)

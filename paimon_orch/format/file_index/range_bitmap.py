@@ -1,0 +1,338 @@
+"""Range bitmaps: a sorted dictionary of values, and bit slices of their numbers (file-index section 5)."""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
+from paimon_orch.format.file_index.container import Blob
+from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
+from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, codec
+from paimon_orch.format.roaring import all_rows, deserialized, serialized_mask
+from paimon_orch.format.types import AtomicType
+
+_VERSION = 1
+_I = struct.Struct(">i")
+_FRONT = struct.Struct(">ibii")  # header length, version, rows, cardinality
+_DICTIONARY = struct.Struct(">ibiii")
+_SLICES = struct.Struct(">ibbii")
+_CHUNK = struct.Struct(">5i")
+_NO_VALUES_SLICES = 64
+_TINY = ("BOOLEAN", "TINYINT", "SMALLINT")
+
+
+def default_chunk_size(data_type: AtomicType) -> int:
+    """Return the chunk size that is used where none is set."""
+    return 0 if data_type.name in _TINY else 16_384
+
+
+def encode_range_bitmap(
+    column: EncodedColumn, data_type: AtomicType, *, chunk_size: int | None = None
+) -> bytes:
+    """Return the index of a column."""
+    size = default_chunk_size(data_type) if chunk_size is None else chunk_size
+    keys, ranks = _sorted(column.keys)
+    count, stored = len(keys), codec(data_type)
+    encoded, ends = _encoded(stored, keys, column.first_nan)
+    ends_of = [int(end) for end in ends[[0, -2, -1]]] if count > 1 else [int(e) for e in ends] * 3
+    bounds = encoded[: ends_of[0]] + encoded[0 if count == 1 else ends_of[1] :] if count else b""
+    dictionary = _dictionary(encoded, ends, stored, size)
+    head = _FRONT.pack(_FRONT.size - 4 + 4 + len(bounds), _VERSION, column.row_count, count)
+    slices = max(1, (count - 1).bit_length()) if count else _NO_VALUES_SLICES
+    return (
+        head
+        + bounds
+        + _I.pack(len(dictionary))
+        + dictionary
+        + _bit_slices(column.codes >= 0, np.append(ranks, 0)[column.codes], slices)
+    )
+
+
+def _sorted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
+    """Return the keys in their order, and the place of each in it."""
+    if isinstance(keys, pa.BinaryArray):
+        order = pc.array_sort_indices(keys).to_numpy()
+        found: Keys = keys.take(pa.array(order))
+    else:
+        order = np.argsort(keys, kind="stable")
+        found = keys[order]
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order))
+    return found, ranks
+
+
+def _encoded(
+    stored: Codec, keys: Keys, first_nan: int | None
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Return the stored keys, and where each ends."""
+    if isinstance(keys, pa.BinaryArray):
+        ragged = Ragged.of(keys)
+        return between(big_endian(ragged.lengths), ragged, np.empty((len(keys), 0), np.uint8))
+    data = stored.encode(keys)
+    if first_nan is not None:  # NaN is the last, and stored as it was met first
+        nan = first_nan & (1 << 8 * stored.width) - 1
+        data = data[: -stored.width] + nan.to_bytes(stored.width, "big")
+    return data, np.arange(1, len(keys) + 1) * stored.width
+
+
+def _dictionary(
+    encoded: bytes, ends: npt.NDArray[np.int64], stored: Codec, chunk_size: int
+) -> bytes:
+    offsets, heads, areas, areas_size = bytearray(), bytearray(), list[bytes](), 0
+    begins = np.concatenate([[0], ends])
+    first = 0
+    while first < len(ends):
+        begin, start = int(begins[first]), int(ends[first])  # of the key in the head, and behind it
+        last = int(np.searchsorted(ends, start + chunk_size, side="right"))
+        last = max(last, first + 1)
+        if stored.dtype is None:
+            last = min(last, first + 1 + chunk_size // 4)
+        keys = encoded[start : int(ends[last - 1])]
+        size = last - first - 1
+        offsets += _I.pack(len(heads))
+        heads += b"\x01" + encoded[begin:start]
+        if stored.dtype is None:
+            inside = (begins[first + 1 : last] - start).astype(">i4").tobytes()
+            heads += _CHUNK.pack(first, areas_size, size, len(inside), len(keys))
+            keys = inside + keys
+        else:
+            heads += _CHUNK.pack(first, areas_size, size, len(keys), stored.width)
+        areas.append(keys)
+        areas_size += len(keys)
+        first = last
+    head = _DICTIONARY.pack(_DICTIONARY.size - 4, _VERSION, len(areas), len(offsets), len(heads))
+    return b"".join([head, offsets, heads, *areas])
+
+
+def _bit_slices(rows: npt.NDArray[np.bool_], codes: npt.NDArray[np.int32], count: int) -> bytes:
+    existing, slices = serialized_mask(rows), serialized_slices(codes, count)
+    indexes, at = bytearray(), 0
+    for part in slices:
+        indexes += struct.pack(">ii", at, len(part))
+        at += len(part)
+    head = _SLICES.pack(
+        _SLICES.size - 4 + len(indexes), _VERSION, count, len(existing), len(indexes)
+    )
+    return b"".join([head, indexes, existing, *slices])
+
+
+class _Head(NamedTuple):
+    rows: int
+    distinct: int
+    low: Key
+    high: Key
+    dictionary: Blob
+    slices: Blob
+
+
+class _Chunk(NamedTuple):
+    key: Key
+    code: int
+    at: int  # of the further keys
+    size: int
+    offsets_length: int
+    keys_length: int
+
+
+@dataclass(frozen=True)
+class RangeBitmap:
+    """A stored index; only what a query needs is read."""
+
+    blob: Blob
+    data_type: AtomicType
+
+    @property
+    def row_count(self) -> int:
+        """Return the rows of the file, nulls included."""
+        return self._head.rows
+
+    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+        """Return the rows of a test, without nulls; None for other tests."""
+        if op == "is null":
+            return all_rows(self.row_count) - self._existing
+        if op == "is not null":
+            return self._existing
+        if op in ("=", "in"):
+            return self._equal(keys)
+        if op in ("<>", "not in"):
+            return self._existing - self._equal(keys)
+        if op in (">", ">="):
+            return self._above(keys[0], equal=op == ">=")
+        if op in ("<", "<="):
+            return self._existing - self._above(keys[0], equal=op == "<")
+        if op == "between":
+            return self._above(keys[0], equal=True) - self._above(keys[1], equal=False)
+        return None
+
+    def top(
+        self,
+        k: int,
+        *,
+        descending: bool,
+        nulls_first: bool,
+        strict: bool,
+        selection: BitMap | None = None,
+    ) -> BitMap:
+        """Return the rows of the first ``k`` in an order by this column (section 5.5).
+
+        ``strict`` returns exactly ``k`` rows; otherwise all that tie for the last place. Raises :class:`InputError`
+        for a negative ``k``.
+        """
+        if k < 0:
+            raise InputError(f"the first {k} rows cannot be")
+        everything = all_rows(self.row_count)
+        among = everything if selection is None else selection & everything
+        if not self._head.distinct:
+            return everything
+        nulls = among - self._existing
+        values = among & self._existing
+        if not nulls_first:
+            found = self._best(k, values, descending=descending, strict=strict)
+            return found | _first(nulls, k - len(found), strict=strict)
+        if len(nulls) >= k:
+            return _first(nulls, k, strict=strict)
+        return nulls | self._best(k - len(nulls), values, descending=descending, strict=strict)
+
+    def _best(self, k: int, among: BitMap, *, descending: bool, strict: bool) -> BitMap:
+        if k == 0 or len(among) <= k:
+            return BitMap() if k == 0 else among
+        sure, tied = self._slices.largest(k, among, smallest=not descending)
+        if strict:  # ties keep the largest positions
+            surplus = len(sure) + len(tied) - k
+            tied = tied - tied[:surplus]
+        return sure | tied
+
+    def _equal(self, keys: Sequence[Key]) -> BitMap:
+        found = BitMap()
+        for key in keys:
+            code, exact = self._find(key)
+            if exact:
+                found |= self._slices.equal(code)
+        return found
+
+    def _above(self, key: Key, *, equal: bool) -> BitMap:
+        code, exact = self._find(key)
+        return self._slices.above(code if exact and not equal else code - 1)
+
+    def _find(self, key: Key) -> tuple[int, bool]:
+        """Return the number of a key, or of the first larger one, and whether it is the key's own."""
+        head = self._head
+        if not head.distinct or key < head.low:  # type: ignore[operator]
+            return 0, False
+        if key > head.high:  # type: ignore[operator]
+            return head.distinct, False
+        number = bisect_right(self._chunks, key, key=lambda chunk: chunk.key) - 1
+        if number < 0:
+            return 0, False
+        chunk = self._chunks[number]
+        if chunk.key == key:
+            return chunk.code, True
+        further = self._further(chunk)
+        at = bisect_right(further, key)
+        if at and further[at - 1] == key:
+            return chunk.code + at, True
+        return chunk.code + 1 + at, False
+
+    @cached_property
+    def _head(self) -> _Head:
+        length, version, rows, count = _FRONT.unpack(self.blob.bytes(0, _FRONT.size))
+        if version != _VERSION:
+            raise UnsupportedError(f"range-bitmap indexes of version {version} are not supported")
+        if rows < 0 or not 0 <= count <= rows or length < _FRONT.size:
+            raise ValueError(f"a range-bitmap index of {count} values in {rows} rows")
+        data = self.blob.bytes(_FRONT.size, length + 4 - _FRONT.size)
+        low, at = self._key(data, 0) if count else (0, 0)
+        high, at = self._key(data, at) if count else (0, 0)
+        (size,) = _I.unpack_from(data, at)
+        start = 4 + length
+        dictionary = self.blob.part(start, size)
+        return _Head(
+            rows, count, low, high, dictionary,
+            self.blob.part(start + size, self.blob.length - start - size),
+        )  # fmt: skip
+
+    def _key(self, data: bytes, at: int) -> tuple[Key, int]:
+        stored = codec(self.data_type)
+        if stored.dtype is not None:
+            end = at + stored.width
+            return int(stored.decode(data[at:end])[0]), end
+        (length,) = _I.unpack_from(data, at)
+        end = at + 4 + length
+        if length < 0 or end > len(data):
+            raise ValueError(f"a text of {length} bytes is cut off")
+        return data[at + 4 : end], end
+
+    @cached_property
+    def _chunks(self) -> list[_Chunk]:
+        blob = self._head.dictionary
+        length, version, count, offsets, heads = _DICTIONARY.unpack(blob.bytes(0, _DICTIONARY.size))
+        if version != _VERSION or length != _DICTIONARY.size - 4 or offsets != 4 * count:
+            raise ValueError("the dictionary of a range-bitmap index is damaged")
+        data = blob.bytes(_DICTIONARY.size + offsets, heads)
+        areas, found, at = _DICTIONARY.size + offsets + heads, [], 0
+        for _ in range(count):
+            key, at = self._key(data, at + 1)
+            code, start, size, *lengths = _CHUNK.unpack_from(data, at)
+            at += _CHUNK.size
+            if codec(self.data_type).dtype is not None:
+                lengths = [0, lengths[0]]
+            found.append(_Chunk(key, code, areas + start, size, *lengths))
+        return found
+
+    def _further(self, chunk: _Chunk) -> Sequence[Key]:
+        """Return the keys of a chunk behind its first one."""
+        stored, blob = codec(self.data_type), self._head.dictionary
+        if stored.dtype is not None:
+            keys: list[Key] = stored.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
+            return keys
+        data = blob.bytes(chunk.at + chunk.offsets_length, chunk.keys_length)
+        found, at = list[Key](), 0
+        for _ in range(chunk.size):
+            key, at = self._key(data, at)
+            found.append(key)
+        return found
+
+    @cached_property
+    def _existing(self) -> BitMap:
+        start, length, _ = self._layout
+        return deserialized(self._head.slices.bytes(start, length), self._head.rows)
+
+    @cached_property
+    def _layout(self) -> tuple[int, int, tuple[int, ...]]:
+        """Where the existing rows are, their length, and the offsets and lengths of the slices."""
+        blob = self._head.slices
+        length, version, count, size, indexes = _SLICES.unpack(blob.bytes(0, _SLICES.size))
+        if version != _VERSION or indexes != 8 * count or length != _SLICES.size - 4 + indexes:
+            raise ValueError("the slices of a range-bitmap index are damaged")
+        return 4 + length, size, blob.ints(_SLICES.size, 2 * count)
+
+    @cached_property
+    def _slices(self) -> BitSlices:
+        start, length, indexes = self._layout
+        blob, rows = self._head.slices, self._head.rows
+        known: dict[int, BitMap] = {}
+
+        def read(bit: int) -> BitMap:
+            if bit not in known:
+                data = blob.bytes(start + length + indexes[2 * bit], indexes[2 * bit + 1])
+                known[bit] = deserialized(data, rows)
+            return known[bit]
+
+        return BitSlices(self._existing, len(indexes) // 2, read)
+
+
+def _first(rows: BitMap, count: int, *, strict: bool) -> BitMap:
+    """Return the first rows, or all of them where it does not matter how many."""
+    if count <= 0:
+        return BitMap()
+    return BitMap(rows[:count]) if strict else rows

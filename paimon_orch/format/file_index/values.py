@@ -1,0 +1,235 @@
+"""Column values as file indexes see them: integers that sort as the format says, or bytes (file-index section 8).
+
+A *key* stands for a value everywhere in this package. Floating point numbers become integers in their total order,
+where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts milliseconds or microseconds, by its precision.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import AtomicType, DataType, type_to_sql
+
+Key: TypeAlias = int | bytes
+Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+Keys: TypeAlias = Numbers | pa.BinaryArray
+
+BLOOM_FILTER, BITMAP, RANGE_BITMAP, BSI = "bloom-filter", "bitmap", "range-bitmap", "bsi"
+INDEX_TYPES = (
+    BLOOM_FILTER,
+    BITMAP,
+    BSI,
+    RANGE_BITMAP,
+)  # in the order in which a container lists them
+
+_TEXTS = ("CHAR", "VARCHAR")
+_BINARIES = ("BINARY", "VARBINARY")
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_WIDTH = {
+    "BOOLEAN": 1,
+    "TINYINT": 1,
+    "SMALLINT": 2,
+    "INT": 4,
+    "BIGINT": 8,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "DECIMAL": 8,
+    "DATE": 4,
+    "TIME": 4,
+    "TIMESTAMP": 8,
+    "TIMESTAMP_LTZ": 8,
+}
+_NUMBERS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", *_TIMESTAMPS}
+_NAMES = {
+    BLOOM_FILTER: {*_NUMBERS, "FLOAT", "DOUBLE", *_TEXTS, *_BINARIES},
+    BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", *_TEXTS},
+    RANGE_BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", "DECIMAL", *_TEXTS},
+    BSI: {*_NUMBERS, "DECIMAL"},
+}
+_FLOATS = ("FLOAT", "DOUBLE")
+_CANONICAL_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+
+
+def checked_type(index: str, data_type: DataType) -> AtomicType:
+    """Return the type of a column that an index of this type can be made of; raises :class:`InputError` for others."""
+    if index not in _NAMES:
+        raise InputError(f"{index!r} is no type of file index; known are {', '.join(_NAMES)}")
+    if not isinstance(data_type, AtomicType) or data_type.name not in _NAMES[index]:
+        raise InputError(f"a {index} index cannot be made of a {type_to_sql(data_type)} column")
+    limit = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}.get(data_type.name)
+    if index == RANGE_BITMAP and limit is not None and data_type.params[0] > limit:
+        raise InputError(
+            f"a range-bitmap index takes {data_type.name} up to precision {limit}, "
+            f"not {type_to_sql(data_type)}"
+        )
+    return data_type
+
+
+def is_lossy(data_type: AtomicType) -> bool:
+    """Tell whether several values share a key: nanoseconds are cut."""
+    return data_type.name in _TIMESTAMPS and data_type.params[0] > 6
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the keys of one column type are stored; ``dtype`` is None for text."""
+
+    dtype: np.dtype[Any] | None
+    is_float: bool = False
+
+    @property
+    def width(self) -> int:
+        """Return the bytes of a number."""
+        assert self.dtype is not None
+        return self.dtype.itemsize
+
+    def encode(self, keys: Numbers) -> bytes:
+        """Return stored numbers."""
+        return bits_of(keys).astype(self.dtype).tobytes() if self.is_float else self._plain(keys)
+
+    def _plain(self, keys: Numbers) -> bytes:
+        return keys.astype(self.dtype).tobytes()
+
+    def encode_one(self, key: Key) -> bytes:
+        """Return one stored value; a text is behind its length."""
+        if isinstance(key, bytes):
+            return len(key).to_bytes(4) + key
+        top = 8 * self.width - 1
+        bits = key ^ (key >> top & (1 << top) - 1) if self.is_float else key
+        return bits.to_bytes(self.width, signed=True)
+
+    def decode(self, data: bytes) -> Numbers:
+        """Return the keys of stored numbers."""
+        assert self.dtype is not None
+        found = np.frombuffer(data, self.dtype).astype(self.dtype.newbyteorder("="))
+        return sortable(found) if self.is_float else found
+
+
+_CODECS = {
+    **{name: Codec(np.dtype(f">i{width}"), name in _FLOATS) for name, width in _WIDTH.items()},
+    **dict.fromkeys(_TEXTS, Codec(None)),
+}
+
+
+def codec(data_type: AtomicType) -> Codec:
+    """Return how the values of a column are stored in a bitmap or range bitmap."""
+    return _CODECS[data_type.name]
+
+
+def sortable(bits: Numbers) -> Numbers:
+    """Return the bits of floating point numbers as integers in their order, every NaN above infinity and alike."""
+    top = 8 * bits.dtype.itemsize - 1
+    infinity, nan = (0x7F800000, 0x7FC00000) if top == 31 else (0x7FF << 52, 0x7FF8 << 48)
+    magnitude = bits & bits.dtype.type((1 << top) - 1)
+    return np.where(magnitude > infinity, bits.dtype.type(nan), bits_of(bits))
+
+
+def bits_of(keys: Numbers) -> Numbers:
+    """Return the bits of floating point numbers that were made :func:`sortable`."""
+    top = 8 * keys.dtype.itemsize - 1
+    return keys ^ (keys >> top & keys.dtype.type((1 << top) - 1))
+
+
+def numbers_of(array: pa.Array, data_type: AtomicType) -> Numbers:
+    """Return the keys of a column's values but text; where the array is null stands any number."""
+    name, start, end = data_type.name, array.offset, array.offset + len(array)
+    if name == "BOOLEAN":
+        return np.asarray(array.cast(pa.int8()).fill_null(0), np.int8)
+    if name == "DECIMAL":
+        return _unscaled(array)
+    data = array.buffers()[1]
+    bits = np.frombuffer(data, f"<i{_WIDTH[name]}")[start:end] if data is not None else None
+    if bits is None:
+        return np.zeros(len(array), f"<i{_WIDTH[name]}")
+    if name in _FLOATS:
+        return sortable(bits)
+    return bits // 1000 if is_lossy(data_type) else bits
+
+
+def _unscaled(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return unscaled decimals; raises :class:`InputError` for one that needs more than 64 bits."""
+    data = array.buffers()[1]
+    words = np.frombuffer(data, "<i8").reshape(-1, 2)[array.offset : array.offset + len(array)]
+    fits = words[:, 0] >> 63 == words[:, 1]
+    if array.null_count:
+        fits |= array.is_null().to_numpy(zero_copy_only=False)
+    if not fits.all():
+        raise InputError("a decimal of more than 64 bits cannot be stored in a bsi index")
+    return words[:, 0]
+
+
+def is_bytes(data_type: AtomicType) -> bool:
+    """Tell whether the keys of a type are bytes."""
+    return data_type.name in _TEXTS or data_type.name in _BINARIES
+
+
+def present_keys(array: pa.Array, data_type: AtomicType) -> Keys:
+    """Return the keys of the values that are not null, in the order of the rows."""
+    if is_bytes(data_type):
+        return array.drop_null().cast(pa.binary())
+    numbers = numbers_of(array, data_type)
+    return numbers[array.is_valid().to_numpy(zero_copy_only=False)] if array.null_count else numbers
+
+
+def key_of(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
+    """Return the key of one value of a column."""
+    keys = present_keys(pa.array([value], arrow_type(data_type)), data_type)
+    return bytes(keys[0].as_py()) if isinstance(keys, pa.BinaryArray) else int(keys[0])
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedColumn:
+    """A column as distinct keys and, for each row, the number of its key; -1 where it is null.
+
+    Keys are in the order of their first row. ``first_nan`` holds the bits of the first NaN of all.
+    """
+
+    codes: npt.NDArray[np.int32]
+    keys: Keys
+    first_nan: int | None = None
+
+    @property
+    def row_count(self) -> int:
+        """Return the rows, nulls included."""
+        return len(self.codes)
+
+
+def encoded_column(chunks: list[pa.Array], data_type: AtomicType) -> EncodedColumn:
+    """Return the distinct keys of a column."""
+    if not any(len(chunk) for chunk in chunks):
+        empty = pa.array([], pa.binary()) if is_bytes(data_type) else np.empty(0, np.int64)
+        return EncodedColumn(np.empty(0, np.int32), empty)
+    arrays = [_key_array(chunk, data_type) for chunk in chunks]
+    encoded = pa.chunked_array(arrays).dictionary_encode()
+    codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks]
+    keys = encoded.chunks[-1].dictionary
+    return EncodedColumn(
+        codes[0] if len(codes) == 1 else np.concatenate(codes),
+        keys if is_bytes(data_type) else keys.to_numpy(),
+        _first_nan(chunks, data_type),
+    )
+
+
+def _key_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
+    if is_bytes(data_type):
+        return array.cast(pa.binary())
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(numbers_of(array, data_type), mask=mask)
+
+
+def _first_nan(chunks: list[pa.Array], data_type: AtomicType) -> int | None:
+    if data_type.name not in _FLOATS:
+        return None
+    nan = _CANONICAL_NAN[data_type.name]
+    for chunk in chunks:
+        at = np.flatnonzero(numbers_of(chunk.drop_null(), data_type) == nan)
+        if len(at):
+            found = chunk.drop_null()
+            bits = np.frombuffer(found.buffers()[1], f"<i{_WIDTH[data_type.name]}")
+            return int(bits[found.offset + at[0]])
+    return None

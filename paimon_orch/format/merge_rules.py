@@ -1,0 +1,145 @@
+"""Which options of primary-key tables go together: engines, changelog producers, deletion vectors (merge-tree facts).
+
+Whatever also needs the columns' types or the engines themselves is checked where the engines are.
+"""
+
+from collections.abc import Sequence
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+
+ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
+PRODUCERS = ("none", "input", "full-compaction", "lookup")
+_CHOICES = {
+    "merge-engine": ("merge engine", ENGINES),
+    "changelog-producer": ("changelog producer", PRODUCERS),
+    "sequence.field.sort-order": ("sort order", ("ascending", "descending")),
+    "lookup-compact": ("way to compact", ("radical", "gentle")),
+}
+
+
+def check_merge_rules(
+    options: Options, primary_keys: Sequence[str], *, cross_partition: bool
+) -> None:
+    """Refuse options that contradict each other; the message names the rule."""
+    for key, (noun, choices) in _CHOICES.items():
+        value = options.text(key, choices[0]).lower()
+        if value not in choices:
+            raise InputError(
+                f"option {key!r} = {value!r} is not a {noun}; those are {', '.join(choices)}"
+            )
+    _check_producer(options, primary_keys)
+    _check_sequence(options, primary_keys, cross_partition=cross_partition)
+    _check_deletes(options)
+    if options.deletion_vectors and primary_keys:
+        _check_vectors(options)
+    if options.boolean("pk-clustering-override"):
+        _check_clustering_override(options)
+    if "record-level.expire-time" in options.values and not options.text("record-level.time-field"):
+        raise InputError("'record-level.expire-time' needs 'record-level.time-field'")
+    _check_compaction(options)
+
+
+def _check_producer(options: Options, primary_keys: Sequence[str]) -> None:
+    engine, producer = options.merge_engine, options.changelog_producer
+    if not primary_keys and producer != "none":
+        raise InputError(
+            "'changelog-producer' needs a primary key: append tables have no changelog"
+        )
+    if engine == "first-row" and producer not in ("none", "lookup"):
+        raise InputError(
+            "'merge-engine' = 'first-row' takes 'changelog-producer' none or lookup only"
+        )
+    if options.boolean("streaming-read-overwrite"):
+        if not primary_keys:
+            raise InputError(
+                "'streaming-read-overwrite' needs a primary key; append tables have "
+                "'streaming-read-append-overwrite'"
+            )
+        if producer in ("full-compaction", "lookup"):
+            raise InputError(
+                f"'streaming-read-overwrite' does not go with 'changelog-producer' = {producer!r}: changes would be "
+                "read twice"
+            )
+    if "full-compaction.delta-commits" in options.values:
+        if producer == "lookup":
+            raise InputError(
+                "'full-compaction.delta-commits' does not go with 'changelog-producer' = 'lookup'; take "
+                "'full-compaction' to get changes from regular full compactions"
+            )
+        if not primary_keys and options.bucket == -1:
+            raise InputError(
+                "'full-compaction.delta-commits' needs a primary key or a fixed 'bucket' count"
+            )
+
+
+def _check_sequence(
+    options: Options, primary_keys: Sequence[str], *, cross_partition: bool
+) -> None:
+    sequence = options.names("sequence.field")
+    if sequence and (options.merge_engine == "first-row" or cross_partition):
+        raise InputError(
+            "'sequence.field' goes neither with first-row nor with cross-partition tables"
+        )
+    if len(set(sequence)) < len(sequence):
+        raise InputError("'sequence.field' names a column twice")
+    for name in sequence:
+        if f"fields.{name}.aggregate-function" in options.values:
+            raise InputError(
+                f"'sequence.field' names {name!r}, which therefore takes no 'fields.{name}.aggregate-function'"
+            )
+    if options.boolean("sequence.snapshot-ordering"):
+        if sequence:
+            raise InputError("'sequence.snapshot-ordering' does not go with 'sequence.field'")
+        if not primary_keys or not options.boolean("write-only"):
+            raise InputError(
+                "'sequence.snapshot-ordering' needs a primary key and 'write-only' = 'true'"
+            )
+
+
+def _check_deletes(options: Options) -> None:
+    removing = (
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+    )
+    if options.merge_engine != "partial-update" or not options.ignores_delete:
+        return
+    for key in removing:
+        if options.text(key, "false").lower() != "false":
+            raise InputError(
+                f"{key!r} does not go with 'ignore-delete': deletes would never arrive"
+            )
+
+
+def _check_vectors(options: Options) -> None:
+    if options.changelog_producer == "full-compaction":
+        raise InputError("deletion vectors do not go with 'changelog-producer' = 'full-compaction'")
+    if options.merge_engine == "first-row" and not options.boolean("pk-clustering-override"):
+        raise InputError("deletion vectors do not go with 'merge-engine' = 'first-row'")
+
+
+def _check_clustering_override(options: Options) -> None:
+    name = "'pk-clustering-override'"
+    if not options.names("clustering.columns"):
+        raise InputError(f"{name} needs 'clustering.columns'")
+    if options.merge_engine not in ("deduplicate", "first-row"):
+        raise InputError(f"{name} does not go with 'merge-engine' = {options.merge_engine!r}")
+    if not options.deletion_vectors and options.merge_engine != "first-row":
+        raise InputError(f"{name} needs 'deletion-vectors.enabled'")
+    if options.changelog_producer not in ("none", "input"):
+        raise InputError(
+            f"{name} does not go with 'changelog-producer' = {options.changelog_producer!r}"
+        )
+    for key in ("sequence.field", "record-level.expire-time"):
+        if key in options.values:
+            raise InputError(f"{name} does not go with {key!r}")
+
+
+def _check_compaction(options: Options) -> None:
+    least = {"num-levels": 2, "num-sorted-run.compaction-trigger": 1, "sort-spill-threshold": 2}
+    for key, bound in least.items():
+        if options.integer(key, bound) < bound:
+            raise InputError(f"option {key!r} = {options.text(key)} must be at least {bound}")
+    for key in ("compaction.delete-ratio-threshold", "compaction.small-file-ratio"):
+        if not 0 <= options.number(key, 0) <= 1:
+            raise InputError(f"option {key!r} = {options.text(key)} must lie between 0 and 1")

@@ -1,0 +1,276 @@
+"""Roaring bitmaps in their portable form (file-index section 6).
+
+Every writer of the format run-optimises a bitmap before it stores it. Containers must not hold runs before that: on a
+tie the reference keeps the array, while a container that is made of runs stays one.
+"""
+
+import array
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+_COOKIE_NO_RUNS = 12346
+_COOKIE_RUNS = 12347
+_NO_OFFSET_THRESHOLD = 4
+_MAX_ARRAY = 4096  # positions; a container of more is a bit set
+_BIT_SET_BYTES = 8192
+_BITS = np.array([number.bit_count() for number in range(256)], np.uint8)
+# from so many positions on a call of the library costs less than a share of the passes over all
+_LARGE_GROUP = 256
+
+
+def bitmap_of(positions: npt.NDArray[np.integer]) -> BitMap:
+    """Return a bitmap of positions that fit 32 bits, without containers of runs."""
+    # only an array.array takes pyroaring's bulk path
+    return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
+
+
+def all_rows(count: int) -> BitMap:
+    """Return the bitmap of ``0..count-1``; it is made of runs and not to be stored."""
+    found = BitMap()
+    if count:
+        found.add_range(0, count)
+    return found
+
+
+def serialized(positions: npt.NDArray[np.integer]) -> bytes:
+    """Return positions as a run-optimised bitmap."""
+    bitmap = bitmap_of(positions)
+    bitmap.run_optimize()
+    return bytes(bitmap.serialize())
+
+
+def serialized_mask(mask: npt.NDArray[np.bool_]) -> bytes:
+    """Return the places where a mask holds as a run-optimised bitmap; fast where they are many."""
+    packed = np.packbits(mask, bitorder="little")
+    packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
+    words = packed.view("<u8").reshape(-1, _BIT_SET_BYTES // 8)
+    after = words << np.uint64(1)  # the bits whose predecessors are set
+    after[:, 1:] |= words[:, :-1] >> np.uint64(63)
+    blocks = packed.reshape(-1, _BIT_SET_BYTES)
+    cardinality = _BITS[blocks].sum(axis=1, dtype=np.int64)
+    keys = np.flatnonzero(cardinality)
+    cardinality = cardinality[keys]
+    starts = (words[keys] & ~after[keys]).view(np.uint8)
+    runs = _BITS[starts].sum(axis=1, dtype=np.int64)
+    is_set = cardinality > _MAX_ARRAY
+    is_run = 2 + 4 * runs < np.where(is_set, _BIT_SET_BYTES, 2 * cardinality)
+    forms = zip(blocks[keys], is_run.tolist(), is_set.tolist(), strict=True)
+    bodies = [_container(bits, is_run=run, is_set=big) for bits, run, big in forms]
+    heads: bytes = (keys | (cardinality - 1) << 16).astype("<u4").tobytes()
+    if is_run.any():
+        cookie = struct.pack("<I", (len(keys) - 1) << 16 | _COOKIE_RUNS)
+        flags: bytes = np.packbits(is_run, bitorder="little").tobytes()
+        front = cookie + flags + heads
+    else:
+        front = struct.pack("<II", _COOKIE_NO_RUNS, len(keys)) + heads
+    if not is_run.any() or len(keys) >= _NO_OFFSET_THRESHOLD:
+        sizes = np.array([len(body) for body in bodies], np.int64)
+        offsets = len(front) + 4 * len(keys) + np.cumsum(sizes) - sizes
+        front += offsets.astype("<u4").tobytes()
+    return front + b"".join(bodies)
+
+
+def _container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> bytes:
+    """Return 65536 bits as a container holds them."""
+    if is_set and not is_run:
+        return bits.tobytes()
+    low = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+    if not is_run:
+        return low.astype("<u2").tobytes()
+    first = np.flatnonzero(np.diff(low, prepend=-2) != 1)
+    lengths = np.diff(first, append=len(low)) - 1
+    pairs = np.stack([low[first], lengths], axis=1).astype("<u2")
+    return struct.pack("<H", len(first)) + pairs.tobytes()
+
+
+def serialized_size(data: bytes, at: int) -> int:
+    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
+    (cookie,) = struct.unpack_from("<I", data, at)
+    start = at
+    if cookie & 0xFFFF == _COOKIE_RUNS:
+        containers = (cookie >> 16) + 1
+        flags = data[at + 4 : at + 4 + (containers + 7) // 8]
+        at += 4 + len(flags)
+        has_offsets = containers >= _NO_OFFSET_THRESHOLD
+    elif cookie == _COOKIE_NO_RUNS:
+        (containers,) = struct.unpack_from("<I", data, at + 4)
+        flags = b""
+        at += 8
+        has_offsets = True
+    else:
+        raise ValueError(f"unknown bitmap cookie {cookie}")
+    if containers > 1 << 16:
+        raise ValueError(f"a bitmap of {containers} containers is not believed")
+    cardinalities = [
+        struct.unpack_from("<H", data, at + 4 * index + 2)[0] + 1 for index in range(containers)
+    ]
+    at += 4 * containers + (4 * containers if has_offsets else 0)
+    for index, cardinality in enumerate(cardinalities):
+        if flags and flags[index // 8] >> index % 8 & 1:
+            at += 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
+        else:
+            at += 2 * cardinality if cardinality <= _MAX_ARRAY else _BIT_SET_BYTES
+    return at - start
+
+
+def deserialized(data: bytes, limit: int) -> BitMap:
+    """Return a stored bitmap; raises ``ValueError`` for positions that are not below ``limit``."""
+    if serialized_size(data, 0) > len(data):
+        raise ValueError("a bitmap is cut off")
+    bitmap = BitMap.deserialize(data)
+    if bitmap and bitmap.max() >= limit:
+        raise ValueError(f"a bitmap holds position {bitmap.max()}, of {limit} rows")
+    return bitmap
+
+
+def serialized_groups(
+    positions: npt.NDArray[np.integer], starts: npt.NDArray[np.int64]
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Return the run-optimised bitmaps of many groups, one after the other, and the length of each.
+
+    Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the end. No group is
+    empty.
+    """
+    counts = np.diff(starts, append=len(positions))
+    is_large = counts >= _LARGE_GROUP
+    if is_large.all():
+        bodies = [serialized(positions[s : s + n]) for s, n in zip(starts, counts, strict=True)]
+        return b"".join(bodies), np.array([len(body) for body in bodies], np.int64)
+    is_small_position = np.repeat(~is_large, counts)
+    small_counts = counts[~is_large]
+    small = _small_groups(
+        positions[is_small_position], np.cumsum(small_counts) - small_counts, small_counts
+    )
+    if not is_large.any():
+        return small
+    lengths = np.empty(len(starts), np.int64)
+    lengths[~is_large] = small[1]
+    ends = np.concatenate([[0], np.cumsum(small[1])])
+    parts, done = [], 0
+    for seen, index in enumerate(np.flatnonzero(is_large)):
+        body = serialized(positions[starts[index] : starts[index] + counts[index]])
+        lengths[index] = len(body)
+        in_front = int(index) - seen  # small groups
+        parts += [small[0][ends[done] : ends[in_front]], body]
+        done = in_front
+    return b"".join([*parts, small[0][ends[done] :]]), lengths
+
+
+def _small_groups(
+    positions: npt.NDArray[np.integer],
+    starts: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Serialize groups of so few positions that no container is a bit set, all in a few passes."""
+    values: npt.NDArray[np.uint32] = np.asarray(positions, np.uint32)
+    high = values >> np.uint32(16)
+    is_container = np.empty(len(values), bool)
+    is_container[:1] = True
+    np.not_equal(high[1:], high[:-1], out=is_container[1:])
+    is_container[starts] = True
+    is_run = np.empty(len(values), bool)
+    is_run[:1] = True
+    np.not_equal(values[1:], values[:-1] + np.uint32(1), out=is_run[1:])
+    is_run |= is_container
+    at = np.flatnonzero(is_container)  # where each container starts
+    cardinality = np.diff(at, append=len(values))
+    joined = at.searchsorted(np.flatnonzero(~is_run), side="right") - 1  # to the position before
+    runs = cardinality - np.bincount(joined, minlength=len(at))
+    first = at.searchsorted(starts)  # the first container of each group
+    layout = _Layout(values, starts, counts, at, cardinality, first, np.diff(first, append=len(at)))
+    stored_as_runs = 2 + 4 * runs < 2 * cardinality
+    if not stored_as_runs.any():
+        return _arrays(layout)
+    return _arrays_and_runs(layout, is_run, runs, stored_as_runs)
+
+
+class _Layout(NamedTuple):
+    """Groups of positions, cut into containers."""
+
+    positions: npt.NDArray[np.uint32]
+    starts: npt.NDArray[np.int64]  # of each group
+    counts: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]  # of each container
+    cardinality: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]  # container of each group
+    containers: npt.NDArray[np.int64]  # in each group
+
+
+def _arrays(groups: _Layout) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Write bitmaps that have arrays alone, word by word of 16 bits."""
+    containers = groups.containers
+    words = 4 + 4 * containers + groups.counts
+    begin = np.cumsum(words) - words
+    out = np.empty(int(words.sum()), "<u2")
+    pairs = np.ndarray((max(0, len(out) - 1),), "<u4", out, strides=(2,))  # from any word on
+    pairs[begin] = _COOKIE_NO_RUNS
+    pairs[begin + 2] = containers
+    head = np.repeat(begin + 4 - 2 * groups.first, containers) + 2 * np.arange(len(groups.at))
+    high = groups.positions[groups.at] >> np.uint32(16)
+    pairs[head] = high | (groups.cardinality - 1).astype(np.uint32) << np.uint32(16)
+    inside = groups.at + np.repeat(4 + 4 * containers - groups.starts, containers)
+    pairs[head + 2 * np.repeat(containers, containers)] = 2 * inside
+    body = np.repeat(begin + 4 + 4 * containers - groups.starts, groups.counts)
+    body += np.arange(len(body))
+    out[body] = groups.positions.astype(np.uint16)
+    return out.tobytes(), 2 * words
+
+
+def _arrays_and_runs(
+    groups: _Layout,
+    is_run: npt.NDArray[np.bool_],
+    runs: npt.NDArray[np.int64],
+    stored_as_runs: npt.NDArray[np.bool_],
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Write bitmaps of arrays and runs, which need not be aligned, byte by byte."""
+    at, first, containers = groups.at, groups.first, groups.containers
+    payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
+    group = np.repeat(np.arange(len(first)), containers)  # of each container
+    number = np.arange(len(at)) - first[group]  # in its group
+    with_runs = np.logical_or.reduceat(stored_as_runs, first)
+    with_offsets = ~with_runs | (containers >= _NO_OFFSET_THRESHOLD)
+    head = np.where(with_runs, 4 + (containers + 7) // 8, 8)
+    front = head + 4 * containers + 4 * containers * with_offsets
+    before = np.cumsum(payload) - payload
+    sizes = front + np.add.reduceat(payload, first)
+    begin = np.cumsum(sizes) - sizes
+    out = np.zeros(int(sizes.sum()), np.uint8)
+    _put(out, begin, np.where(with_runs, (containers - 1) << 16 | _COOKIE_RUNS, _COOKIE_NO_RUNS), 4)
+    _put(out, begin[~with_runs] + 4, containers[~with_runs], 4)
+    flagged = np.flatnonzero(stored_as_runs)
+    flags = begin[group[flagged]] + 4 + number[flagged] // 8
+    np.bitwise_or.at(out, flags, (1 << number[flagged] % 8).astype(np.uint8))
+    high = groups.positions[at].astype(np.int64) >> 16
+    keys = (begin + head)[group] + 4 * number
+    _put(out, keys, high | (groups.cardinality - 1) << 16, 4)
+    inside = front[group] + before - before[first][group]  # of the payload, in the group
+    listed = with_offsets[group]
+    _put(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
+    body = begin[group] + inside
+    _put(out, body[stored_as_runs], runs[stored_as_runs], 2)
+    low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
+    container = np.repeat(np.arange(len(at)), groups.cardinality)  # of each position
+    plain = np.flatnonzero(~stored_as_runs[container])
+    _put(out, body[container[plain]] + 2 * (plain - at[container[plain]]), low[plain], 2)
+    run = np.flatnonzero(is_run)
+    length = np.diff(run, append=len(low))
+    order = np.arange(len(run)) - run.searchsorted(at)[container[run]]  # in its container
+    kept = stored_as_runs[container[run]]
+    target = body[container[run]] + 2 + 4 * order
+    _put(out, target[kept], low[run][kept] | (length[kept] - 1) << 16, 4)
+    return out.tobytes(), sizes
+
+
+def _put(
+    out: npt.NDArray[np.uint8],
+    at: npt.NDArray[np.int64],
+    values: npt.NDArray[np.int64],
+    size: int,
+) -> None:
+    """Write little-endian numbers of ``size`` bytes at these places."""
+    for byte in range(size):
+        out[at + byte] = values >> 8 * byte & 0xFF

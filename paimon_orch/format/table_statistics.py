@@ -1,0 +1,81 @@
+"""Statistics files: what ANALYZE found out about a table (format section 3.4)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_orch.errors import corrupt_unless_decoded
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFigures:
+    """What is known of one column. Bounds are text as a cast gives it; lengths are of characters or bytes."""
+
+    column_id: int
+    distinct_count: int | None = None
+    min: str | None = None
+    max: str | None = None
+    null_count: int | None = None
+    average_length: int | None = None
+    max_length: int | None = None
+
+
+_COLUMN_KEYS = {
+    "colId": "column_id",
+    "distinctCount": "distinct_count",
+    "min": "min",
+    "max": "max",
+    "nullCount": "null_count",
+    "avgLen": "average_length",
+    "maxLen": "max_length",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """Figures of one snapshot: rows as a reader sees them, and their share of the bytes."""
+
+    snapshot_id: int
+    schema_id: int
+    row_count: int | None = None
+    size: int | None = None
+    columns: Mapping[str, ColumnFigures] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """Encode as a statistics file; what is not known is left out."""
+        columns = {name: _column_to_json(column) for name, column in self.columns.items()}
+        value = {
+            "snapshotId": self.snapshot_id,
+            "schemaId": self.schema_id,
+            "mergedRecordCount": self.row_count,
+            "mergedRecordSize": self.size,
+            "colStats": columns,
+        }
+        present = {key: item for key, item in value.items() if item is not None}
+        return json.dumps(present, indent=2, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> "TableStatistics":
+        """Decode a statistics file; ``path`` is named in errors. Unknown keys are ignored."""
+        with corrupt_unless_decoded(path):
+            value = json.loads(data)
+            return cls(
+                int(value["snapshotId"]),
+                int(value["schemaId"]),
+                value.get("mergedRecordCount"),
+                value.get("mergedRecordSize"),
+                {name: _column(item) for name, item in (value.get("colStats") or {}).items()},
+            )
+
+
+def _column_to_json(column: ColumnFigures) -> dict[str, Any]:
+    value = {key: getattr(column, name) for key, name in _COLUMN_KEYS.items()}
+    return {key: item for key, item in value.items() if item is not None}
+
+
+def _column(value: Mapping[str, Any]) -> ColumnFigures:
+    return ColumnFigures(
+        **{name: value.get(key) for key, name in _COLUMN_KEYS.items() if key != "colId"},
+        column_id=int(value["colId"]),
+    )
