@@ -9,6 +9,7 @@
     ├── InputError                   what the caller gave cannot be used
     │   └── NotFoundError            a table, snapshot, tag or column that does not exist
     ├── CorruptFileError             a stored file is not what the format says
+    │   └── MissingFileError         a stored file that another one names is not there
     ├── UnsupportedError             valid Paimon, but newer or other than what is implemented
     └── CancelledError               the work was cancelled by its caller
 
@@ -58,6 +59,10 @@ class CorruptFileError(PaimonError):
         return type(self), (self.path, self.reason)
 
 
+class MissingFileError(CorruptFileError):
+    """A file that metadata names does not exist: removed by a concurrent expiration, or lost."""
+
+
 class UnsupportedError(PaimonError):
     """The table uses a feature or a format version that this library does not implement."""
 
@@ -68,11 +73,24 @@ class CancelledError(PaimonError):
 
 @contextmanager
 def corrupt_unless_decoded(path: str) -> Iterator[None]:
-    """Turn whatever a decoder raises on garbage into a :class:`CorruptFileError` naming ``path``."""
+    """Turn whatever a decoder raises on garbage into a :class:`CorruptFileError` naming ``path``.
+
+    What the system or a network raises says nothing of the content: it becomes a :class:`StorageError`.
+    """
     try:
         yield
     except PaimonError:
         raise
+    except FileNotFoundError as error:
+        raise MissingFileError(
+            path, "is missing, but the metadata of the table names it"
+        ) from error
+    except (ConnectionError, TimeoutError) as error:
+        raise StorageError(f"{path}: cannot be read ({error})") from error
+    except OSError as error:
+        if error.errno is None:  # not the system's: Arrow has no other class for some damages
+            raise CorruptFileError(path, f"cannot be decoded: {error}") from error
+        raise StorageError(f"{path}: cannot be read ({error.strerror})") from error
     except MemoryError as error:
         raise CorruptFileError(path, "a length in the file is larger than memory") from error
     except Exception as error:

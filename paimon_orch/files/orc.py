@@ -6,6 +6,7 @@ field ids; no reader asks for them, columns are found by name.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO
 
 import pyarrow as pa
@@ -40,12 +41,42 @@ _CODECS = {
 }
 
 
+class _Remembering:
+    """A file whose failure outlives the ORC library, which hands on nothing but its text."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._failure: Exception | None = None
+        self.seek, self.tell, self.close = source.seek, source.tell, source.close
+
+    @property
+    def closed(self) -> bool:
+        return self._source.closed
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._source.read(size)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def failing_as_itself(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if self._failure is not None:
+                raise self._failure from error
+            raise
+
+
 class OrcFileReader:
     """One open ORC file."""
 
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
-        file = orc.ORCFile(source)
-        self._source = source
+        self._source = _Remembering(source)
+        with self._source.failing_as_itself():
+            file = orc.ORCFile(self._source)
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = file.nrows
         self.names: Sequence[str] = file.schema.names
@@ -54,16 +85,18 @@ class OrcFileReader:
         """Yield all rows of the named columns in file order; CHAR without the blanks at the end."""
         # the dataset reads a stripe in batches, which ORCFile does not
         fragment = ds.OrcFileFormat().make_fragment(self._source)
-        for batch in fragment.to_batches(
+        stripes = fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
-        ):
-            if not batch.num_rows:
-                continue  # an empty file has one of them
-            arrays = [
-                self._without_padding(array, name)
-                for array, name in zip(batch.columns, batch.schema.names, strict=True)
-            ]
-            yield record_batch(arrays, batch.schema.names, batch.num_rows)
+        )
+        with self._source.failing_as_itself():
+            for batch in stripes:
+                if not batch.num_rows:
+                    continue  # an empty file has one of them
+                arrays = [
+                    self._without_padding(array, name)
+                    for array, name in zip(batch.columns, batch.schema.names, strict=True)
+                ]
+                yield record_batch(arrays, batch.schema.names, batch.num_rows)
 
     def _without_padding(self, array: pa.Array, name: str) -> pa.Array:
         data_type = self._types.get(name)

@@ -19,9 +19,11 @@ from paimon_orch.files.int96 import (
 )
 from paimon_orch.files.nested import map_atoms
 from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
+_LOCAL_BUFFER = 65_536
 _DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
@@ -33,8 +35,11 @@ class ParquetFileReader:
     """One open Parquet file."""
 
     def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
-        # pre_buffer joins the ranges of a row group: few requests. Local reads are as fast without.
-        self._file = pq.ParquetFile(source, pre_buffer=remote)
+        # pre_buffer joins the ranges of a row group: few requests. Local reads are as fast without, and through a
+        # small buffer: whole column chunks of all runs of a merge take much memory.
+        self._file = pq.ParquetFile(
+            source, pre_buffer=remote, buffer_size=0 if remote else _LOCAL_BUFFER
+        )
         self._remote = remote
         self.num_rows: int | None = self._file.metadata.num_rows
         self.names: Sequence[str] = self._file.schema_arrow.names
@@ -62,6 +67,13 @@ class ParquetFileReader:
     def row_group_rows(self, index: int) -> int:
         """Return the number of rows of a row group."""
         return int(self._file.metadata.row_group(index).num_rows)
+
+    def row_group_bytes(self, index: int) -> int:
+        """Return the stored size of a row group."""
+        group = self._file.metadata.row_group(index)
+        return sum(
+            group.column(number).total_compressed_size for number in range(group.num_columns)
+        )
 
     def row_group_statistics(self, index: int, column: str) -> "pq.Statistics | None":
         """Return what the footer says of a column in a row group; nothing of nested columns."""
@@ -159,14 +171,22 @@ def _leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.DataType]]
 def _low_cardinality(table: pa.Table) -> list[str]:
     """Return the columns that repeat themselves, by a look at the first rows."""
     sample = table.slice(0, 16_384)
-    chosen = []
+    chosen: dict[str, bool] = {SEQUENCE_NUMBER.name: False}
     for name, column in zip(sample.column_names, sample.columns, strict=True):
-        kind = column.type
-        if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
-            continue
-        if pc.count_distinct(column).as_py() < max(2, _DICTIONARY_SHARE * len(column)):
-            chosen.append(name)
-    return chosen
+        if not name.startswith(KEY_PREFIX) and name not in chosen:
+            chosen[name] = _repeats(column)
+    copies = {
+        name: chosen.get(name.removeprefix(KEY_PREFIX), False) for name in sample.column_names
+    }
+    return [name for name, repeats in copies.items() if repeats]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
+        return False
+    distinct: int = pc.count_distinct(column).as_py()
+    return distinct < max(2, _DICTIONARY_SHARE * len(column))
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:

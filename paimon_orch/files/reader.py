@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 import numpy as np
@@ -11,16 +11,19 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, NotFoundError, corrupt_unless_decoded
 from paimon_orch.files.batches import record_batch
 from paimon_orch.files.evolution import evolve, source_of
+from paimon_orch.files.file_indexes import IndexedFiles
 from paimon_orch.files.formats import DataFileReader, open_reader
 from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.row_tracking import TRACKING_FIELDS, with_derived
 from paimon_orch.files.skipping import constant_stats, footer_stats, may_match
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
+from paimon_orch.format.file_index.evaluation import positions as positions_of
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate, columns_of
-from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.statistics import ColumnStats
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.storage import FileIO
@@ -28,6 +31,7 @@ from paimon_orch.storage import FileIO
 BATCH_ROWS = 65_536
 POSITION = "_POSITION"
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
+_STORED_FIELDS = (*SYSTEM_FIELDS, *TRACKING_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +71,60 @@ class FileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
-        ``fields`` are columns of the read schema or system columns. Row groups without a row that satisfies the bound
-        ``predicate`` are left out. With ``positions`` each batch ends with a column ``_POSITION``: the physical row
+        ``fields`` are columns of the read schema or system columns. Rows that do not satisfy the bound ``predicate``
+        may be left out: those of row groups by their statistics, and those that a file index rules out. With ``positions`` each batch ends with a column ``_POSITION``: the physical row
         number (int64). Raises :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else deletions.positions()
-        for first_row, batch in self._physical(at, path, fields, batch_rows, predicate):
-            rows = batch
+        chosen = self._chosen(at, path, predicate, deletions)
+        if chosen is not None and not len(chosen):
+            return
+        tracked = not self.schema.primary_keys and any(field in TRACKING_FIELDS for field in fields)
+        for first_row, batch in self._physical(at, path, fields, batch_rows, predicate, chosen):
+            rows = with_derived(batch, at.file, first_row) if tracked else batch
             if positions:
                 numbers = np.arange(first_row, first_row + batch.num_rows)
                 rows = rows.append_column(POSITION, pa.array(numbers))
-            if deleted is not None:
+            if chosen is not None:
+                rows = _only(rows, chosen, first_row)
+            elif deleted is not None:
                 rows = _without(rows, deleted, first_row)
             if rows.num_rows:
                 yield rows
+
+    def row_group_starts(self, at: BucketFile, field: Field) -> list[object]:
+        """Return a lower bound of a column in each row group of a file, as internal values; nothing if not known."""
+        path = self.path(at)
+        with corrupt_unless_decoded(path), self.io.open_input(path) as source:
+            _check_size(path, source, at.file)
+            stored = [*self._file_schema(at).fields, *self._key_columns(at)]
+            opened = open_reader(source, path, stored, remote=self.io.remote)
+            (column,) = self._columns(at, [field], opened.names)
+            if not isinstance(opened, ParquetFileReader) or column.physical is None:
+                return []
+            found = [
+                opened.row_group_statistics(group, column.physical)
+                for group in range(opened.num_row_groups)
+            ]
+            return [footer_stats(one, column.physical_type, field.type).min for one in found]
+
+    def _chosen(
+        self,
+        at: BucketFile,
+        path: str,
+        predicate: Predicate | None,
+        deletions: DeletionVector | None,
+    ) -> Positions | None:
+        """Return the rows that an index leaves for a predicate, less the deleted ones; None for all that are not."""
+        if predicate is None:
+            return None
+        indexed = IndexedFiles(self.schema, lambda _: self._file_schema(at), predicate)
+        rows = indexed.evaluate(at.file, path, self.io).rows
+        if rows is None:
+            return None
+        hidden = None if deletions is None else deletions.bitmaps.get(0)
+        return positions_of(rows if hidden is None else rows - hidden)
 
     def _physical(
         self,
@@ -90,20 +133,26 @@ class FileReader:
         fields: Sequence[Field],
         batch_rows: int,
         predicate: Predicate | None,
+        chosen: Positions | None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches, each behind the physical number of its first row."""
         with corrupt_unless_decoded(path), self.io.open_input(path) as source:
             _check_size(path, source, at.file)
-            stored = [*self._file_schema(at).fields, *SYSTEM_FIELDS]
+            system = SYSTEM_FIELDS if self.schema.primary_keys else TRACKING_FIELDS
+            stored = [*self._file_schema(at).fields, *self._key_columns(at), *system]
             opened = open_reader(source, path, stored, remote=self.io.remote)
             if opened.num_rows is not None:
                 _check_rows(path, opened.num_rows, at.file)
             columns = self._columns(at, fields, opened.names)
             wanted = _unique(column.physical for column in columns if column.physical is not None)
             names, row = [field.name for field in fields], 0
-            for first_row, batches in self._stretches(at, opened, wanted, batch_rows, predicate):
+            for first_row, batches in self._stretches(
+                at, opened, wanted, batch_rows, predicate, chosen
+            ):
                 row = first_row
                 for batch in batches:
+                    if chosen is not None and row > chosen[-1]:
+                        return
                     arrays = [column.read(batch) for column in columns]
                     yield row, record_batch(arrays, names, batch.num_rows)
                     row += batch.num_rows
@@ -117,23 +166,24 @@ class FileReader:
         wanted: Sequence[str],
         batch_rows: int,
         predicate: Predicate | None,
+        chosen: Positions | None,
     ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         """Yield what is to be read without a gap, each stretch behind the number of its first row."""
         if predicate is None or not isinstance(opened, ParquetFileReader):
             yield 0, opened.batches(wanted, batch_rows)
             return
-        first_row, stretch = 0, list[int]()
+        begin, start, stretch = 0, 0, list[int]()
         for group in range(opened.num_row_groups):
-            if self._may_match(at, opened, group, predicate):
+            rows = opened.row_group_rows(group)
+            if _meets(chosen, begin, rows) and self._may_match(at, opened, group, predicate):
+                start = start if stretch else begin
                 stretch.append(group)
-                continue
-            rows = sum(map(opened.row_group_rows, stretch))
-            if stretch:
-                yield first_row, opened.batches(wanted, batch_rows, stretch)
-            first_row += rows + opened.row_group_rows(group)
-            stretch = []
+            elif stretch:
+                yield start, opened.batches(wanted, batch_rows, stretch)
+                stretch = []
+            begin += rows
         if stretch:
-            yield first_row, opened.batches(wanted, batch_rows, stretch)
+            yield start, opened.batches(wanted, batch_rows, stretch)
 
     def _may_match(
         self, at: BucketFile, opened: ParquetFileReader, group: int, predicate: Predicate
@@ -176,14 +226,24 @@ class FileReader:
         )
         columns = []
         for field in fields:
-            source = field if field in SYSTEM_FIELDS else source_of(field, file_fields)
+            source = field if field in _STORED_FIELDS else source_of(field, file_fields)
             if field.name in constants:
                 columns.append(_Column(field, None, field.type, constants[field.name]))
             elif source is None or source.name not in names:
                 columns.append(_Column(field, None, field.type, None))
             else:
-                columns.append(_Column(field, source.name, source.type, None))
+                # Java 0.9 wrote rows whose key was null among the values
+                key = KEY_PREFIX + source.name
+                name = (
+                    key if key in names and field.name in self.schema.primary_keys else source.name
+                )
+                columns.append(_Column(field, name, source.type, None))
         return columns
+
+    def _key_columns(self, at: BucketFile) -> list[Field]:
+        """Return the columns that hold the key beside the values, if the file was not written without them."""
+        schema = self._file_schema(at)
+        return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +297,19 @@ def _without(batch: pa.RecordBatch, deleted: Positions, first_row: int) -> pa.Re
     keep = np.ones(batch.num_rows, bool)
     keep[deleted[low:high] - first_row] = False
     return batch.filter(pa.array(keep))
+
+
+def _meets(chosen: Positions | None, first_row: int, rows: int) -> bool:
+    """Tell whether one of so many rows is among the chosen ones, which are sorted."""
+    if chosen is None:
+        return True
+    low, high = np.searchsorted(chosen, (first_row, first_row + rows))
+    return bool(low < high)
+
+
+def _only(batch: pa.RecordBatch, chosen: Positions, first_row: int) -> pa.RecordBatch:
+    """Return the chosen rows of a batch; ``chosen`` is sorted."""
+    low, high = np.searchsorted(chosen, (first_row, first_row + batch.num_rows))
+    if high - low == batch.num_rows:
+        return batch
+    return batch.take(pa.array(chosen[low:high] - first_row))

@@ -24,10 +24,13 @@ def internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
 
 
 class StatsCollector:
-    """Bounds and null counts of some columns over all tables handed to :meth:`update`."""
+    """Bounds and null counts of some columns over all tables handed to :meth:`update`.
 
-    def __init__(self, fields: Sequence[Field]) -> None:
-        self._fields = list(fields)
+    ``sorted_by`` names a column in whose order the rows come, so that its bounds need no look at all values.
+    """
+
+    def __init__(self, fields: Sequence[Field], sorted_by: str | None = None) -> None:
+        self._fields, self._sorted_by = list(fields), sorted_by
         self._nulls = [0] * len(self._fields)
         self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
         self._nan = [False] * len(self._fields)
@@ -42,8 +45,11 @@ class StatsCollector:
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
                 self._nan[index] = True  # a bound means nothing beside NaN
                 continue
-            found = pc.min_max(column)
-            low, high = internal_value(found["min"]), internal_value(found["max"])
+            if field.name == self._sorted_by:
+                lowest, highest = column[0], column[-1]
+            else:
+                lowest, highest = pc.min_max(column).values()
+            low, high = internal_value(lowest), internal_value(highest)
             known = self._bounds[index]
             if known is not None:
                 low, high = min(low, known[0]), max(high, known[1])

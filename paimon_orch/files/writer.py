@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import IO
 
@@ -10,12 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
+from paimon_orch.files.file_indexes import SUFFIX, index_builder, is_embedded
 from paimon_orch.files.formats import DataFileWriter, open_writer
 from paimon_orch.files.parquet import ROW_GROUP_ROWS
+from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.options import index_specs
+from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.records import check_manifest_format
 from paimon_orch.format.row_kind import is_retract
 from paimon_orch.format.schema import (
     KEY_PREFIX,
@@ -28,6 +34,9 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
+_SELECTED_ROWS = (
+    16_384  # in a row group of a file whose index selects rows: the others need no decoding
+)
 _MIN_GROUP_ROWS = 1_000  # the reference looks at the file size every 1000 rows
 
 
@@ -52,24 +61,30 @@ class FileWriterFactory:
         """Return a writer of new data files in one bucket.
 
         ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number. ``changelog``
-        files differ in their name alone.
+        files differ in their name alone. Raises :class:`UnsupportedError` for tables that cannot be committed to.
         """
+        check_manifest_format(self.schema.options)
         options = self.schema.typed_options
         prefix = options.text("data-file.prefix", "data-")
         if changelog:
             prefix = options.text("changelog-file.prefix", "changelog-")
         directory = self.paths.bucket_dir(self.schema, partition, bucket)
-        return RollingFileWriter(
+        writer = RollingFileWriter(
             self.io, f"{directory}/{prefix}", self.schema, level, source, first_sequence
         )
+        writer.indexed = not changelog
+        return writer
 
 
 class RollingFileWriter:
     """Writes sorted (or, without primary key, ordered) rows into files of the target size.
 
     Tables with a primary key are handed over with ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` beside the table's
-    columns; the key columns of the file are made here. A new file starts when the target size is reached.
+    columns; the key columns of the file are made here. A new file starts when the target size is reached. Files get
+    the indexes that the table's options name, unless they are not ``indexed``.
     """
+
+    indexed = True
 
     def __init__(
         self,
@@ -86,6 +101,9 @@ class RollingFileWriter:
         self._names = FileNames()
         self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
         self._layout = file_layout(schema)
+        if source is FileSource.COMPACT:
+            self._layout += tracking_fields(schema)
+        self._selects_rows = any(spec.index != BLOOM_FILTER for spec in index_specs(schema.options))
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._open: _OpenFile | None = None
@@ -102,9 +120,8 @@ class RollingFileWriter:
     def _group_rows(self) -> int:
         held: int = sum(table.nbytes for table in self._pending)
         width = max(1, held // max(1, self._pending_rows))
-        return max(
-            _MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, min(_ROW_GROUP_BYTES, self._target) // width)
-        )
+        most = min(ROW_GROUP_ROWS, _SELECTED_ROWS) if self._selects_rows else ROW_GROUP_ROWS
+        return max(_MIN_GROUP_ROWS, min(most, min(_ROW_GROUP_BYTES, self._target) // width))
 
     def _flush(self, *, keep_rest: bool) -> None:
         rows = pa.concat_tables(self._pending)
@@ -135,14 +152,30 @@ class RollingFileWriter:
             sink.close()
             raise
         name = path.rsplit("/", 1)[-1]
-        return _OpenFile(name, sink, writer, self._schema, self._layout)
+        opened = _OpenFile(name, sink, writer, self._schema, self._layout)
+        opened.index = index_builder(self._schema) if self.indexed else None
+        return opened
 
     def _finish_file(self) -> None:
         if self._open is not None:
             meta = self._open.close(self._level, self._source, self._sequence)
             self._sequence += meta.row_count
-            self._done.append(meta)
+            self._done.append(self._with_index(meta, self._open.index))
             self._open = None
+
+    def _with_index(self, meta: DataFileMeta, index: FileIndexBuilder | None) -> DataFileMeta:
+        """Store the indexes of a file: in its metadata, or beside it if they are large."""
+        if index is None:
+            return meta
+        container = index.finish()
+        if is_embedded(container, self._schema):
+            return replace(meta, embedded_index=container)
+        name = meta.file_name + SUFFIX
+        path = f"{self._path_prefix.rsplit('/', 1)[0]}/{name}"
+        self._paths.append(path)
+        with self._io.open_output(path) as sink:
+            sink.write(container)
+        return replace(meta, extra_files=(*meta.extra_files, name))
 
     def close(self) -> list[DataFileMeta]:
         """Write what is pending and return the metadata of all files; none without rows."""
@@ -192,9 +225,11 @@ class _OpenFile:
     ) -> None:
         self.name, self.sink, self._writer = name, sink, writer
         self._schema, self._names = schema, [field.name for field in layout]
-        self._stats = StatsCollector(schema.fields)
+        self.index: FileIndexBuilder | None = None
+        self._stats = StatsCollector(schema.fields, next(iter(schema.trimmed_primary_keys), None))
         self._rows = self._deleted = 0
         self._sequence: tuple[int, int] | None = None
+        self._tracked = SequenceRange() if ROW_SEQUENCE in layout else None
         self._min_key = self._max_key = EMPTY_ROW
 
     @property
@@ -213,6 +248,10 @@ class _OpenFile:
             known = self._sequence or (found["min"], found["max"])
             self._sequence = min(found["min"], known[0]), max(found["max"], known[1])
             self._deleted += int(is_retract(rows.column(VALUE_KIND.name)).sum())
+        if self._tracked is not None:
+            self._tracked.add(rows.column(ROW_SEQUENCE.name))
+        if self.index is not None:
+            self.index.add(rows)
         self._rows += rows.num_rows
         columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._names]
         self._writer.write(pa.table(columns, names=self._names))
@@ -224,6 +263,8 @@ class _OpenFile:
         schema = self._schema
         stats, stats_cols = value_stats(self._stats, schema, level)
         low, high = self._sequence or (first_sequence, first_sequence + self._rows - 1)
+        if self._tracked is not None:
+            low, high = self._tracked.bounds
         return DataFileMeta(
             self.name,
             size,

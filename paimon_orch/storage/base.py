@@ -13,12 +13,13 @@ _STRAY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One entry of a listing; ``modified`` is epoch seconds, ``size`` bytes."""
+    """One entry of a listing; ``modified`` is epoch seconds, ``size`` bytes. A link is no directory."""
 
     path: str
     size: int
     modified: float
     is_dir: bool
+    is_link: bool = False
 
     @property
     def name(self) -> str:
@@ -80,6 +81,34 @@ class FileIO(Protocol):
 
     def delete_dir(self, path: str) -> None:
         """Remove a whole directory (dropping a table); a missing one is no error."""
+        ...
+
+    def make_dir(self, path: str) -> bool:
+        """Make an empty directory, parents included; ``False`` if it is there.
+
+        Raises :class:`UnsupportedError` where there are no empty directories.
+        """
+        ...
+
+    def rename_dir(self, source: str, target: str) -> bool:
+        """Give a directory another name at one stroke; ``False``, and nothing happens, if ``target`` exists.
+
+        Raises :class:`UnsupportedError` where that would mean to copy one file after the other.
+        """
+        ...
+
+    def delete_empty_dir(self, path: str) -> bool:
+        """Remove a directory that holds nothing; ``False``, and nothing happens, if there is none or it holds something.
+
+        An object store has no empty directories.
+        """
+        ...
+
+    def move(self, source: str, target: str) -> bool:
+        """Give a file another name; ``False``, and nothing happens, if ``target`` exists already. Parents are made.
+
+        Whenever it stops half way the file is there, under one name or both.
+        """
         ...
 
 

@@ -10,6 +10,8 @@ from uuid import uuid4
 from paimon_orch.errors import CorruptFileError, StorageError, UnsupportedError
 from paimon_orch.storage.base import FileInfo, checked
 
+_ATTEMPTS = 3
+
 
 class LocalFileIO:
     """The local file system; creation is exclusive by a hard link."""
@@ -25,8 +27,7 @@ class LocalFileIO:
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parents are made."""
-        _make_parents(_local(path))
-        return open(path, "xb")
+        return _open_new(_local(path))
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -65,8 +66,8 @@ class LocalFileIO:
                     stat = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # removed since it was listed
-                is_dir = entry.is_dir(follow_symlinks=False)
-                yield FileInfo(entry.path, stat.st_size, stat.st_mtime, is_dir)
+                is_dir, is_link = entry.is_dir(follow_symlinks=False), entry.is_symlink()
+                yield FileInfo(entry.path, stat.st_size, stat.st_mtime, is_dir, is_link)
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory is there."""
@@ -87,6 +88,50 @@ class LocalFileIO:
         except FileNotFoundError:
             return
 
+    def make_dir(self, path: str) -> bool:
+        """Make an empty directory, parents included."""
+        _make_parents(_local(path))
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        return True
+
+    def rename_dir(self, source: str, target: str) -> bool:
+        """Rename; a directory that is there is replaced by the system only if it is empty."""
+        _make_parents(_local(target))
+        if os.path.lexists(target):
+            return False
+        try:
+            os.rename(_local(source), target)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if os.path.lexists(target):  # somebody was faster
+                return False
+            raise _unwritable(target, error) from error
+        return True
+
+    def delete_empty_dir(self, path: str) -> bool:
+        """Remove a directory that holds nothing."""
+        try:
+            os.rmdir(_local(path))
+        except OSError:  # gone, not empty, no directory, or not ours to remove
+            return False
+        return True
+
+    def move(self, source: str, target: str) -> bool:
+        """Hard-link the new name, which must be free, and remove the old one."""
+        _make_parents(_local(target))
+        try:
+            os.link(_local(source), target, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        os.unlink(source)
+        return True
+
 
 def _local(path: str) -> str:
     if not os.path.isabs(path):
@@ -104,13 +149,23 @@ def _make_parents(path: str) -> None:
         raise _unwritable(path, error) from error
 
 
+def _open_new(path: str) -> IO[bytes]:
+    """Create a file; when maintenance removed its empty directory in that very moment, make that once more."""
+    for _ in range(_ATTEMPTS):
+        _make_parents(path)
+        try:
+            return open(path, "xb")
+        except FileNotFoundError:
+            continue
+    return open(path, "xb")
+
+
 def _write_temporary(path: str, data: bytes) -> str:
     """Write and sync a file that listings of the format ignore (section 1.6)."""
-    _make_parents(path)
     head, tail = os.path.split(path)
     temporary = f"{head}/.{tail}.{uuid4()}.tmp"
     try:
-        with open(temporary, "xb") as file:
+        with _open_new(temporary) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -195,6 +195,37 @@ class FsspecFileIO:
                 if name.startswith(below):
                     fs.rm_file(name)
 
+    def make_dir(self, path: str) -> bool:
+        """Refuse: there are no directories."""
+        raise UnsupportedError(
+            f"{self._checked(path)}: an object store has no empty directories; the database is there as soon as a "
+            "table is created in it"
+        )
+
+    def rename_dir(self, source: str, target: str) -> bool:
+        """Refuse: every object would have to be copied, and readers and writers would meet half a table."""
+        self._checked(target)
+        raise UnsupportedError(
+            f"{self._checked(source)}: an object store cannot rename at one stroke, so readers and writers would meet "
+            "half a table. Create the table under its new name and write its rows there."
+        )
+
+    def delete_empty_dir(self, path: str) -> bool:
+        """Return False: nothing is left of a directory when its last object is gone."""
+        self._checked(path)
+        return False
+
+    def move(self, source: str, target: str) -> bool:
+        """Copy the object to a name that is free, and remove the old one."""
+        if self.exists(target):
+            return False
+        fs = self._writable(source)
+        self._checked(target)
+        with self._calling(source, f"copied to {target}"):
+            fs.cp_file(source, target)
+            fs.rm_file(source)
+        return True
+
     def _checked(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self.root.partition("://")[0]

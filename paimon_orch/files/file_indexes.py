@@ -1,0 +1,192 @@
+"""The indexes of data files where they lie: embedded in the manifest, or in a file beside the data (file-index 1.2).
+
+An index only saves work. One that is damaged, missing or of an unknown version is not believed, and the file is read
+as if it had none; a warning names it. With ``file-index.strict`` that is an error.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
+from paimon_orch.files.evolution import source_of
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.container import Blob, ContainerDecoder, Indexes
+from paimon_orch.format.file_index.evaluation import (
+    ColumnOf,
+    Evaluation,
+    IndexFilter,
+    Stored,
+    stored_column,
+)
+from paimon_orch.format.file_index.options import READ_ENABLED, STRICT, THRESHOLD, index_specs
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.predicate import Predicate
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+
+SUFFIX = ".index"
+_UNTOLD = Evaluation(None)
+
+logger = logging.getLogger(__name__)
+
+
+def index_file(file: DataFileMeta) -> str | None:
+    """Return the name of the file that holds a data file's indexes; None if they are embedded or there are none."""
+    names = [name for name in file.extra_files if name.endswith(SUFFIX)]
+    if file.embedded_index is not None or not names:
+        return None
+    if len(names) > 1 or "/" in names[0]:
+        raise CorruptFileError(
+            file.file_name, f"names {', '.join(names)} as its index: one file beside it is expected"
+        )
+    return names[0]
+
+
+def beside(path: str, name: str) -> str:
+    """Return the path of a file in the directory of another one."""
+    return f"{path.rsplit('/', 1)[0]}/{name}"
+
+
+def index_builder(schema: TableSchema) -> FileIndexBuilder | None:
+    """Return what builds the indexes of a new data file; None if the table has none.
+
+    Raises :class:`InputError` for options that name what cannot be indexed.
+    """
+    specs = index_specs(schema.options)
+    return FileIndexBuilder(specs, schema.fields) if specs else None
+
+
+def is_embedded(container: bytes, schema: TableSchema) -> bool:
+    """Tell whether the manifest holds the indexes of a file."""
+    return len(container) <= schema.typed_options.memory(THRESHOLD, "500 b")
+
+
+@contextmanager
+def open_indexes(
+    io: FileIO | None, path: str, file: DataFileMeta, decoder: ContainerDecoder | None = None
+) -> Iterator[Indexes | None]:
+    """Give the indexes of a data file at ``path``; None if there are none. Without ``io`` only embedded ones count.
+
+    What is wrong with them becomes a :class:`CorruptFileError`, also while they are in use.
+    """
+    where, decode = path, (decoder or ContainerDecoder()).decode
+    try:
+        if file.embedded_index is not None:
+            yield decode(Blob.of(file.embedded_index))
+            return
+        name = None if io is None else index_file(file)
+        if io is None or name is None:
+            yield None
+            return
+        where = beside(path, name)
+        with io.open_input(where) as source:
+
+            def read(at: int, size: int) -> bytes:
+                source.seek(at)
+                return source.read(size)
+
+            yield decode(Blob(read, source.seek(0, os.SEEK_END)))
+    except Exception as error:
+        if not _is_damage(error):
+            raise
+        raise _named(error, where) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether an error means that an index cannot be used; others say themselves what is wrong."""
+    if isinstance(error, UnsupportedError | FileNotFoundError):
+        return True
+    return not isinstance(error, PaimonError | OSError)
+
+
+def _named(error: Exception, path: str) -> CorruptFileError:
+    if isinstance(error, UnsupportedError | FileNotFoundError):
+        return CorruptFileError(path, f"the file index cannot be used: {error}")
+    return CorruptFileError(path, f"the file index is damaged: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class IndexedFiles:
+    """What the indexes of a table's data files say of one bound predicate.
+
+    ``schema`` is the one that is read, ``schema_of`` gives those that files were written with.
+    """
+
+    schema: TableSchema
+    schema_of: Callable[[int], TableSchema]
+    predicate: Predicate
+    _columns: dict[tuple[int, bool], Mapping[str, Stored]] = field(default_factory=dict, repr=False)
+
+    def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> Evaluation:
+        """Return the rows of a file that may match; without ``io`` its embedded index alone is asked."""
+        if not self._enabled or file.write_cols is not None:
+            return _UNTOLD
+        try:
+            if file.embedded_index is not None:
+                return self._embedded(file, file.embedded_index, path)
+            if io is None or not file.extra_files:
+                return _UNTOLD
+            with open_indexes(io, path, file, self._decoder) as found:
+                if found is None:
+                    return _UNTOLD
+                return self._filter.evaluate(found, self._column_of(file), file.row_count)
+        except CorruptFileError as error:
+            if self._strict:
+                raise
+            _warn(str(error))
+            return _UNTOLD
+
+    def _embedded(self, file: DataFileMeta, container: bytes, path: str) -> Evaluation:
+        try:
+            indexes = self._decoder.decode(Blob.of(container))
+            return self._filter.evaluate(indexes, self._column_of(file), file.row_count)
+        except Exception as error:
+            if not _is_damage(error):
+                raise
+            raise _named(error, path) from error
+
+    @cached_property
+    def _enabled(self) -> bool:
+        options = self.schema.typed_options
+        evolving = options.boolean("data-evolution.enabled")
+        return options.boolean(READ_ENABLED, default=True) and not evolving
+
+    @cached_property
+    def _strict(self) -> bool:
+        return self.schema.typed_options.boolean(STRICT)
+
+    @cached_property
+    def _decoder(self) -> ContainerDecoder:
+        return ContainerDecoder()
+
+    @cached_property
+    def _filter(self) -> IndexFilter:
+        return IndexFilter(self.predicate)
+
+    def _column_of(self, file: DataFileMeta) -> ColumnOf:
+        at = file.schema_id, ".orc" in file.file_name
+        if at not in self._columns:
+            self._columns[at] = self._stored(*at)
+        return self._columns[at].get
+
+    def _stored(self, schema_id: int, is_orc: bool) -> Mapping[str, Stored]:  # noqa: FBT001
+        found = {}
+        fields = self.schema_of(schema_id).fields
+        for column in self.schema.fields:
+            stored = stored_column(column, source_of(column, fields))
+            if stored is None or column.name in self.schema.partition_keys:
+                continue  # every row of a partition has its value, whatever the file holds
+            if stored.type.name == "CHAR" and is_orc:
+                continue  # padded in the file, not in the index, or the other way round
+            found[column.name] = stored
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _warn(reason: str) -> None:
+    """Warn once of a damaged index."""
+    logger.warning("%s; the data file is read as if it had no index", reason)

@@ -1,0 +1,72 @@
+"""Row tracking: numbers that rows keep when their files are rewritten (format section 8.6).
+
+A new file says where its numbering begins; only files of moved rows hold the two columns. Null means: by the file.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
+from paimon_orch.format.types import AtomicType, Field
+
+_BIGINT = AtomicType(True, "BIGINT")
+ROW_ID = Field(2147483642, "_ROW_ID", _BIGINT)
+ROW_SEQUENCE = Field(SEQUENCE_NUMBER.id, SEQUENCE_NUMBER.name, _BIGINT)
+TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE)
+
+
+def tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
+    """Return the columns that a rewrite of data files reads and writes behind the table's own.
+
+    These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A reader gives them
+    complete; a writer of ``FileSource.COMPACT`` files expects them. Where a row is changed, its sequence number is
+    written as null: the commit gives it the number of its snapshot.
+    """
+    tracked = schema.typed_options.boolean("row-tracking.enabled")
+    return TRACKING_FIELDS if tracked and not schema.primary_keys else ()
+
+
+def with_derived(batch: pa.RecordBatch, file: DataFileMeta, first_row: int) -> pa.RecordBatch:
+    """Fill what a file leaves null; ``first_row`` is the physical number of the first row of the batch.
+
+    Rows of a file that neither holds ids nor has a first one were rewritten by somebody who lost them; they have none.
+    """
+    for at, name in enumerate(batch.schema.names):
+        column = batch.column(at)
+        if not column.null_count or name not in (ROW_ID.name, ROW_SEQUENCE.name):
+            continue
+        if name == ROW_SEQUENCE.name:
+            derived = pa.scalar(file.max_sequence_number, pa.int64())
+        elif file.first_row_id is None:
+            continue
+        else:
+            start = file.first_row_id + first_row
+            derived = pa.array(np.arange(start, start + batch.num_rows))
+        batch = batch.set_column(at, name, pc.coalesce(column, derived))
+    return batch
+
+
+@dataclass(slots=True)
+class SequenceRange:
+    """The bounds of the sequence numbers of a rewritten file, collected as it is written; 0 is what a commit replaces."""
+
+    _low: int | None = None
+    _high: int = 0
+    _unknown: bool = False
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Take the numbers of further rows."""
+        self._unknown |= bool(column.null_count)
+        found = pc.min_max(column).as_py()
+        if found["min"] is not None:
+            self._low = found["min"] if self._low is None else min(self._low, found["min"])
+            self._high = max(self._high, found["max"])
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the smallest and the largest; null is newer than all of them."""
+        return self._low or 0, 0 if self._unknown else self._high
