@@ -1,11 +1,12 @@
 """``sum`` and ``product``: numbers combined one row after the other, as Java computes them.
 
-Integers and decimals are exact: whole numbers that must stay within the column's type (an integer that leaves it is an
-error, a decimal becomes null). Machine integers are used where no sum can overflow, Python's otherwise.
+Integers and decimals are exact and must stay within the column's type at every step: an integer that leaves it is an
+error, a decimal becomes null and starts again. Decimals are computed as whole numbers, without their scale. Machine
+integers are used where they cannot overflow unnoticed, Python's otherwise.
 """
 
 from abc import abstractmethod
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import localcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from paimon_orch.merge.fold import Fold, Mask
 from paimon_orch.merge.keys import Indices
 
 Numbers = npt.NDArray[Any]
+_WIDE = 2.0**62
 
 
 class Numeric(Fold):
@@ -25,9 +27,15 @@ class Numeric(Fold):
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
+        self.bounds = _bounds(column.type)
         self.numbers = self.load(column)
         self.value: Numbers = np.zeros(groups, self.numbers.dtype)
         self.known: Mask = np.zeros(groups, bool)
+
+    @property
+    def is_decimal(self) -> bool:
+        """Tell whether the numbers are decimals without their scale."""
+        return isinstance(self.column.type, pa.Decimal128Type)
 
     @abstractmethod
     def load(self, column: pa.Array) -> Numbers:
@@ -38,7 +46,7 @@ class Numeric(Fold):
         """Return the result of adding a row."""
 
     @abstractmethod
-    def take_back(self, old: Numbers, new: Numbers) -> Numbers:
+    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
         """Return the result of retracting a row."""
 
     def first_retract(self, new: Numbers) -> Numbers:
@@ -48,21 +56,34 @@ class Numeric(Fold):
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are left out."""
         groups, new, known = self._split(groups, rows)
-        self.value[groups[~known]] = new[~known]
-        self.value[groups[known]] = self.combine(self.value[groups[known]], new[known])
-        self.known[groups] = True
+        self._put(groups[~known], new[~known])
+        with np.errstate(all="ignore"):
+            self._put(groups[known], self.combine(self.value[groups[known]], new[known]))
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Take the row's number back; nulls are left out."""
         groups, new, known = self._split(groups, rows)
-        self.value[groups[~known]] = self.first_retract(new[~known])
-        self.value[groups[known]] = self.take_back(self.value[groups[known]], new[known])
-        self.known[groups] = True
+        self._put(groups[~known], self.first_retract(new[~known]))
+        with np.errstate(all="ignore"):
+            self._put(groups[known], self.uncombine(self.value[groups[known]], new[known]))
 
     def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, Numbers, Mask]:
         some = self.valid[rows]
         groups = groups[some]
         return groups, self.numbers[rows[some]], self.known[groups]
+
+    def _put(self, groups: Indices, numbers: Numbers) -> None:
+        """Store results; one that leaves the type is an error, or null if it is a decimal."""
+        known: Mask = np.ones(len(numbers), bool)
+        if self.bounds is not None:
+            known = (numbers >= self.bounds[0]) & (numbers <= self.bounds[1])
+            if not known.all() and not self.is_decimal:
+                raise self.overflow()
+        self.value[groups], self.known[groups] = numbers, known
+
+    def overflow(self) -> InputError:
+        """Return the error for an integer that leaves its type."""
+        return InputError(f"column {self.name!r}: a result does not fit {self.column.type}")
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Start again from a row's number."""
@@ -74,38 +95,34 @@ class Numeric(Fold):
 
     def result(self) -> pa.Array:
         """Return the numbers in the column's type."""
-        kind = self.column.type
-        if isinstance(kind, pa.Decimal128Type):
-            return decimals_of_unscaled(self.value, self.known, kind)
-        try:
-            return pa.array(self.value, mask=~self.known).cast(kind)
-        except (pa.ArrowInvalid, OverflowError) as error:
-            raise InputError(
-                f"column {self.name!r}: a result does not fit {kind}: {error}"
-            ) from error
+        if self.is_decimal:
+            return _decimals(self.value, self.known, self.column.type)
+        # what a null stands for may lie outside of the type
+        return pa.array(np.where(self.known, self.value, 0), mask=~self.known).cast(
+            self.column.type
+        )
 
 
 class Sum(Numeric):
     """``sum``; a retract subtracts."""
 
     def load(self, column: pa.Array) -> Numbers:
-        """Return floats as they are, integers and unscaled decimals in 64 bits where they suffice."""
-        if pa.types.is_floating(column.type):
+        """Return floats as they are, integers and decimals in 64 bits where no sum of them overflows."""
+        if self.bounds is None:
             return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        if isinstance(column.type, pa.Decimal128Type):
-            column = unscaled(column)
-        numbers = column.fill_null(0)
-        bounds = pc.min_max(numbers).as_py()
-        largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
-        if pa.types.is_integer(numbers.type) and largest * max(1, len(column)) < 2**63:
-            return numbers.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
-        return np.array([int(number) for number in numbers.to_pylist()], object)
+        numbers = (_unscaled(column) if self.is_decimal else column).fill_null(0)
+        extremes = pc.min_max(numbers).as_py()
+        largest = max(abs(int(extremes["min"] or 0)), abs(int(extremes["max"] or 0)))
+        largest *= max(1, len(column))
+        if largest <= self.bounds[1]:
+            self.bounds = None
+        return _integers(numbers, machine=largest < 2**63)
 
     def combine(self, old: Numbers, new: Numbers) -> Numbers:
         """Add."""
         return old + new
 
-    def take_back(self, old: Numbers, new: Numbers) -> Numbers:
+    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
         """Subtract."""
         return old - new
 
@@ -115,48 +132,74 @@ class Sum(Numeric):
 
 
 class Product(Numeric):
-    """``product``; a retract divides, whole numbers cut towards zero."""
+    """``product``; a retract divides: whole numbers are cut towards zero, decimals rounded to their scale."""
 
     def load(self, column: pa.Array) -> Numbers:
-        """Return floats as they are, all else as Python numbers: products grow fast."""
-        if pa.types.is_floating(column.type):
+        """Return floats and integers as they are, decimals as Python's integers."""
+        if self.is_decimal:
+            return _integers(_unscaled(column).fill_null(1), machine=False)
+        if self.bounds is None:
             return column.fill_null(1).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        return np.array(column.fill_null(1).to_pylist(), object)
+        return _integers(column.fill_null(1), machine=True)
 
     def combine(self, old: Numbers, new: Numbers) -> Numbers:
-        """Multiply; decimals are rounded to the column's scale each time."""
-        with localcontext(prec=80):
-            return self._rounded(old * new)
+        """Multiply."""
+        if self.is_decimal:
+            return _rounded(old * new, self._unit)
+        product = old * new
+        if self.bounds is not None:
+            self._check_wide(old, new)
+        return product
 
-    def take_back(self, old: Numbers, new: Numbers) -> Numbers:
+    @property
+    def _unit(self) -> int:
+        return int(10**self.column.type.scale)
+
+    def _check_wide(self, old: Numbers, new: Numbers) -> None:
+        """Refuse products that do not fit 64 bits."""
+        wide = np.flatnonzero(np.abs(old.astype(float) * new.astype(float)) > _WIDE)
+        for one, two in zip(old[wide].tolist(), new[wide].tolist(), strict=True):
+            if not -(2**63) <= one * two < 2**63:
+                raise self.overflow()
+
+    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
         """Divide."""
-        if not pa.types.is_integer(self.column.type):
-            with localcontext(prec=80):
-                return self._rounded(old / new)
-        quotients = [
-            abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-            for a, b in zip(old, new, strict=True)
-        ]
-        return np.array(quotients, object)
-
-    def _rounded(self, numbers: Numbers) -> Numbers:
-        kind = self.column.type
-        if not isinstance(kind, pa.Decimal128Type):
-            return numbers
-        unit = Decimal(1).scaleb(-kind.scale)
-        return np.array([number.quantize(unit, ROUND_HALF_UP) for number in numbers], object)
-
-    def result(self) -> pa.Array:
-        """Return the numbers in the column's type."""
-        kind = self.column.type
-        if isinstance(kind, pa.Decimal128Type):
-            with localcontext(prec=80):
-                scaled = [int(Decimal(number).scaleb(kind.scale)) for number in self.value]
-            return decimals_of_unscaled(np.array(scaled, object), self.known, kind)
-        return super().result()
+        if self.bounds is None:
+            quotient: Numbers = old / new
+            return quotient
+        if (new == 0).any():
+            raise InputError(f"column {self.name!r}: a product cannot take back a factor of 0")
+        if self.is_decimal:
+            return _rounded(old * self._unit, new)
+        whole: Numbers = old // new
+        truncated: Numbers = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
+        return truncated
 
 
-def unscaled(column: pa.Array) -> pa.Array:
+def _bounds(kind: pa.DataType) -> tuple[int, int] | None:
+    """Return the least and the greatest whole number of a type, None for floats."""
+    if pa.types.is_floating(kind):
+        return None
+    if isinstance(kind, pa.Decimal128Type):
+        return 1 - 10**kind.precision, 10**kind.precision - 1
+    return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+
+
+def _integers(column: pa.Array, *, machine: bool) -> Numbers:
+    if machine and pa.types.is_integer(column.type):
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return np.array([int(number) for number in column.to_pylist()], object)
+
+
+def _rounded(numbers: Numbers, divisor: Numbers | int) -> Numbers:
+    """Return Python integers divided and rounded, halves away from zero."""
+    size = np.abs(divisor)
+    rounded = (2 * np.abs(numbers) + size) // (2 * size)
+    signed: Numbers = np.where((numbers < 0) == (np.asarray(divisor) < 0), rounded, -rounded)
+    return signed
+
+
+def _unscaled(column: pa.Array) -> pa.Array:
     """Return decimals of at most 18 digits as 64-bit integers, longer ones as decimals without scale."""
     kind = column.type
     if kind.precision > 18:
@@ -168,9 +211,8 @@ def unscaled(column: pa.Array) -> pa.Array:
     return pa.array(words[column.offset : column.offset + len(column)], mask=~valid)
 
 
-def decimals_of_unscaled(values: Numbers, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
-    """Return decimals; what has more digits than the type is null."""
-    fits = known & (np.abs(values) < 10**kind.precision)
+def _decimals(values: Numbers, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
+    """Return whole numbers as decimals of a type."""
     if values.dtype != object:
         words = np.empty((len(values), 2), np.int64)
         words[:, 0], words[:, 1] = values, values >> 63
@@ -178,9 +220,9 @@ def decimals_of_unscaled(values: Numbers, known: Mask, kind: pa.Decimal128Type) 
     else:
         data = pa.py_buffer(
             b"".join(
-                int(v if f else 0).to_bytes(16, "little", signed=True)
-                for v, f in zip(values, fits, strict=True)
+                int(value if some else 0).to_bytes(16, "little", signed=True)
+                for value, some in zip(values, known, strict=True)
             )
         )
-    bits = pa.py_buffer(np.packbits(fits, bitorder="little").tobytes())
+    bits = pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
     return pa.Array.from_buffers(kind, len(values), [bits, data])

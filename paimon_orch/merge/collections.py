@@ -1,21 +1,20 @@
-"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map``, ``nested_update``, bitmaps.
+"""Aggregate functions over text and nested values: ``listagg``, ``collect``, ``merge_map`` and its kin.
 
 Their values have no vectorised form, so these columns alone are folded value by value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyroaring import BitMap, BitMap64
 
-from paimon_orch.errors import InputError
-from paimon_orch.format.java_hash import hash_code, hash_row, table_order
+from paimon_orch.format.java_hash import hash_code, table_order
 from paimon_orch.format.types import DataType
 from paimon_orch.merge.fold import Fold
 from paimon_orch.merge.keys import Indices
 
 Combine = Callable[[Any, Any], Any]
+_FIXED_SPACES = "\x85\xa0\u2007\u202f"
 
 
 class PythonFold(Fold):
@@ -37,31 +36,34 @@ class PythonFold(Fold):
         self._combine, self._take_back, self._commutes = combine, take_back, commutes
         self._state: list[Any] = [None] * groups
 
+    def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
+        return zip(groups.tolist(), self.column.take(pa.array(rows)).to_pylist(), strict=True)
+
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's value."""
-        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
-            self._state[group] = self._combine(self._state[group], self.column[row].as_py())
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._combine(self._state[group], value)
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Combine the other way round."""
         if self._commutes:
             self.add(groups, rows)
             return
-        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
-            self._state[group] = self._combine(self.column[row].as_py(), self._state[group])
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._combine(value, self._state[group])
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Take the row's value back."""
         if self._take_back is None:
             super().retract(groups, rows)
             return
-        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
-            self._state[group] = self._take_back(self._state[group], self.column[row].as_py())
+        for group, value in self._values(groups, rows):
+            self._state[group] = self._take_back(self._state[group], value)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Start again from a row's value."""
-        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
-            self._state[group] = self.column[row].as_py()
+        for group, value in self._values(groups, rows):
+            self._state[group] = value
 
     def clear(self, groups: Indices) -> None:
         """Make the value null."""
@@ -94,15 +96,15 @@ def listagg(separator: str, *, distinct: bool) -> Combine:
     delimiter = separator.encode()
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:
-        if new is None or not new.strip():
+        if new is None or _is_blank(new):
             return old
-        if old is None or not old.strip():
+        if old is None or _is_blank(old):
             return new
         if not distinct:
             return old + delimiter + new
         known = old.split(delimiter)
         for token in new.split(delimiter):
-            if token.strip() and token not in known:
+            if not _is_blank(token) and token not in known:
                 known.append(token)
                 old += delimiter + token
         return old
@@ -110,13 +112,18 @@ def listagg(separator: str, *, distinct: bool) -> Combine:
     return combine
 
 
+def _is_blank(text: bytes) -> bool:
+    """Tell whether there is nothing but white space as Java sees it, to which fixed spaces do not belong."""
+    return all(c.isspace() and c not in _FIXED_SPACES for c in text.decode(errors="replace"))
+
+
 def collect(element: DataType, *, distinct: bool) -> Combine:
     """Return the concatenation of arrays, with ``distinct`` of their different elements."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
-        if old is None or new is None:
+        if (old is None or new is None) and (old is new or not distinct):
             return old if new is None else new
-        joined = [*old, *new]
+        joined = [*(old or ()), *(new or ())]
         return _distinct(joined, element) if distinct else joined
 
     return combine
@@ -160,60 +167,20 @@ def unmerge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | Non
     return [(key, value) for key, value in old if key not in gone]
 
 
-def nested_append(limit: int) -> tuple[Combine, Combine]:
-    """Return how rows of a nested table without key are added, up to a limit, and removed."""
+def merge_map_with_keytime(time: str) -> Combine:
+    """Return the union of two maps of rows; a later text in the field ``time`` wins, a null row removes its key."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if old is None or new is None:
             return old if new is None else new
-        return [*old, *new][: max(limit, len(old))]
-
-    def take_back(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
-        if old is None or new is None:
-            return old
-        return [item for item in old if item not in new]
-
-    return combine, take_back
-
-
-def nested_update(keys: list[str], types: list[DataType], limit: int) -> tuple[Combine, Combine]:
-    """Return how rows of a nested table are added and removed by key."""
-
-    def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[key] for key in keys)
-
-    def listed(rows: dict[tuple[Any, ...], Any]) -> list[Any]:
-        found = list(rows.values())
-        return [found[at] for at in table_order([hash_row(key, types) for key in rows])]
-
-    def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
-        if old is None and new is None:
-            return None
-        rows = {key_of(row): row for row in old or [] if row is not None}
-        for row in new or []:
-            if row is not None and (key_of(row) in rows or len(rows) < limit):
-                rows[key_of(row)] = row
-        return listed(rows)
-
-    def take_back(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
-        if old is None or new is None:
-            return old
-        gone = {key_of(row) for row in new if row is not None}
-        return [row for row in old if key_of(row) not in gone]
-
-    return combine, take_back
-
-
-def bitmap_union(kind: type[BitMap] | type[BitMap64]) -> Combine:
-    """Return the union of serialized roaring bitmaps."""
-
-    def combine(old: bytes | None, new: bytes | None) -> bytes | None:
-        if old is None or new is None:
-            return old if new is None else new
-        try:
-            union = kind.deserialize(old) | kind.deserialize(new)  # type: ignore[operator]
-        except ValueError as error:
-            raise InputError(f"a value is no serialized roaring bitmap: {error}") from error
-        return bytes(union.serialize())
+        merged = dict(old)
+        for key, row in new:
+            if row is None:
+                merged.pop(key, None)
+            elif row[time] is not None:
+                known = merged.get(key)
+                if known is None or known[time] is None or row[time] > known[time]:
+                    merged[key] = row
+        return list(merged.items())
 
     return combine

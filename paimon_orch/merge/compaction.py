@@ -1,6 +1,6 @@
 """Compacting the picked files of one bucket: upgrade, rewrite, look up (merge-tree facts 2.11, 2.12, 4)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +11,17 @@ from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.types import Field
 from paimon_orch.merge.changelog import ChangelogProducer
 from paimon_orch.merge.engines import drop_retracts, merge_engine, restricted
+from paimon_orch.merge.expire import RecordExpiry
+from paimon_orch.merge.keys import Key, decode_key
 from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.lookup import PositionLookup
-from paimon_orch.merge.stream import MergeRun, Step, merge_runs, with_rows
+from paimon_orch.merge.slices import KeySlice, first_key_between
+from paimon_orch.merge.stream import MergeRun, Step, load_rows, merge_runs, with_rows
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
 
 
@@ -25,8 +29,10 @@ from paimon_orch.merge.vectors import BucketVectors, read_vectors
 class CompactionTask:
     """What to do in one bucket.
 
-    ``above`` are the files of the levels above ``output_level``. ``one_by_one`` rewrites every file by itself: for
-    files of one run that are not neighbours.
+    ``above`` are the files of the levels above ``output_level``. Files ``alone`` are rewritten after the others, each
+    by itself and on its level, to leave out what vectors hide or time expires; they may be among those above. ``now``
+    is in seconds since the epoch. ``keys`` restricts the task to a slice of the keys. A task that is but a part of its
+    bucket's compaction leaves the bucket's index file to whoever has the outcomes of all parts.
     """
 
     partition: bytes
@@ -37,17 +43,29 @@ class CompactionTask:
     max_level: int
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
-    one_by_one: bool = False
+    alone: tuple[DataFileMeta, ...] = ()
+    now: int = 0
+    keys: KeySlice | None = None
+    is_part: bool = False
+
+    @property
+    def inputs(self) -> tuple[DataFileMeta, ...]:
+        """Return all files that are read whole."""
+        return *self.files, *self.alone
 
 
 @dataclass(slots=True)
 class CompactionOutcome:
-    """What changed: files that go, files that come, changelog files, and the bucket's new index file."""
+    """What changed: files that go, files that come, changelog files, and the bucket's new index file.
+
+    ``marks`` are the rows to hide that a part of a compaction found, by file.
+    """
 
     before: list[DataFileMeta] = field(default_factory=list)
     after: list[DataFileMeta] = field(default_factory=list)
     changelog: list[DataFileMeta] = field(default_factory=list)
     index: IndexManifestEntry | None = None
+    marks: Mapping[str, DeletionVector] = field(default_factory=dict)
 
 
 class BucketCompaction:
@@ -65,14 +83,20 @@ class BucketCompaction:
         )
         self._outcome = CompactionOutcome()
         self._engine = merge_engine(reader.schema)
+        self._expiry = RecordExpiry.of(reader.schema, task.now)
         self._writers: list[RollingFileWriter] = []
+        self._settles = False
 
     def run(self) -> CompactionOutcome:
         """Compact and return what changed; on failure what was written is removed again."""
         reader, task = self._reader, self._task
         try:
             self._compact()
-            if self._options.deletion_vectors:
+            for file in task.alone:
+                self._merge_sections([[[file]]], level=file.level)
+            if task.is_part:
+                self._outcome.marks = self._vectors.marks
+            elif self._options.deletion_vectors:
                 self._outcome.index = self._vectors.write(
                     reader.io, reader.paths, self._schema, task.partition, task.bucket
                 )
@@ -84,9 +108,8 @@ class BucketCompaction:
 
     def _compact(self) -> None:
         """Walk the sections in key order: large files that stand alone move up, the rest is merged."""
-        if self._task.one_by_one:
-            for file in self._task.files:
-                self._merge_sections([[[file]]])
+        if self._task.keys is not None:
+            self._merge_sections(sections(self._task.files, self._key_fields))
             return
         target = self._options.target_file_size(primary_key=True)
         small = target * float(self._options.text("compaction.small-file-ratio", "0.7"))
@@ -129,6 +152,8 @@ class BucketCompaction:
     def _must_rewrite(self, file: DataFileMeta) -> bool:
         if self._options.boolean("compaction.force-rewrite-all-files"):
             return True
+        if self._expiry is not None and self._expiry.touches(file, self._reader.schemas):
+            return True
         may_delete, is_top = file.delete_row_count != 0, not self._task.above
         if is_top and self._task.drop_delete and may_delete:
             return True
@@ -150,7 +175,11 @@ class BucketCompaction:
 
     def _lookup(self, fields: Sequence[Field]) -> PositionLookup:
         def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
-            return self._reader.read(self._at(file), fields, vector, positions=True)
+            return self._reader.read(
+                self._at(file), fields, vector, predicate=within, positions=True
+            )
+
+        within = self._key_bounds()
 
         return PositionLookup(self._task.above, self._key_fields, read, self._vectors.vectors)
 
@@ -159,25 +188,63 @@ class BucketCompaction:
 
     def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section, oldest first, without the rows that vectors hide."""
-        return [MergeRun(self._read_run(files)) for files in oldest_first(section)]
+        runs = oldest_first(section)
+        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+        return [
+            MergeRun(self._read_run(files, load)) for files, load in zip(runs, loads, strict=True)
+        ]
 
-    def _read_run(self, files: Sequence[DataFileMeta]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _read_run(
+        self, files: Sequence[DataFileMeta], batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         for file in files:
-            vector = self._vectors.vectors.get(file.file_name)
-            for batch in self._reader.read(self._at(file), self._fields, vector):
-                yield file.level, batch
+            for batch in self._read_file(file, batch_rows):
+                yield from self._unexpired(file.level, batch)
+
+    def _read_file(self, file: DataFileMeta, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that no vector hides and that belong to this task."""
+        vector, keys = self._vectors.vectors.get(file.file_name), self._task.keys
+        within = None
+        if keys is not None:
+            within = first_key_between(keys.low, keys.high, self._key_fields[0])
+        for batch in self._reader.read(
+            self._at(file), self._fields, vector, predicate=within, batch_rows=batch_rows
+        ):
+            rows = batch if keys is None else keys.cut(batch, self._key_fields)
+            if rows.num_rows:
+                yield rows
+
+    def _key_bounds(self) -> Predicate | None:
+        """Return a test that the keys of all input rows pass, so that others are not looked through."""
+        files, keys = self._task.files, self._task.keys or KeySlice(None, None)
+        low = keys.low or min((f.min_key for f in files), key=self._decoded)
+        high = keys.high or max((f.max_key for f in files), key=self._decoded)
+        return first_key_between(low, high, self._key_fields[0])
+
+    def _decoded(self, key: bytes) -> Key:
+        return decode_key(key, self._key_fields)
+
+    def _unexpired(self, level: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        rows = batch if self._expiry is None else self._expiry.alive(batch)
+        if rows.num_rows:
+            yield level, rows
 
     def _merge_sections(
-        self, pending: Sequence[list[list[DataFileMeta]]], *, rewrite: bool = True
+        self,
+        pending: Sequence[list[list[DataFileMeta]]],
+        *,
+        rewrite: bool = True,
+        level: int | None = None,
     ) -> None:
         """Merge sections in key order into new files, or only for the changes they make."""
         files = [file for section in pending for run in section for file in run]
         has_changes = self._writes_changelog(files)
+        self._settles = self._options.need_lookup and any(file.level == 0 for file in files)
         lookup = None
-        if self._looks_up and any(file.level == 0 for file in files):
+        if self._settles and self._task.above:
             by_value = has_changes or not self._engine.newest_row_wins
             lookup = self._lookup(self._fields if by_value else self._key_fields)
-        output = self._writer(changelog=False) if rewrite else None
+        output = self._writer(changelog=False, level=level) if rewrite else None
         changelog = self._writer(changelog=True) if has_changes else None
         for section in pending:
             for step in merge_runs(self._runs(section), self._key_names, self._engine.sequence):
@@ -192,13 +259,13 @@ class BucketCompaction:
         if lookup is not None and self._options.deletion_vectors:
             self._vectors.add(lookup.vectors())
 
-    def _writer(self, *, changelog: bool) -> RollingFileWriter:
+    def _writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
         task = self._task
         factory = FileWriterFactory(self._reader.io, self._reader.paths, self._schema)
         writer = factory.writer(
             task.partition,
             task.bucket,
-            level=task.output_level,
+            level=task.output_level if level is None else level,
             source=FileSource.APPEND if changelog else FileSource.COMPACT,
             changelog=changelog,
         )
@@ -215,7 +282,7 @@ class BucketCompaction:
         if lookup is not None:
             step = self._with_older_rows(step, lookup)
         step = self._engine.prepare(step)
-        merged = self._engine.merge(step)
+        merged = self._engine.merge(step, settles=self._settles)
         if changelog is not None and merged.num_rows:
             changes = ChangelogProducer(self._schema, self._task.max_level).changes(step, merged)
             if changes.num_rows:
@@ -227,10 +294,13 @@ class BucketCompaction:
 
     def _with_older_rows(self, step: Step, lookup: PositionLookup) -> Step:
         """Look up the keys that are on level 0 alone; take their older rows along if they matter."""
-        only_new = ~step.any_of_group(step.levels > 0)
-        found = lookup.mark(step.keys.take(step.lasts[only_new]))
+        newest = step.lasts
+        if step.levels.any():
+            newest = newest[~step.any_of_group(step.levels > 0)]
+        found = lookup.mark(step.keys.take(newest))
         if not found or SEQUENCE_NUMBER.name not in found[0][1].schema.names:
             return step
+        found = [rows for level, batch in found for rows in self._unexpired(level, batch)]
         step = with_rows(step, found, self._key_names, self._engine.sequence)
         if not self._engine.first_row_wins:
             return step

@@ -7,11 +7,18 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.row_kind import is_retract
+from paimon_orch.format.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.merge.expire import RecordExpiry
 from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import Indices
-from paimon_orch.merge.rowfold import aggregation, partial_update, sequence_groups
+from paimon_orch.merge.rowfold import (
+    aggregation,
+    check_aggregation,
+    check_partial_update,
+    partial_update,
+    sequence_groups,
+)
 from paimon_orch.merge.stream import SequenceOrder, Step
 
 
@@ -28,12 +35,7 @@ class MergeEngine:
     @property
     def ignores_delete(self) -> bool:
         """Tell whether -D and -U rows have no effect at all (3.2)."""
-        options = self.schema.typed_options
-        names = (
-            "ignore-delete",
-            *(f"{engine}.ignore-delete" for engine in _ENGINES_WITH_OLD_OPTION),
-        )
-        return any(options.boolean(name) for name in names)
+        return self.schema.typed_options.ignores_delete
 
     @property
     def newest_row_wins(self) -> bool:
@@ -52,6 +54,17 @@ class MergeEngine:
         descending = options.text("sequence.field.sort-order", "ascending").lower() == "descending"
         return SequenceOrder(tuple(options.names("sequence.field")), descending)
 
+    def accepted(self, rows: pa.Table) -> pa.Table:
+        """Return the rows to write that have a say: the others get no sequence number and no place in a changelog."""
+        kinds = rows.column(VALUE_KIND.name)
+        if self.ignores_delete:
+            dropped = is_retract(kinds)
+        elif self.schema.typed_options.boolean("ignore-update-before"):
+            dropped = kinds.to_numpy() == int(RowKind.UPDATE_BEFORE)
+        else:
+            return rows
+        return rows.filter(pa.array(~dropped)) if dropped.any() else rows
+
     def needed(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read so that ``names`` can be merged, in the order of the table."""
         schema = self.schema
@@ -69,58 +82,70 @@ class MergeEngine:
             step = newest_level_only(step)
         return without_retracts(step) if self.ignores_delete else step
 
-    def merge(self, step: Step) -> pa.Table:
-        """Return one row for each key of a prepared step, in key order; a deleted key is a -D row."""
+    def merge(self, step: Step, *, settles: bool = False) -> pa.Table:
+        """Return one row for each key of a prepared step, in key order; a deleted key is a -D row.
+
+        A key's only row passes through as it is, unless the merge ``settles`` it: compaction that looks up older rows
+        lets a lone retract count as the engine says, and in an aggregation table it becomes an insert (3.1).
+        """
         if not len(step.order):
             return step.rows.slice(0, 0)
         if self._name == "first-row":
             return _first_row(step)
-        if step.order is step.starts:
-            return step.rows  # one run alone: nothing to merge, nothing to move
         if self._name == "deduplicate":
-            return step.rows.take(pa.array(step.lasts))
-        return self._fold(step)
+            # one run alone: nothing to merge, nothing to move
+            alone = step.order is step.starts
+            return step.rows if alone else step.rows.take(pa.array(step.lasts))
+        folded = step.sizes > 1
+        if settles:
+            folded |= _retracts(step)[step.starts]
+        if step.order is step.starts and not folded.any():
+            return step.rows
+        return self._fold(step, folded)
 
-    def _fold(self, step: Step) -> pa.Table:
-        """Merge keys of several rows by folding their columns; single rows pass through as they are."""
+    def _fold(self, step: Step, folded: Mask) -> pa.Table:
+        """Fold the columns of some keys; the others have one row, which passes through as it is."""
         sizes = step.sizes
-        several = np.flatnonzero(sizes > 1)
+        several = np.flatnonzero(folded)
         if not len(several):
             return step.rows.take(pa.array(step.lasts))
         make = aggregation if self._name == "aggregation" else partial_update
-        fold = make(self.schema, step.rows, len(several))
-        for groups, rows in lockstep(step, several, sizes[several]):
-            fold.take(groups, rows)
-        singles = np.flatnonzero(sizes == 1)
+        rows = step.rows.take(pa.array(step.order[np.repeat(folded, sizes)]))
+        fold = make(self.schema, rows, len(several))
+        for groups, turn in lockstep(sizes[several]):
+            fold.take(groups, turn)
         merged = fold.result(step.rows.schema)
-        if not len(singles):
-            return merged
-        alone = step.rows.take(pa.array(step.order[step.starts[singles]]))
-        position = np.argsort(np.concatenate((singles, several)), kind="stable")
-        return pa.concat_tables([alone, merged]).take(pa.array(position))
-
-
-_ENGINES_WITH_OLD_OPTION = ("first-row", "deduplicate", "partial-update")
+        chosen = step.order[step.starts]
+        chosen[several] = step.rows.num_rows + np.arange(len(several))
+        return pa.concat_tables([step.rows, merged]).take(pa.array(chosen))
 
 
 def merge_engine(schema: TableSchema) -> MergeEngine:
     """Return the merge engine of a table, its options checked."""
-    engine = MergeEngine(schema)
     if schema.typed_options.merge_engine == "partial-update":
-        sequence_groups(schema)
-    return engine
+        check_partial_update(schema)
+    elif schema.typed_options.merge_engine == "aggregation":
+        check_aggregation(schema)
+    return MergeEngine(schema)
 
 
-def lockstep(step: Step, several: Indices, sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
+def check_engine(schema: TableSchema) -> None:
+    """Refuse a schema whose merge engine, aggregate functions or expiry could not work; says which rule it breaks."""
+    if schema.primary_keys:
+        merge_engine(schema)
+        RecordExpiry.of(schema, now=0)
+
+
+def lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
     """Yield the first rows of all groups, then the second rows of those that have one, and so on.
 
-    Each item is (numbers of the groups among ``several``, their rows).
+    The rows of a group lie together, ``sizes`` of them. Each item is (numbers of the groups, their rows).
     """
     by_size = np.argsort(-sizes, kind="stable")
-    ordered, firsts = sizes[by_size], step.starts[several[by_size]]
+    ordered, firsts = sizes[by_size], (np.cumsum(sizes) - sizes)[by_size]
     for turn in range(int(ordered[0])):
         alive = int(np.searchsorted(-ordered, -turn, side="left"))
-        yield by_size[:alive], step.order[firsts[:alive] + turn]
+        yield by_size[:alive], firsts[:alive] + turn
 
 
 def restricted(step: Step, keep: Mask) -> Step:
@@ -134,6 +159,8 @@ def restricted(step: Step, keep: Mask) -> Step:
 
 def newest_level_only(step: Step) -> Step:
     """Keep of each key's rows above level 0 the one of the lowest level: it is merged already (3.7)."""
+    if not step.levels.any():
+        return step
     levels = step.levels[step.order]
     above = np.where(levels > 0, levels, np.iinfo(np.int32).max)
     lowest = np.repeat(np.minimum.reduceat(above, step.starts), step.sizes)

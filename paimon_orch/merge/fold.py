@@ -24,6 +24,7 @@ class Fold(ABC):
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         self.name, self.column = name, column
+        self.ignores_retract = False
         self.valid: Mask = column.is_valid().to_numpy(zero_copy_only=False)
         self.groups = groups
 
@@ -34,6 +35,11 @@ class Fold(ABC):
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Take an added row that is older by its sequence group than what was taken before."""
         self.add(groups, rows)
+
+    def take_back(self, groups: Indices, rows: Indices) -> None:
+        """Take back a row of each group, if the column does that at all."""
+        if not self.ignores_retract:
+            self.retract(groups, rows)
 
     def retract(self, groups: Indices, rows: Indices) -> None:  # noqa: ARG002
         """Take back a row of each group."""
@@ -143,8 +149,12 @@ class Extreme(Select):
 
     def __init__(self, name: str, column: pa.Array, groups: int, *, largest: bool) -> None:
         super().__init__(name, column, groups)
-        ranks = dense_rank(comparable_column(column))
-        self._ranks = ranks if largest else -ranks
+        comparable = comparable_column(column)
+        if pa.types.is_integer(comparable.type):
+            ranks = comparable.fill_null(0).to_numpy()
+        else:
+            ranks = dense_rank(comparable)
+        self._ranks = ranks if largest else ~ranks
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Take the row's value if it is more extreme."""

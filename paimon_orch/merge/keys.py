@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.merge.pack import pack
 
 Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]
@@ -112,12 +113,23 @@ class KeyColumns:
         columns = zip(*(part.arrays for part in parts), strict=True)
         return KeyColumns(tuple(pa.concat_arrays(list(column)) for column in columns))
 
-    def sort_order(self) -> Indices:
-        """Return the stable order of the rows by key. Presorted stretches make it cheap."""
-        if len(self.arrays) == 1 and pa.types.is_integer(self.arrays[0].type):
-            (array,) = self.arrays
-            if not array.null_count:
-                return np.argsort(array.to_numpy(), kind="stable")
+    def ordered(self) -> tuple[Indices, npt.NDArray[np.bool_]]:
+        """Return the stable order of the rows by key, and for all but the last whether the next in order is equal.
+
+        Presorted stretches make it cheap.
+        """
+        words = pack(self.arrays)
+        if words is None:
+            order = self._arrow_order()
+            return order, _same_as_next(self.take(order).arrays)
+        order = np.argsort(words[0], kind="stable") if len(words) == 1 else np.lexsort(words[::-1])
+        same = np.ones(len(order) - 1, bool)
+        for word in words:
+            in_order = word[order]
+            same &= in_order[1:] == in_order[:-1]
+        return order, same
+
+    def _arrow_order(self) -> Indices:
         columns = {}
         for index, array in enumerate(self.arrays):
             if array.null_count:  # said by a column, since pyarrow moved its option in release 25
@@ -128,15 +140,28 @@ class KeyColumns:
         result: Indices = order.to_numpy().astype(np.int64)
         return result
 
-    def same_as_next(self) -> npt.NDArray[np.bool_]:
-        """Tell for every row but the last whether the next one has the same key."""
-        size = max(0, len(self) - 1)
-        same = np.ones(size, bool)
-        for array in self.arrays:
-            one, two = array.slice(0, size), array.slice(1)
-            equal = pc.equal(one, two)
-            if array.null_count:
-                both_null = pc.and_(pc.is_null(one), pc.is_null(two))
-                equal = pc.or_(pc.fill_null(equal, False), both_null)
-            same &= equal.to_numpy(zero_copy_only=False)
-        return same
+    def find(self, wanted: "KeyColumns") -> tuple[Indices, Indices]:
+        """Return which of these sorted, distinct keys are among other such keys: (own rows, rows of ``wanted``)."""
+        both = KeyColumns.concat([self, wanted])
+        words = pack(both.arrays)
+        if len(self) and words is not None and len(words) == 1:
+            own, other = words[0][: len(self)], words[0][len(self) :]
+            at = np.searchsorted(own, other)
+            hits = np.flatnonzero(own[np.minimum(at, len(own) - 1)] == other)
+            return at[hits], hits
+        order, same = both.ordered()
+        pairs = np.flatnonzero(same)  # stable: the own row comes first
+        return order[pairs], order[pairs + 1] - len(self)
+
+
+def _same_as_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    size = max(0, len(columns[0]) - 1)
+    same = np.ones(size, bool)
+    for column in columns:
+        one, two = column.slice(0, size), column.slice(1)
+        equal = pc.equal(one, two)
+        if column.null_count:
+            both_null = pc.and_(pc.is_null(one), pc.is_null(two))
+            equal = pc.or_(pc.fill_null(equal, False), both_null)
+        same &= equal.to_numpy(zero_copy_only=False)
+    return same

@@ -57,16 +57,17 @@ def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> l
 def sections(
     files: Iterable[DataFileMeta], key_fields: Sequence[Field]
 ) -> list[list[list[DataFileMeta]]]:
-    """Split files into sections with disjoint key ranges, each into as few runs as possible.
+    """Split files into sections with disjoint key ranges, each into sorted runs.
 
-    Returns sections in key order; a section is a list of runs, a run a list of files in key order.
+    Returns sections in key order; a section is a list of runs, a run a list of files in key order. A level-0 file is a
+    run by itself, and other files share a run with those of their level only: so runs are older or newer as a whole.
     """
     ranges = [
         (decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields), file)
         for file in files
     ]
     ranges.sort(key=lambda item: item[:2])
-    result: list[list[tuple[Key, Key, DataFileMeta]]] = []
+    result: list[list[_Ranged]] = []
     end: Key | None = None
     for item in ranges:
         if end is None or item[0] > end:
@@ -74,24 +75,39 @@ def sections(
             end = item[1]
         result[-1].append(item)
         end = max(end, item[1])
-    return [_runs_of_section(section) for section in result]
+    return [
+        [run for level in _by_level(section) for run in _runs_of_level(level)] for section in result
+    ]
 
 
 def oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[DataFileMeta]]:
-    """Order the runs of a section for merging.
+    """Order the runs of a section for merging: what counts between rows that are equal in all else.
 
-    Writers that started from one snapshot number their rows alike. The format leaves open which one wins then; readers
-    and compaction have to agree on it, so the order of the files in the manifests does not count.
+    Writers that started from one snapshot number their rows alike, and the format leaves open which one wins then. It
+    must not change by compaction: a file on level 0 beats those above, which were there or in the making when it was
+    committed, and on level 0 the file that was written later wins. The order of manifests does not count.
     """
-    return sorted(
-        section,
-        key=lambda run: max(
-            (f.max_sequence_number, f.creation_time or 0, f.file_name) for f in run
-        ),
-    )
+    return sorted(section, key=lambda run: _age(run[0]))
 
 
-def _runs_of_section(section: list[tuple[Key, Key, DataFileMeta]]) -> list[list[DataFileMeta]]:
+def _age(file: DataFileMeta) -> tuple[int, int, int, str]:
+    if file.level > 0:
+        return -file.level, 0, 0, ""
+    return 0, file.max_sequence_number, file.creation_time or 0, file.file_name
+
+
+_Ranged = tuple[Key, Key, DataFileMeta]
+
+
+def _by_level(section: Iterable[_Ranged]) -> list[list[_Ranged]]:
+    ordered = sorted(section, key=lambda item: item[2].level)
+    return [list(group) for _, group in groupby(ordered, key=lambda item: item[2].level)]
+
+
+def _runs_of_level(section: Sequence[_Ranged]) -> list[list[DataFileMeta]]:
+    """Put files of one level that do not overlap into one run, in as few runs as possible."""
+    if section[0][2].level == 0:
+        return [[file] for _, _, file in section]
     runs: list[list[DataFileMeta]] = []
     ends: list[tuple[Key, int]] = []  # heap of each run's last key
     for low, high, file in section:

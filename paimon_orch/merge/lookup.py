@@ -19,6 +19,7 @@ from paimon_orch.format.types import Field
 from paimon_orch.merge.keys import Indices, Key, KeyColumns, decode_key
 
 LevelRows = tuple[int, pa.RecordBatch]
+_NOTHING: Indices = np.empty(0, np.int64)
 KeyReader = Callable[[DataFileMeta, DeletionVector | None], Iterator[pa.RecordBatch]]
 
 
@@ -125,15 +126,12 @@ class PositionLookup:
         """Mark the rows of the loaded batch that have one of the keys; return which keys those are."""
         loaded = cursor.keys
         if loaded is None or not len(keys):
-            return np.empty(0, np.int64)
+            return _NOTHING
         low, high = loaded.count_below(keys.at(0)), loaded.count_up_to(keys.at(len(keys) - 1))
         window = loaded.slice(low, high - low)
-        both = KeyColumns.concat([window, keys])
-        order = both.sort_order()
-        pair = np.flatnonzero(both.take(order).same_as_next())
-        rows, wanted = order[pair], order[pair + 1]  # stable: the file's row comes before the key
+        rows, wanted = window.find(keys)
         if len(rows) and cursor.batch is not None:
             marked = cursor.positions[low + rows]
             self._found.setdefault(cursor.file.file_name, []).append(marked)
             self._rows.append((cursor.file.level, cursor.batch.take(pa.array(low + rows))))
-        return wanted - len(window)
+        return wanted

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from paimon_orch.format.options import Options
 from paimon_orch.merge.levels import SortedRun
@@ -26,22 +26,30 @@ class UniversalCompaction:
     max_amplification: int = 200
     total_size_threshold: int | None = None
     incremental_size_threshold: int | None = None
+    full_before: int | None = None
 
     @classmethod
     def of(cls, options: Options, now: datetime) -> "UniversalCompaction":
-        """Read the table's options; ``now`` is local time, for the off-peak hours."""
+        """Read the table's options; ``now`` is local time, for the off-peak hours and the optimization interval.
+
+        ``full_before``: a full compaction is due if the newest file of the highest level is older than that, in
+        milliseconds of the local wall clock.
+        """
         return cls(
             options.compaction_trigger,
             options.integer("compaction.size-ratio", 1) + _off_peak_ratio(options, now.hour),
             options.integer("compaction.max-size-amplification-percent", 200),
             _optional_size(options, "compaction.total-size-threshold"),
             _optional_size(options, "compaction.incremental-size-threshold"),
+            _interval_start(options, now),
         )
 
     def pick(self, num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
         """Return the first rule's pick that matches, or None. ``runs`` are newest first."""
         top = num_levels - 1
-        if self._early_full(top, runs):
+        if len(runs) > 1 and self._full_is_due(top, runs):
+            return Pick(len(runs), top, "optimization interval")
+        if len(runs) > 1 and self._early_full(top, runs):
             return Pick(len(runs), top, "size threshold")
         if len(runs) >= self.trigger:
             candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
@@ -55,9 +63,14 @@ class UniversalCompaction:
             return self.extend(num_levels, runs, count, force=False, reason="number of runs")
         return None
 
-    def _early_full(self, top: int, runs: Sequence[SortedRun]) -> bool:
-        if len(runs) <= 1:
+    def _full_is_due(self, top: int, runs: Sequence[SortedRun]) -> bool:
+        if self.full_before is None:
             return False
+        times = [file.creation_time for run in runs if run.level == top for file in run.files]
+        known = [time for time in times if time is not None]
+        return not known or max(known) < self.full_before
+
+    def _early_full(self, top: int, runs: Sequence[SortedRun]) -> bool:
         total = sum(run.size for run in runs)
         if self.total_size_threshold is not None and total < self.total_size_threshold:
             return True
@@ -119,9 +132,43 @@ def level0_only(
     return _unit(num_levels, runs, level0, "level 0")
 
 
+def minor(
+    options: Options, now: datetime, num_levels: int, runs: Sequence[SortedRun]
+) -> Pick | None:
+    """Pick as the table's options say; ``now`` is local time.
+
+    A table that looks up older rows moves level 0 up each time, or, if ``lookup-compact`` is ``gentle``, once there
+    are ``lookup-compact.max-interval`` files on it: the reference counts its calls instead, one a file flushed.
+    """
+    universal = UniversalCompaction.of(options, now)
+    forced = options.need_lookup or options.boolean("compaction.force-up-level-0")
+    level0 = sum(run.level == 0 for run in runs)
+    if not forced or (options.need_lookup and level0 < _least_level0(options)):
+        return universal.pick(num_levels, runs)
+    if options.deletion_vectors:
+        return level0_only(universal, num_levels, runs)
+    return force_up_level0(universal, num_levels, runs)
+
+
+def _least_level0(options: Options) -> int:
+    """Return how many level-0 files a lookup compaction waits for."""
+    if options.text("lookup-compact").lower() != "gentle":
+        return 1
+    trigger = options.compaction_trigger
+    return max(trigger, options.integer("lookup-compact.max-interval", 2 * trigger))
+
+
 def full(num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
     """Pick everything, to the highest level (2.8)."""
     return Pick(len(runs), num_levels - 1, "full compaction") if runs else None
+
+
+def _interval_start(options: Options, now: datetime) -> int | None:
+    key = "compaction.optimization-interval"
+    if key not in options.values:
+        return None
+    as_if_utc = (now - options.duration(key, "")).replace(tzinfo=UTC)
+    return int(as_if_utc.timestamp() * 1000)
 
 
 def _optional_size(options: Options, key: str) -> int | None:

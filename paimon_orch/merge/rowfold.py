@@ -10,8 +10,8 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregates import function_name, ignores_retract, make_fold
-from paimon_orch.merge.fold import Fold, LastNonNullValue, LastValue, Mask
+from paimon_orch.merge.aggregates import function_name, make_fold, new_fold
+from paimon_orch.merge.fold import Fold, Mask
 from paimon_orch.merge.keys import Indices, comparable_column
 from paimon_orch.merge.stream import dense_rank
 
@@ -31,7 +31,7 @@ class SequenceGroup:
 
 def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
     """Return the sequence groups of a partial-update table, checked."""
-    groups, seen = [], set[str]()
+    groups, protected, sequences = [], set[str](), set[str]()
     for key, value in schema.options.items():
         if not (key.startswith("fields.") and key.endswith(".sequence-group")):
             continue
@@ -41,13 +41,66 @@ def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
             schema.field(name)
             if name in schema.primary_keys:
                 raise InputError(f"option {key!r}: column {name!r} belongs to the primary key")
-        if seen & set(columns):
+        group = SequenceGroup(tuple(names), tuple(columns))
+        twice = (protected | sequences) & set(columns) | protected & set(names)
+        if twice or len(set(group.fields)) < len(group.fields):
             raise InputError(
-                f"option {key!r}: {', '.join(seen & set(columns))} is in two sequence groups"
+                f"option {key!r}: {', '.join(sorted(twice or set(columns)))} is in two sequence groups"
             )
-        seen |= set(columns)
-        groups.append(SequenceGroup(tuple(names), tuple(columns)))
+        protected |= set(columns)
+        sequences |= set(names)
+        groups.append(group)
     return groups
+
+
+def check_partial_update(schema: TableSchema) -> None:
+    """Refuse options of a partial-update table that contradict each other (3.5)."""
+    options, groups = schema.typed_options, sequence_groups(schema)
+    sequences = {name for group in groups for name in group.sequence}
+    protected = {name for group in groups for name in group.columns}
+    removing = options.names("partial-update.remove-record-on-sequence-group")
+    if unknown := sorted(set(removing) - sequences):
+        raise InputError(
+            f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which is no sequence "
+            "field of a sequence group"
+        )
+    if groups and options.boolean("partial-update.remove-record-on-delete"):
+        raise InputError(
+            "'partial-update.remove-record-on-delete' does not go with sequence groups; name the groups whose "
+            "deletes remove a record in 'partial-update.remove-record-on-sequence-group'"
+        )
+    for name in schema.names:
+        function = function_name(schema, name)
+        if function is None or name in sequences or name in schema.primary_keys:
+            continue
+        make_fold(schema, name, function)
+        if function != "last_non_null_value" and name not in protected:
+            raise InputError(
+                f"column {name!r}: in a partial-update table aggregate function {function!r} needs a sequence group"
+            )
+
+
+def check_aggregation(schema: TableSchema) -> None:
+    """Refuse options of an aggregation table that contradict each other (3.6)."""
+    options = schema.typed_options
+    removes = options.boolean("aggregation.remove-record-on-delete")
+    for name in schema.names:
+        if name in schema.primary_keys:
+            continue
+        _function(schema, name)
+        if removes and options.boolean(f"fields.{name}.ignore-retract"):
+            raise InputError(
+                f"'fields.{name}.ignore-retract' does not go with 'aggregation.remove-record-on-delete'"
+            )
+
+
+def _function(schema: TableSchema, name: str) -> str:
+    """Return the function of a column of an aggregation table, which it takes."""
+    if name in schema.typed_options.names("sequence.field"):
+        return "last_value"
+    function = function_name(schema, name) or "last_non_null_value"
+    make_fold(schema, name, function)
+    return function
 
 
 @dataclass(slots=True)
@@ -110,7 +163,6 @@ class Aggregation(RowFold):
     """Every column by its own aggregate function."""
 
     remove_on_delete: bool = False
-    ignoring: frozenset[str] = frozenset()
 
     def take(self, groups: Indices, rows: Indices) -> None:
         """Add or retract the rows."""
@@ -120,32 +172,23 @@ class Aggregation(RowFold):
         restarts = self.deletes[rows] & self.remove_on_delete
         adds = ~retracts
         backs = retracts & ~restarts
-        for name, fold in self.folds.items():
+        for fold in self.folds.values():
             if adds.any():
                 fold.add(groups[adds], rows[adds])
-            if backs.any() and name not in self.ignoring:
-                fold.retract(groups[backs], rows[backs])
+            if backs.any():
+                fold.take_back(groups[backs], rows[backs])
         if restarts.any():
             self.restart(groups[restarts], rows[restarts])
 
 
 def aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
     """Return the fold of an aggregation table."""
-    options = schema.typed_options
-    sequence = options.names("sequence.field")
-    folds: dict[str, Fold] = {}
-    for name in _value_names(schema, rows):
-        function = "last_value" if name in sequence else function_name(schema, name)
-        make = make_fold(schema, name, function or "last_non_null_value")
-        folds[name] = make(name, _contiguous(rows, name), groups)
-    return Aggregation(
-        rows,
-        groups,
-        folds,
-        *_kinds(rows),
-        remove_on_delete=options.boolean("aggregation.remove-record-on-delete"),
-        ignoring=frozenset(name for name in folds if ignores_retract(schema, name)),
-    )
+    folds = {
+        name: new_fold(schema, _function(schema, name), name, _contiguous(rows, name), groups)
+        for name in _value_names(schema, rows)
+    }
+    removes = schema.typed_options.boolean("aggregation.remove-record-on-delete")
+    return Aggregation(rows, groups, folds, *_kinds(rows), remove_on_delete=removes)
 
 
 @dataclass(slots=True)
@@ -168,10 +211,12 @@ class PartialUpdate(RowFold):
     remove_on_delete: bool = False
     ungrouped: tuple[str, ...] = ()
     added: Mask = field(init=False)
+    filled: Mask = field(init=False)
 
     def __post_init__(self) -> None:
         super(PartialUpdate, self).__post_init__()
-        self.added = np.zeros(self.groups, bool)
+        self.added, self.filled = np.zeros(self.groups, bool), np.zeros(self.groups, bool)
+        self.deleted = np.ones(self.groups, bool)  # until a row is added
 
     def take(self, groups: Indices, rows: Indices) -> None:
         """Add or retract the rows."""
@@ -182,7 +227,7 @@ class PartialUpdate(RowFold):
         if not len(groups):
             return
         self.last[groups] = rows
-        self.deleted[groups], self.added[groups] = False, True
+        self.deleted[groups], self.added[groups], self.filled[groups] = False, True, True
         for name in self.ungrouped:
             self.folds[name].add(groups, rows)
         for state in self.sequence_groups:
@@ -210,11 +255,13 @@ class PartialUpdate(RowFold):
                 older(fold, groups[~fresh], rows[~fresh])
 
     def _retract(self, groups: Indices, rows: Indices) -> None:
+        first = ~self.filled[groups]  # a key that begins with a retract begins with its values
+        self._start(groups[first], rows[first])
+        self.last[groups] = rows
         if self.sequence_groups:
             self._retract_groups(groups, rows)
         elif self.remove_on_delete:
             deletes = self.deletes[rows]  # -U has no effect
-            self.last[groups[deletes]] = rows[deletes]
             self.restart(groups[deletes], rows[deletes])
         else:
             raise InputError(
@@ -223,7 +270,6 @@ class PartialUpdate(RowFold):
             )
 
     def _retract_groups(self, groups: Indices, rows: Indices) -> None:
-        self.last[groups] = rows
         self.deleted[groups] = ~self.added[groups]
         going = np.ones(len(groups), bool)  # not deleted as a whole by a group before
         for state in self.sequence_groups:
@@ -231,15 +277,19 @@ class PartialUpdate(RowFold):
             fresh = some & (state.ranks[rows] >= state.accepted[groups])
             if state.removes:
                 gone = fresh & self.deletes[rows]
-                self._remove(groups[gone], rows[gone])
+                self._start(groups[gone], rows[gone])
+                self.deleted[groups[gone]] = True
                 going &= ~gone
             chosen = going & some
             self._each(state, groups[chosen], rows[chosen], _take_back, _retract)
 
-    def _remove(self, groups: Indices, rows: Indices) -> None:
-        self.restart(groups, rows)
+    def _start(self, groups: Indices, rows: Indices) -> None:
+        """Let the values of a retract stand for the whole row."""
+        for fold in self.folds.values():
+            fold.reset(groups, rows)
         for state in self.sequence_groups:
             state.accepted[groups] = np.where(state.some[rows], state.ranks[rows], 0)
+        self.filled[groups] = True
 
 
 def _add(fold: Fold, _aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
@@ -251,12 +301,12 @@ def _add_older(fold: Fold, groups: Indices, rows: Indices) -> None:
 
 
 def _retract(fold: Fold, groups: Indices, rows: Indices) -> None:
-    fold.retract(groups, rows)
+    fold.take_back(groups, rows)
 
 
 def _take_back(fold: Fold, aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
     if aggregated:
-        fold.retract(groups, rows)
+        fold.take_back(groups, rows)
     else:
         fold.clear(groups)
 
@@ -270,9 +320,8 @@ def partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
     folds: dict[str, Fold] = {}
     for name in _value_names(schema, rows):
         function = None if name in sequences else function_name(schema, name)
-        plain = LastValue if name in sequences | grouped else LastNonNullValue
-        make = plain if function is None else make_fold(schema, name, function)
-        folds[name] = make(name, _contiguous(rows, name), groups)
+        plain = "last_value" if name in sequences | grouped else "last_non_null_value"
+        folds[name] = new_fold(schema, function or plain, name, _contiguous(rows, name), groups)
     removing = set(options.names("partial-update.remove-record-on-sequence-group"))
     states = [
         _GroupState(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.files.reader import BATCH_ROWS
 from paimon_orch.format.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_column
@@ -114,6 +115,16 @@ def dense_rank(column: pa.Array) -> Indices:
 
 
 NO_SEQUENCE_FIELD = SequenceOrder()
+_FEWEST_ROWS = 4_096  # to load at once: what a batch costs is spread over them
+
+
+def load_rows(run_rows: Sequence[int]) -> list[int]:
+    """Return how many rows of each run to load at once, from the rows that each has.
+
+    A thin run spends few rows while the densest spends a batch: more of them would only wait in memory.
+    """
+    most = max(run_rows, default=1)
+    return [max(_FEWEST_ROWS, BATCH_ROWS * rows // max(1, most)) for rows in run_rows]
 
 
 def merge_runs(
@@ -178,8 +189,7 @@ def sort_step(
 def _ordered(
     rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
 ) -> Step:
-    order = keys.sort_order()
-    same = keys.take(order).same_as_next()
+    order, same = keys.ordered()
     starts = np.flatnonzero(np.concatenate(([True], ~same)))
     order = _by_sequence(order, starts, same, rows, sequence)
     return Step(rows, keys, order, starts, levels)

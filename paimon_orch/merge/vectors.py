@@ -34,16 +34,18 @@ def read_vectors(
 
 @dataclass(slots=True)
 class BucketVectors:
-    """All vectors of a bucket; remembers whether they differ from what is stored."""
+    """All vectors of a bucket; remembers whether they differ from what is stored, and the ``marks`` that were added."""
 
     vectors: dict[str, DeletionVector]
     modified: bool = field(default=False)
+    marks: dict[str, DeletionVector] = field(default_factory=dict)
 
     def add(self, found: Mapping[str, DeletionVector]) -> None:
         """Mark further rows."""
         for name, vector in found.items():
-            known = self.vectors.get(name)
-            self.vectors[name] = vector if known is None else known | vector
+            for vectors in (self.vectors, self.marks):
+                known = vectors.get(name)
+                vectors[name] = vector if known is None else known | vector
             self.modified = True
 
     def drop(self, name: str) -> None:

@@ -1,0 +1,94 @@
+"""The deletion vectors of append tables: marked rows, and index files written anew (merge-tree facts 4.8, 8.1)."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.index_manifest import IndexManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.vectors import BucketVectors, read_vectors
+
+
+def is_unaware(schema: TableSchema) -> bool:
+    """Tell whether the table has neither primary key nor buckets."""
+    return not schema.primary_keys and schema.typed_options.bucket == -1
+
+
+@dataclass(slots=True)
+class VectorRewrite:
+    """Writes the index files of one bucket anew where vectors come or go.
+
+    ``stored`` are the bucket's index files; vectors of files that are not in ``live`` are left out, whoever forgot
+    them. ``written`` fills with what was written, for the caller to remove if it fails later.
+    """
+
+    reader: FileReader
+    partition: bytes
+    bucket: int
+    stored: tuple[IndexManifestEntry, ...]
+    live: Collection[str]
+    written: list[IndexManifestEntry] = field(default_factory=list)
+
+    def run(
+        self, *, drop: Collection[str] = (), add: Mapping[str, DeletionVector] | None = None
+    ) -> list[IndexManifestEntry]:
+        """Forget the vectors of some data files, mark rows of others, and return the index changes.
+
+        A bucket has one index file, which replaces the one before. Without buckets every index file with a touched
+        vector goes, and what is left of it comes in new ones.
+        """
+        added = add or {}
+        touched = [entry for entry in self.stored if _names(entry) & {*drop, *added}]
+        if not touched and not added:
+            return []
+        unaware = is_unaware(self.reader.schema)
+        reader = self.reader
+        old = read_vectors(
+            reader.io, reader.paths, reader.schema, touched if unaware else self.stored
+        )
+        left = {n: v for n, v in old.items() if n in self.live and n not in drop and n not in added}
+        marked = {n: v if n not in old else old[n] | v for n, v in added.items()}
+        if not unaware:
+            return [self._write(left | marked)]
+        written = [self._write(part) for group in (left, marked) for part in self._rolled(group)]
+        return [*(entry.deleted() for entry in touched), *written]
+
+    def _rolled(self, vectors: Mapping[str, DeletionVector]) -> Iterator[dict[str, DeletionVector]]:
+        """Cut vectors into index files: one ends with the vector that takes it beyond the target size."""
+        options = self.reader.schema.typed_options
+        target = options.memory("deletion-vector.index-file.target-size", "2 mb")
+        part, size = dict[str, DeletionVector](), 1
+        for name, vector in vectors.items():
+            part[name] = vector
+            size += len(vector.payload(bitmap64=options.bitmap64)) + 8
+            if size > target:
+                yield part
+                part, size = {}, 1
+        if part:
+            yield part
+
+    def _write(self, vectors: Mapping[str, DeletionVector]) -> IndexManifestEntry:
+        reader = self.reader
+        holder = BucketVectors(dict(vectors), modified=True)
+        entry = holder.write(reader.io, reader.paths, reader.schema, self.partition, self.bucket)
+        assert entry is not None
+        self.written.append(entry)
+        return entry
+
+    def abort(self) -> None:
+        """Remove every index file that was written."""
+        remove_index_files(self.reader, self.written)
+
+
+def remove_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
+    """Remove index files that nothing refers to."""
+    for entry in entries:
+        path = reader.paths.index_file(
+            reader.schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+        )
+        reader.io.delete(path)
+
+
+def _names(entry: IndexManifestEntry) -> set[str]:
+    return {item.data_file for item in entry.ranges or ()}

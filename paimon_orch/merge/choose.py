@@ -1,0 +1,74 @@
+"""What a compaction of one bucket works on: runs to merge, and files to rewrite each by itself."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.options import Options
+from paimon_orch.merge.expire import RecordExpiry
+from paimon_orch.merge.levels import SortedRun
+from paimon_orch.merge.pick import Pick, full, minor
+
+Choice = tuple[Pick, tuple[DataFileMeta, ...]]
+Vectors = Sequence[IndexManifestEntry]
+
+
+def choose_full(
+    reader: FileReader,
+    runs: Sequence[SortedRun],
+    vectors: Vectors,
+    num_levels: int,
+    now: datetime,
+) -> Choice:
+    """Choose everything; if that is one run on the highest level already, only what is worth a rewrite (2.8)."""
+    top = num_levels - 1
+    everything = full(num_levels, runs)
+    if everything is not None and (len(runs) > 1 or runs[0].level < top):
+        return everything, ()
+    expiry = RecordExpiry.of(reader.schema, int(now.timestamp()))
+    hidden = _hidden(vectors)
+    forced = reader.schema.typed_options.boolean("compaction.force-rewrite-all-files")
+    stale = tuple(
+        file
+        for run in runs
+        for file in run.files
+        if forced
+        or file.file_name in hidden
+        or (expiry is not None and expiry.touches(file, reader.schemas))
+    )
+    return Pick(0, top, "hidden or expired rows"), stale
+
+
+def choose_minor(
+    options: Options, runs: Sequence[SortedRun], vectors: Vectors, num_levels: int, now: datetime
+) -> Choice:
+    """Choose as the table's options say, and the files above whose rows are mostly hidden."""
+    found = minor(options, now.replace(tzinfo=None), num_levels, runs)
+    found = found or Pick(0, num_levels - 1, "hidden rows")
+    above = [file for run in runs[found.count :] for file in run.files if file.level > 0]
+    return found, mostly_hidden(above, vectors, options)
+
+
+def mostly_hidden(
+    files: Sequence[DataFileMeta], vectors: Vectors, options: Options
+) -> tuple[DataFileMeta, ...]:
+    """Return the files of which deletion vectors hide more than ``compaction.delete-ratio-threshold`` (0.5) of the rows.
+
+    A vector that does not tell how many rows it hides counts as one that hides too many. The option is that of append
+    tables, whose default is lower: there a rewrite has no merge to come that would do the same.
+    """
+    ratio = options.number("compaction.delete-ratio-threshold", 0.5)
+    hidden = _hidden(vectors)
+
+    def is_hollow(file: DataFileMeta) -> bool:
+        count = hidden[file.file_name]
+        return count is None or count > file.row_count * ratio
+
+    return tuple(file for file in files if file.file_name in hidden and is_hollow(file))
+
+
+def _hidden(vectors: Vectors) -> dict[str, int | None]:
+    """Return how many rows of each file are hidden, None where that is not told."""
+    return {r.data_file: r.cardinality for entry in vectors for r in entry.ranges or ()}

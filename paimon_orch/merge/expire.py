@@ -1,0 +1,88 @@
+"""Record-level expiry: rows too old by a time column leave a table when it is compacted (merge-tree facts 2.15)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.binary_row import read_field, row_arity
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.merge.keys import Indices
+
+EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
+_MILLISECONDS_FROM = 10**12  # a BIGINT from here on counts milliseconds
+_TIMES = ("INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordExpiry:
+    """Which rows of a table are too old at ``now``, in seconds since the epoch; null never is."""
+
+    column: Field
+    keep: timedelta
+    now: int
+
+    @classmethod
+    def of(cls, schema: TableSchema, now: int) -> "RecordExpiry | None":
+        """Read the table's options; None if its rows do not expire."""
+        options = schema.typed_options
+        if EXPIRE_TIME not in options.values:
+            return None
+        name = options.text(TIME_FIELD)
+        if not name:
+            raise InputError(
+                f"'{EXPIRE_TIME}' needs '{TIME_FIELD}', the column that tells the time"
+            )
+        column = schema.field(name)
+        check_time_type(column)
+        return cls(column, options.duration(EXPIRE_TIME, ""), now)
+
+    def alive(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that are not too old."""
+        column = rows.column(self.column.name)
+        fresh = self.now <= _seconds(column) + int(self.keep.total_seconds())
+        kept = fresh | column.is_null().to_numpy(zero_copy_only=False)
+        return rows if kept.all() else rows.filter(pa.array(kept))
+
+    def touches(self, file: DataFileMeta, schemas: Mapping[int, TableSchema]) -> bool:
+        """Tell whether a file holds a row that is too old, as far as its statistics say."""
+        schema = schemas[file.schema_id]
+        stored = next((f for f in schema.fields if f.id == self.column.id), None)
+        names = list(schema.names if file.value_stats_cols is None else file.value_stats_cols)
+        least = file.value_stats.min_values
+        if stored is None or stored.name not in names or row_arity(least) != len(names):
+            return False
+        value = read_field(least, names.index(stored.name), stored.type)
+        if not isinstance(value, int):
+            return False
+        oldest = int(_seconds(pa.array([value], arrow_type(stored.type)))[0])
+        return self.now - int(self.keep.total_seconds()) > oldest
+
+
+def check_time_type(column: Field) -> None:
+    """Refuse a time column of a type that tells no time."""
+    if not (isinstance(column.type, AtomicType) and column.type.name in _TIMES):
+        raise InputError(
+            f"'{TIME_FIELD}' names {column.name!r}, which must be INT, BIGINT or a TIMESTAMP"
+        )
+
+
+def _seconds(column: pa.Array) -> Indices:
+    """Return a time column in seconds since the epoch; what null stands for does not matter."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        return _numbers(column.view(pa.int64())) // per_second
+    numbers = _numbers(column.cast(pa.int64()))
+    return np.where(numbers >= _MILLISECONDS_FROM, numbers // 1000, numbers)
+
+
+def _numbers(column: pa.Array) -> Indices:
+    numbers: Indices = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers

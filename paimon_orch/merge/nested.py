@@ -1,0 +1,108 @@
+"""Aggregate functions over tables in a column: ``nested_update``, ``nested_partial_update`` (merge-tree facts 3.6)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.java_hash import hash_row, table_order
+from paimon_orch.format.types import DataType
+from paimon_orch.merge.keys import comparable_value
+
+NestedRow = Mapping[str, Any]
+Rows = list[NestedRow | None] | None
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NestedAppend:
+    """``nested_update`` without a key: a list of rows up to a limit, from which equal rows are taken back."""
+
+    limit: int
+
+    def add(self, old: Rows, new: Rows) -> Rows:
+        """Append rows, null ones too, while there is room."""
+        if new is None:
+            return old
+        known = old or []
+        return [*known, *new[: max(0, self.limit - len(known))]]
+
+    def take_back(self, old: Rows, new: Rows) -> Rows:
+        """Remove every row that equals one of those taken back."""
+        if old is None or new is None:
+            return old
+        return [row for row in old if row is None or row not in new]
+
+
+@dataclass(frozen=True, slots=True)
+class NestedTable:
+    """Rows told apart by a key, listed in the order of the reference's hash table.
+
+    ``sequence`` (with its types) names fields that must not go back; ``on_null_key`` is ``merge``, ``ignore`` or
+    ``error``.
+    """
+
+    column: str
+    key: Mapping[str, DataType]
+    on_null_key: str
+    sequence: Mapping[str, DataType]
+    limit: int
+
+    def add(self, old: Rows, new: Rows) -> Rows:
+        """Replace the rows that are there unless they are newer, and add others while there is room."""
+        if new is None:
+            return old
+        rows: dict[_Key, NestedRow] = {}
+        for row, is_new in [(r, False) for r in _some(old)] + [(r, True) for r in _some(new)]:
+            key = self._key_of(row)
+            if key is None:
+                continue
+            if key in rows:
+                if self._sequence_of(row) >= self._sequence_of(rows[key]):
+                    rows[key] = row
+            elif not is_new or len(rows) < self.limit:
+                rows[key] = row
+        return self._listed(rows)
+
+    def add_fields(self, old: Rows, new: Rows) -> Rows:
+        """Overwrite fields of the rows that are there by what is not null: ``nested_partial_update``."""
+        if new is None:
+            return old
+        rows: dict[_Key, NestedRow] = {}
+        for row in (*_some(old), *_some(new)):
+            key = self._key_of(row)
+            if key is not None:
+                known = rows.get(key, row)
+                rows[key] = {n: known[n] if v is None else v for n, v in row.items()}
+        return self._listed(rows)
+
+    def take_back(self, old: Rows, new: Rows) -> Rows:
+        """Remove the rows of the keys taken back."""
+        if old is None or new is None:
+            return old
+        gone = {self._key_of(row) for row in _some(new)}
+        kept = [(self._key_of(row), row) for row in _some(old)]
+        return self._listed({key: row for key, row in kept if key is not None and key not in gone})
+
+    def _key_of(self, row: NestedRow) -> _Key | None:
+        """Return the key, None for a row that does not count."""
+        key = tuple(row[name] for name in self.key)
+        if None not in key or self.on_null_key == "merge":
+            return key
+        if self.on_null_key == "ignore":
+            return None
+        raise InputError(
+            f"column {self.column!r}: a row has no {', '.join(self.key)}, which is its nested key; "
+            f"'fields.{self.column}.nested-key-null-strategy' = 'ignore' leaves such rows out"
+        )
+
+    def _sequence_of(self, row: NestedRow) -> _Key:
+        return tuple(comparable_value(row[name], kind) for name, kind in self.sequence.items())
+
+    def _listed(self, rows: Mapping[_Key, NestedRow]) -> Rows:
+        found, types = list(rows.values()), list(self.key.values())
+        return [found[at] for at in table_order([hash_row(key, types) for key in rows])]
+
+
+def _some(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:
+    return [row for row in rows or () if row is not None]

@@ -1,0 +1,91 @@
+"""Parts of one bucket's compaction that run side by side: sections, and key slices of a large section.
+
+A slice merges one key range, from files that other slices may read as well. What the parts write is disjoint and in
+key order, so together it stays one sorted run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from paimon_orch.format.binary_row import serialize_row
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.types import Field
+from paimon_orch.merge.compaction import CompactionTask
+from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.levels import sections
+from paimon_orch.merge.slices import KeySlice
+
+Section = list[list[DataFileMeta]]
+KeyStarts = Callable[[DataFileMeta], Sequence[object]]
+
+
+def parts_of(
+    task: CompactionTask, key_fields: Sequence[Field], part_bytes: int, starts: KeyStarts
+) -> list[CompactionTask]:
+    """Return the tasks that do together what ``task`` does, each of about ``part_bytes`` of input.
+
+    Small sections share a task. ``starts`` tells values of the first key column where a file may be cut. A task that
+    also rewrites files ``alone`` stays whole: it needs the vectors of all. One that does nothing else is split by file.
+    """
+    if not task.files:
+        return _apart(task, part_bytes)
+    if task.alone or _size(task.files) < 2 * part_bytes:
+        return [task]
+    parts: list[CompactionTask] = []
+    together: list[DataFileMeta] = []
+    for section in sections(task.files, key_fields):
+        files = [file for run in section for file in run]
+        if together and _size(together) + _size(files) > part_bytes:
+            parts.append(replace(task, files=tuple(together)))
+            together = []
+        slices = _slices(section, round(_size(files) / part_bytes), key_fields, starts)
+        if len(slices) == 1:
+            together += files
+        else:
+            parts += [_sliced(task, files, keys, key_fields) for keys in slices]
+    if together:
+        parts.append(replace(task, files=tuple(together)))
+    return [replace(part, is_part=True) for part in parts] if len(parts) > 1 else [task]
+
+
+def _apart(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:
+    """Split files that are rewritten each by itself."""
+    groups: list[list[DataFileMeta]] = []
+    for file in task.alone:
+        if not groups or _size(groups[-1]) + file.file_size > part_bytes:
+            groups.append([])
+        groups[-1].append(file)
+    parts = [replace(task, alone=tuple(group), is_part=True) for group in groups]
+    return parts if len(parts) > 1 else [task]
+
+
+def _sliced(
+    task: CompactionTask,
+    files: Sequence[DataFileMeta],
+    keys: KeySlice,
+    key_fields: Sequence[Field],
+) -> CompactionTask:
+    return replace(
+        task, files=tuple(file for file in files if keys.touches(file, key_fields)), keys=keys
+    )
+
+
+def _slices(
+    section: Section, count: int, key_fields: Sequence[Field], starts: KeyStarts
+) -> list[KeySlice]:
+    """Cut a section into ``count`` slices at most, of about as much of its largest run each."""
+    if len(section) == 1 or count < 2:
+        return [KeySlice(None, None)]
+    largest = max(section, key=_size)
+    first, *rest = [field.type for field in key_fields]
+    values = [value for file in largest for value in starts(file) if value is not None]
+    keys = [serialize_row([value, *(None for _ in rest)], [first, *rest]) for value in values]
+    known = sorted(set(keys), key=lambda key: decode_key(key, key_fields))
+    cuts = sorted({round(part * len(known) / count) for part in range(1, count)} - {0, len(known)})
+    bounds = [None, *(known[cut] for cut in cuts), None]
+    return [KeySlice(low, high) for low, high in pairwise(bounds)]
+
+
+def _size(files: Sequence[DataFileMeta]) -> int:
+    return sum(file.file_size for file in files)

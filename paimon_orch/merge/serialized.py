@@ -1,0 +1,72 @@
+"""Aggregate functions over serialized sets: roaring bitmaps, theta and HLL sketches (merge-tree facts 3.6)."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from datasketches import compact_theta_sketch, hll_sketch, hll_union, tgt_hll_type, theta_union
+from pyroaring import BitMap, BitMap64
+
+from paimon_orch.errors import InputError
+
+Combine = Callable[[Any, Any], Any]
+_EMPTY_THETA = bytes.fromhex("01030300001e0000")
+_SINGLE_ITEM = 0x20
+_RATE_OF_ONE = struct.pack("<f", 1)
+_LEAST_LG_K = 7  # the library's unions go no lower
+
+
+def bitmap_union(kind: type[BitMap] | type[BitMap64]) -> Combine:
+    """Return the union of serialized roaring bitmaps."""
+
+    def union(old: bytes, new: bytes) -> bytes:
+        return bytes((kind.deserialize(old) | kind.deserialize(new)).serialize())  # type: ignore[operator]
+
+    return _of_both(union, "roaring bitmap")
+
+
+def theta_sketch_union() -> Combine:
+    """Return the union of serialized theta sketches, as an ordered compact sketch."""
+
+    def union(old: bytes, new: bytes) -> bytes:
+        both = theta_union()
+        for data in (old, new):
+            both.update(compact_theta_sketch.deserialize(data))
+        result = both.get_result()
+        return _EMPTY_THETA if result.is_empty() else _as_java(bytes(result.serialize()))
+
+    return _of_both(union, "theta sketch")
+
+
+def _as_java(theta: bytes) -> bytes:
+    """Write what Java's library writes and this one leaves out: that there is one item, or the sampling rate."""
+    if theta[0] < 2:
+        return theta[:5] + bytes([theta[5] | _SINGLE_ITEM]) + theta[6:]
+    return theta[:12] + _RATE_OF_ONE + theta[16:]
+
+
+def hll_sketch_union() -> Combine:
+    """Return the union of serialized HLL sketches, as precise as the later one, in four bits a slot."""
+
+    def union(old: bytes, new: bytes) -> bytes:
+        earlier, later = hll_sketch.deserialize(old), hll_sketch.deserialize(new)
+        both = hll_union(max(later.lg_config_k, _LEAST_LG_K))
+        both.update(later)
+        both.update(earlier)
+        return bytes(both.get_result(tgt_hll_type.HLL_4).serialize_compact())
+
+    return _of_both(union, "HLL sketch")
+
+
+def _of_both(union: Callable[[bytes, bytes], bytes], name: str) -> Combine:
+    """Return the combination that leaves nulls out and says what it could not read."""
+
+    def combine(old: bytes | None, new: bytes | None) -> bytes | None:
+        if old is None or new is None:
+            return old if new is None else new
+        try:
+            return union(old, new)
+        except (ValueError, LookupError, RuntimeError) as error:
+            raise InputError(f"a value is no serialized {name}: {error}") from error
+
+    return combine

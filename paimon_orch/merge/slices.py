@@ -1,0 +1,50 @@
+"""Ranges of keys: the slice of a bucket that one task merges, and what a range says of row groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.files.reader import constant_column
+from paimon_orch.format.binary_row import read_field
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.predicate import And, Leaf, Predicate
+from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.merge.keys import KeyColumns, decode_key
+
+
+@dataclass(frozen=True, slots=True)
+class KeySlice:
+    """Keys from ``low`` on and below ``high``, as manifests hold keys; None is an open end."""
+
+    low: bytes | None
+    high: bytes | None
+
+    def touches(self, file: DataFileMeta, key_fields: Sequence[Field]) -> bool:
+        """Tell whether a file may hold keys of the slice."""
+        low, high = decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields)
+        return (self.low is None or high >= decode_key(self.low, key_fields)) and (
+            self.high is None or low < decode_key(self.high, key_fields)
+        )
+
+    def cut(self, rows: pa.RecordBatch, key_fields: Sequence[Field]) -> pa.RecordBatch:
+        """Return those of sorted rows that belong to the slice."""
+        keys = KeyColumns.of(rows, [field.name for field in key_fields])
+        start, stop = 0, len(keys)
+        if self.low is not None:
+            start = keys.count_below(decode_key(self.low, key_fields))
+        if self.high is not None:
+            stop = keys.count_below(decode_key(self.high, key_fields))
+        return rows.slice(start, max(0, stop - start))
+
+
+def first_key_between(low: bytes | None, high: bytes | None, key: Field) -> Predicate | None:
+    """Return a test of the first key column that the keys from ``low`` to ``high`` pass; None if there is none."""
+    if isinstance(key.type, AtomicType) and key.type.name in ("FLOAT", "DOUBLE"):
+        return None  # a predicate's order of -0.0 and NaN is not that of keys
+    tests = tuple(
+        Leaf(key.name, op, (constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))
+        for op, bound in ((">=", low), ("<=", high))
+        if bound is not None
+    )
+    return And(tests) if tests else None
