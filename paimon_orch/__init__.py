@@ -2,7 +2,9 @@
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.commit import CommitId
+from paimon_orch.table.expression import col
 from paimon_orch.table.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "PaimonError", "Table"]
+__all__ = ["Catalog", "CommitId", "PaimonError", "Table", "col"]

@@ -7,7 +7,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.storage import FileIO
 from paimon_orch.table.schemas import SchemaStore
-from paimon_orch.table.snapshots import LATEST, SnapshotStore
+from paimon_orch.table.snapshots import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.tags import Tags, snapshot_of_tag
 
 _NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
@@ -97,6 +97,8 @@ class Branches:
                 self.io.delete(path)
         for path, source in new.items():
             self._copy(source, path)
+        if (main.hint(EARLIEST) or 0) > first:
+            main.write_hint(EARLIEST, first)
         main.write_hint(LATEST, ids[-1])
 
     def _equal(self, one: str, other: str) -> bool:

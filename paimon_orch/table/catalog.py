@@ -14,6 +14,7 @@ from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.alter import alter_schema
+from paimon_orch.table.mode_change import check_vectors_switch
 from paimon_orch.table.schema_changes import SchemaChange
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.system import SystemTable
@@ -21,6 +22,7 @@ from paimon_orch.table.table import Table
 
 _NAME = re.compile(r"[^/\\.$\x00-\x1f]+")
 _BRANCH = "$branch_"
+_SYSTEM_DATABASE = "sys"
 
 
 class Catalog:
@@ -123,6 +125,15 @@ class Catalog:
             raise InputError(f"table {identifier} exists already in {self.uri}")
         return table
 
+    def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
+        """Make an empty database; creating a table makes its database too.
+
+        Raises :class:`InputError` if it exists (unless ``if_not_exists``), :class:`UnsupportedError` in an object store,
+        where nothing empty can exist.
+        """
+        if not self.io.make_dir(self._database_root(database)) and not if_not_exists:
+            raise InputError(f"database {database!r} exists already in {self.uri}")
+
     def drop_database(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> None:
@@ -145,6 +156,8 @@ class Catalog:
             raise InputError(
                 f"database name {database!r} must not be empty or hold '.', '$' or '/'"
             )
+        if database == _SYSTEM_DATABASE:
+            raise InputError(f"database name {database!r} is that of the system's own")
         return f"{self.root}/{database}.db"
 
     def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
@@ -159,6 +172,24 @@ class Catalog:
             raise
         self.io.delete_dir(self._table_root(identifier))
 
+    def rename_table(self, identifier: str, to: str) -> Table:
+        """Give a table another name, in its database or another one that exists, and return it.
+
+        Its directory is renamed at one stroke, branches included. Nothing may write to the table meanwhile: a writer that
+        has it open goes on under the old name. Raises :class:`UnsupportedError` in an object store, which cannot do that;
+        :class:`InputError` if the new name is taken.
+        """
+        if _BRANCH in identifier or _BRANCH in to:
+            raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
+        source, target = self.table(identifier), self._table_root(to)
+        database = to.split(".", maxsplit=1)[0]
+        if database not in self.databases():
+            known = ", ".join(self.databases()) or "none"
+            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
+        if not self.io.rename_dir(source.paths.root, target):
+            raise InputError(f"table {to} exists already in {self.uri}")
+        return self.table(to)
+
     def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
         """Change columns, options or comments of a table (or branch), all at once, and return the new schema.
 
@@ -167,7 +198,8 @@ class Catalog:
 
         >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
         """
-        table = self.table(identifier)
+        table, changes = self.table(identifier), list(changes)
+        check_vectors_switch(table, changes)
         return alter_schema(
             table.schemas,
             changes,

@@ -60,8 +60,8 @@ def check_conflicts(
     kind: CommitKind,
     base: Sequence[ManifestEntry],
     delta: Sequence[ManifestEntry],
-) -> None:
-    """Raise :class:`CommitConflictError` if ``delta`` does not fit the live entries ``base``.
+) -> list[ManifestEntry]:
+    """Return what is live after ``delta``; :class:`CommitConflictError` if it does not fit the live entries ``base``.
 
     ``base`` holds every live entry of the partitions that ``delta`` touches.
     """
@@ -81,6 +81,7 @@ def check_conflicts(
             live[entry.identity] = entry
     if schema.primary_keys:
         _check_levels(schema, live.values())
+    return list(live.values())
 
 
 def _check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:

@@ -1,7 +1,6 @@
 """Filters as SQL text: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
-from datetime import time
 
 import pyarrow as pa
 import sqlglot
@@ -10,7 +9,7 @@ from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, bind
+from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, bind, typed_text
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType, Field
 
@@ -42,8 +41,19 @@ def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Pred
     """Return a filter, given as text or as a predicate, with its values as the types of their columns."""
     if condition is None:
         return None
+    if not isinstance(condition, str | Leaf | And | Or | Not):
+        raise InputError(f"a filter is text or made by col(...), not {condition!r}")
     predicate = parse_filter(condition, schema) if isinstance(condition, str) else condition
-    return bind(predicate, lambda name: arrow_type(schema.field(name).type))
+
+    def type_of(name: str) -> pa.DataType:
+        field = schema.field(name)
+        if not isinstance(field.type, AtomicType):
+            raise InputError(
+                f"filter on column {name!r}: it is nested; filters take simple columns"
+            )
+        return arrow_type(field.type)
+
+    return bind(predicate, type_of)
 
 
 class _Translator:
@@ -137,22 +147,8 @@ class _Translator:
     def _literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
         text, target = self._literal_text(node), arrow_type(field.type)
         try:
-            if pa.types.is_binary(target):
-                return pa.scalar(text.encode(), target)
-            if pa.types.is_time32(target):
-                return pa.scalar(time.fromisoformat(text), target)
-            if pa.types.is_timestamp(target) and target.tz is not None:
-                return _moment(text, target)
-            return pa.scalar(text).cast(target)
+            return typed_text(text, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise self._error(
                 f"{text!r} is no value of column {field.name!r} ({target})"
             ) from error
-
-
-def _moment(text: str, target: pa.TimestampType) -> "pa.Scalar[pa.DataType]":
-    """Return a moment in time; a text without a zone is UTC."""
-    try:
-        return pa.scalar(text).cast(target)
-    except pa.ArrowInvalid:
-        return pa.scalar(text).cast(pa.timestamp(target.unit)).cast(target)

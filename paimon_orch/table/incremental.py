@@ -23,6 +23,7 @@ from paimon_orch.table.read import BucketReader
 from paimon_orch.table.rows import ROW_KIND, Rows, filtered
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore, numbered_files
+from paimon_orch.table.stored import read_stored
 
 MODES = ("auto", "delta", "changelog", "diff")
 _CHANGELOG = "changelog-"
@@ -71,7 +72,7 @@ def _kept(store: SnapshotStore, snapshot_id: int) -> Snapshot:
         directory = f"{store.paths.branch_root}/changelog"
         if snapshot_id in numbered_files(store.io, directory, _CHANGELOG):
             path = f"{directory}/{_CHANGELOG}{snapshot_id}"
-            return Snapshot.from_json(store.io.read_bytes(path), path)
+            return Snapshot.from_json(read_stored(store.io, path), path)
     try:
         return store.get(snapshot_id)
     except NotFoundError as error:
@@ -141,7 +142,8 @@ class Incremental(Rows):
         name = snapshot.changelog_manifest_list
         if name is None or kind is CommitKind.OVERWRITE:
             return []
-        entries = manifests.entries(manifests.manifest_list(name))
+        size = snapshot.changelog_manifest_list_size
+        entries = manifests.entries(manifests.manifest_list(name, size))
         for entry in entries:
             if entry.kind is not FileKind.ADD:
                 raise CorruptFileError(name, f"a changelog deletes the file {entry.file.file_name}")

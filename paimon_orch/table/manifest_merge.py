@@ -1,7 +1,7 @@
 """Keeping the list of manifests short at every commit (format section 4.9)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_orch.format.manifest import FileKind, ManifestEntry, merge_entries
 from paimon_orch.format.manifest_list import ManifestFileMeta
@@ -11,11 +11,12 @@ from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 
 @dataclass(frozen=True, slots=True)
 class ManifestMerge:
-    """Merges the manifests of a table, by its options."""
+    """Merges the manifests of a table: by its options, or fully."""
 
     reader: ManifestReader
     writer: ManifestWriter
     options: Options
+    fully: bool = field(default=False, kw_only=True)
 
     def run(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """Return manifests with the same meaning; those that were merged are written anew."""
@@ -32,7 +33,8 @@ class ManifestMerge:
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
         size = sum(m.file_size for m in manifests if m.file_name in changing)
-        if size < self.options.memory("manifest.full-compaction-threshold-size", "16 mb"):
+        least = self.options.memory("manifest.full-compaction-threshold-size", "16 mb")
+        if size < least and not self.fully:
             return None
         deleted = {
             entry.identity
@@ -45,7 +47,7 @@ class ManifestMerge:
             return None
         surviving: list[ManifestEntry] = []
         for manifest in rest:
-            entries = self.reader.manifest(manifest.file_name)
+            entries = self.reader.entries([manifest])
             live = [
                 entry
                 for entry in entries

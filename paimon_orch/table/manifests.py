@@ -5,7 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError, StorageError, corrupt_unless_decoded
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    corrupt_unless_decoded,
+)
 from paimon_orch.format.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
@@ -19,9 +23,11 @@ from paimon_orch.format.manifest_list import (
     encode_manifest_list,
 )
 from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.records import check_manifest_format
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.stored import read_stored
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
 PartitionChoice = Callable[[Sequence[bytes]], Collection[bytes]]
@@ -38,11 +44,9 @@ class ManifestReader:
         """Return the content and the path of a file; ``size`` is what the file that names it says."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
-            data = self.io.read_bytes(path)
+            data = read_stored(self.io, path)
         except FileNotFoundError:
-            raise CorruptFileError(path, "is missing, but a snapshot needs it") from None
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+            raise MissingFileError(path, "is missing, but a snapshot needs it") from None
         if size is not None and size != len(data):
             raise CorruptFileError(
                 path, f"has {len(data)} bytes, not the {size} that the file that names it says"
@@ -52,11 +56,6 @@ class ManifestReader:
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """Read a manifest list; ``size`` is what the snapshot says."""
         return decode_manifest_list(*self._bytes(name, size))
-
-    def manifest(self, name: str) -> list[ManifestEntry]:
-        """Read a manifest."""
-        with _uncollected():
-            return open_manifest(*self._bytes(name)).entries()
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return all manifests that make up the content of a snapshot, in order."""
@@ -108,25 +107,32 @@ class ManifestReader:
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None
     ) -> Iterator[Manifest]:
         for meta in manifests:
-            if keep is not None and not keep(meta):
-                continue
-            data, path = self._bytes(meta.file_name, meta.file_size)
-            manifest = open_manifest(data, path)
-            deleted = int(manifest.kinds.sum())
-            added = len(manifest) - deleted
-            if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
-                raise CorruptFileError(
-                    path,
-                    f"adds {added} and deletes {deleted} files, its manifest list says "
-                    f"{meta.num_added_files} and {meta.num_deleted_files}",
-                )
-            yield manifest
+            if keep is None or keep(meta):
+                yield self.open(meta)
+
+    def open(self, meta: ManifestFileMeta) -> Manifest:
+        """Read one manifest as columns; objects are made of the entries that are asked for."""
+        data, path = self._bytes(meta.file_name, meta.file_size)
+        manifest = open_manifest(data, path)
+        deleted = int(manifest.kinds.sum())
+        added = len(manifest) - deleted
+        if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
+            raise CorruptFileError(
+                path,
+                f"adds {added} and deletes {deleted} files, its manifest list says "
+                f"{meta.num_added_files} and {meta.num_deleted_files}",
+            )
+        return manifest
 
     def index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
         """Read the index files of a snapshot."""
         if snapshot is None or snapshot.index_manifest is None:
             return []
-        return decode_index_manifest(*self._bytes(snapshot.index_manifest))
+        return self.index_manifest(snapshot.index_manifest)
+
+    def index_manifest(self, name: str) -> list[IndexManifestEntry]:
+        """Read an index manifest."""
+        return decode_index_manifest(*self._bytes(name))
 
 
 @contextmanager
@@ -145,6 +151,7 @@ class ManifestWriter:
     """Writes manifests for one commit and remembers them, so that they can be removed again."""
 
     def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
+        check_manifest_format(schema.options)
         options = schema.typed_options
         self._io, self._paths, self._schema = io, paths, schema
         self._codec, self._level = options.manifest_codec, options.zstd_level

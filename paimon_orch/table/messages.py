@@ -2,10 +2,12 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from paimon_orch.files.file_indexes import beside
 from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
 from paimon_orch.format.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
@@ -21,11 +23,15 @@ from paimon_orch.format.manifest import (
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """Files that a task added and deleted, the index files and the changelog files it wrote."""
+    """Files that a task added and deleted, the index files and the changelog files it wrote.
+
+    ``marks`` are rows to hide, by data file, that are in no index file yet: the committer has to write one.
+    """
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
+    marks: Mapping[str, DeletionVector] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the message as JSON around Avro containers."""
@@ -34,16 +40,24 @@ class CommitMessage:
             "index": encode_index_manifest(self.index, "null"),
             "changelog": encode_manifest(self.changelog, "null"),
         }
-        return json.dumps({key: b64encode(part).decode() for key, part in parts.items()}).encode()
+        text = {key: b64encode(part).decode() for key, part in parts.items()}
+        marks = {
+            name: b64encode(vector.payload(bitmap64=True)).decode()
+            for name, vector in self.marks.items()
+        }
+        return json.dumps(text | {"marks": marks}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":
         """Undo :meth:`encode`."""
-        parts = {key: b64decode(part) for key, part in json.loads(data).items()}
+        found, name = json.loads(data), "a task's result"
+        marks = found.pop("marks")
+        parts = {key: b64decode(part) for key, part in found.items()}
         return cls(
-            tuple(decode_manifest(parts["entries"], "a task's result")),
-            tuple(decode_index_manifest(parts["index"], "a task's result")),
-            tuple(decode_manifest(parts["changelog"], "a task's result")),
+            tuple(decode_manifest(parts["entries"], name)),
+            tuple(decode_index_manifest(parts["index"], name)),
+            tuple(decode_manifest(parts["changelog"], name)),
+            {file: decode_payload(b64decode(vector), name) for file, vector in marks.items()},
         )
 
     @property
@@ -56,18 +70,26 @@ class CommitMessage:
         """Return the entries that delete files."""
         return [entry for entry in self.entries if entry.kind is FileKind.DELETE]
 
+    @property
+    def replaced(self) -> set[str]:
+        """Return the names of files that are gone: a file that was only moved to another level is not."""
+        gone = {entry.file.file_name for entry in self.deleted}
+        return gone - {entry.file.file_name for entry in self.added}
+
 
 def discard(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """Remove what tasks wrote for a commit that is proven not to have happened.
 
-    A file that was only moved to another level is no new file and stays.
+    A file that was only moved to another level, or got another index, is no new file and stays.
     """
     for message in messages:
-        kept = {entry.file.file_name for entry in message.deleted}
+        kept = {entry.file.file_name: entry.file.extra_files for entry in message.deleted}
         for entry in (*message.added, *message.changelog):
+            path = reader.path(BucketFile(entry.partition, entry.bucket, entry.file))
             if entry.file.file_name not in kept:
-                path = reader.path(BucketFile(entry.partition, entry.bucket, entry.file))
                 reader.io.delete(path)
+            for name in set(entry.file.extra_files).difference(kept.get(entry.file.file_name, ())):
+                reader.io.delete(beside(path, name))
         for item in message.index:
             if item.kind is FileKind.ADD:
                 path = reader.paths.index_file(

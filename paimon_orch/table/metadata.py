@@ -20,6 +20,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import AtomicType, Field
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import FileStats
+from paimon_orch.table.stored import read_statistics
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -126,6 +127,13 @@ BUCKETS = _schema(
     file_count_=pa.int64(),
     last_update_time=_TIME,
 )
+STATISTICS = _schema(
+    snapshot_id_=pa.int64(),
+    schema_id_=pa.int64(),
+    mergedRecordCount=pa.int64(),
+    mergedRecordSize=pa.int64(),
+    colstat=pa.string(),
+)
 
 
 def snapshots(table: "Table", _: Snapshot | None) -> pa.Table:
@@ -188,12 +196,12 @@ def _tag(table: "Table", name: str) -> Record:
         "schema_id": snapshot.schema_id,
         "commit_time": _local(snapshot.time_millis),
         "record_count": snapshot.total_record_count,
-        "create_time": _tag_time(stored.get("tagCreateTime")),
+        "create_time": tag_time(stored.get("tagCreateTime")),
         "time_retained": None if retained is None else _duration(retained),
     }
 
 
-def _tag_time(value: str | list[int] | None) -> datetime | None:
+def tag_time(value: str | list[int] | None) -> datetime | None:
     """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
     if value is None:
         return None
@@ -344,6 +352,21 @@ def buckets(table: "Table", snapshot: Snapshot | None) -> pa.Table:
         for split in _splits(table, snapshot)
     ]
     return pa.Table.from_pylist(sorted(rows, key=_name), BUCKETS)
+
+
+def statistics(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row of what ANALYZE found out, if it is still true of the schema; figures of columns are JSON."""
+    if snapshot is None or snapshot.statistics is None:
+        return STATISTICS.empty_table()
+    found = read_statistics(table.io, table.paths, snapshot.statistics)
+    row = {
+        "snapshot_id": found.snapshot_id,
+        "schema_id": found.schema_id,
+        "mergedRecordCount": found.row_count,
+        "mergedRecordSize": found.size,
+        "colstat": _flat(json.loads(found.to_json())["colStats"]),
+    }
+    return pa.Table.from_pylist([row], STATISTICS)
 
 
 def _name(row: Mapping[str, Any]) -> tuple[str, int]:

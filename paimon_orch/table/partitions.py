@@ -87,6 +87,25 @@ def any_of(specs: Iterable[Spec], schema: TableSchema) -> Callable[[bytes], bool
     return lambda partition: any(matches(partition) for matches in matchers)
 
 
+def replaced_partitions(
+    written: Iterable[bytes], spec: Spec | None, schema: TableSchema
+) -> Callable[[bytes], bool] | None:
+    """Return which partitions an overwrite replaces (section 10.6); None for none at all.
+
+    ``written`` are the partitions of the new files, which must all lie in ``spec`` if there is one.
+    """
+    dynamic = schema.typed_options.boolean("dynamic-partition-overwrite", default=True)
+    if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
+        return lambda _: True
+    partitions = set(written)
+    if spec is None:
+        return partitions.__contains__ if partitions else None
+    matches = partition_matcher(spec, schema)
+    if not all(map(matches, partitions)):
+        raise InputError(f"the rows do not all lie in the partition {dict(spec)} to overwrite")
+    return matches
+
+
 def partition_text(partition: bytes, schema: TableSchema) -> str:
     """Return ``k1=v1/k2=v2`` of a serialized partition, an empty text without partition columns."""
     fields = schema.partition_fields

@@ -14,7 +14,7 @@ from paimon_orch.format.predicate import Predicate, restrict, to_arrow
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.pruning import Pruner
+from paimon_orch.table.pruning import Pruner, reads_raw
 
 ALL_LEVELS = range(2**31)
 
@@ -33,6 +33,23 @@ class BucketSplit:
     def row_count(self) -> int:
         """Return the physical rows, hidden ones included."""
         return sum(file.row_count for file in self.files)
+
+
+def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
+    """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
+    several = schema.typed_options.boolean("data-evolution.enabled")  # files of the same rows
+    if several or (schema.primary_keys and not reads_raw(split.files, schema)):
+        return None
+    live = {file.file_name for file in split.files}
+    hidden = [
+        item.cardinality
+        for entry in split.vectors
+        for item in entry.ranges or ()
+        if item.data_file in live
+    ]
+    if None in hidden:
+        return None
+    return split.row_count - sum(number or 0 for number in hidden)
 
 
 def bucket_splits(

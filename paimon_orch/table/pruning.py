@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files.evolution import source_of
+from paimon_orch.files.file_indexes import IndexedFiles
 from paimon_orch.files.skipping import (
     UNKNOWN,
     StatsOf,
@@ -53,6 +54,7 @@ class Pruner:
     schema: TableSchema
     predicate: Predicate
     schema_of: SchemaOf
+    asks_indexes: bool = True
 
     def manifest(self, manifest: ManifestFileMeta) -> bool:
         """Tell whether a manifest may name files with matching rows."""
@@ -83,14 +85,22 @@ class Pruner:
 
     def change(self, entry: ManifestEntry) -> bool:
         """Tell whether a file whose rows are read unmerged may have matching ones."""
-        stats = self._stats.of(entry.partition, entry.file)
-        return self._may_match(stats, entry.file.row_count)
+        return self._file(entry.partition, entry.file)
+
+    def _file(self, partition: bytes, file: DataFileMeta) -> bool:
+        """Judge a file by all statistics, and by the index that the manifest holds."""
+        if not self._may_match(self._stats.of(partition, file), file.row_count):
+            return False
+        if file.embedded_index is None or not self.asks_indexes:
+            return True
+        rows = self._indexed.evaluate(file, file.file_name).rows
+        return rows is None or bool(rows)
 
     def files(self, partition: bytes, files: Sequence[DataFileMeta]) -> tuple[DataFileMeta, ...]:
-        """Return the files of a bucket to read, by all statistics; ``files`` are all that the scan would merge."""
+        """Return the files of a bucket to read, by all that is known; ``files`` are all that the scan would merge."""
 
         def may(file: DataFileMeta) -> bool:
-            return self._may_match(self._stats.of(partition, file), file.row_count)
+            return self._file(partition, file)
 
         schema = self.schema
         if not schema.primary_keys or reads_raw(files, schema):
@@ -124,6 +134,10 @@ class Pruner:
         keys = {*self.schema.primary_keys, *self.schema.partition_keys}
         on_keys = restrict(self.predicate, keys)
         return None if on_keys is None else matcher(on_keys)
+
+    @cached_property
+    def _indexed(self) -> IndexedFiles:
+        return IndexedFiles(self.schema, self.schema_of, self.predicate)
 
     @cached_property
     def _stats(self) -> "FileStats":
@@ -194,7 +208,8 @@ class FileStats:
     def of(self, partition: bytes, file: DataFileMeta) -> StatsOf:
         """Return the statistics of one file."""
         constants = self.constants(partition)
-        at = file.schema_id, file.value_stats_cols
+        dense = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
+        at = file.schema_id, dense
         if at not in self._sources:
             self._sources[at] = self._map(*at)
         sources = self._sources[at]
@@ -205,8 +220,6 @@ class FileStats:
             source = sources[name]
             if source is None:
                 return ColumnStats(None, None, file.row_count)
-            if file.write_cols is not None and not source.is_key:
-                return UNKNOWN
             stats = file.key_stats if source.is_key else file.value_stats
             found = _column(stats, source.index, source.arity, source.stored_type, file.file_name)
             if not source.is_cast:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
@@ -13,8 +14,9 @@ from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import drop_retracts, merge_engine
 from paimon_orch.merge.levels import oldest_first, sections
-from paimon_orch.merge.stream import MergeRun, merge_runs
+from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw
 from paimon_orch.table.rows import ROW_KIND
@@ -40,7 +42,9 @@ class BucketReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield rows; keys of primary-key tables come once, deleted ones not at all."""
         schema, files = self._reader.schema, self._split.files
-        if not schema.primary_keys:
+        if is_evolving(schema):
+            yield from self._evolved()
+        elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
                 yield from self._read(file, self._fields, self._predicate)
         elif reads_raw(files, schema):
@@ -48,6 +52,13 @@ class BucketReader:
                 yield from self._read(file, self._fields, self._predicate)
         else:
             yield from self.merged()
+
+    def _evolved(self) -> Iterator[pa.RecordBatch]:
+        """Yield rows whose columns may be in several files."""
+        split = self._split
+        for group in same_rows(split.files):
+            rows = EvolvedRows(self._reader, split.partition, split.bucket, group)
+            yield from rows.batches(self._fields, self._vectors)
 
     def merged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a primary-key table in the order of their keys."""
@@ -66,8 +77,16 @@ class BucketReader:
                 yield with_constant_kind(batch, KIND_TEXTS[0])
 
     def changes(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all files as they are, unmerged, behind a column ``rowkind``."""
-        for file in sorted(self._split.files, key=lambda f: f.min_sequence_number):
+        """Yield the rows of all files as they are, unmerged, behind a column ``rowkind``.
+
+        Files come in the order of their manifest: a change may end one file with -U and begin the next with +U.
+        """
+        if is_evolving(self._reader.schema) and any(f.write_cols for f in self._split.files):
+            raise UnsupportedError(
+                "what changed in rows whose columns are in several files ('data-evolution.enabled' = true) is not "
+                "told yet; read the two snapshots"
+            )
+        for file in self._split.files:
             if self._reader.schema.primary_keys:
                 fields = [VALUE_KIND, *self._fields]
                 yield from map(_with_kind, self._read(file, fields, self._predicate))
@@ -78,8 +97,11 @@ class BucketReader:
     def _read(
         self, file: DataFileMeta, fields: Sequence[Field], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
-        at = BucketFile(self._split.partition, self._split.bucket, file)
-        return self._reader.read(at, fields, self._vectors.get(file.file_name), predicate=predicate)
+        vector = self._vectors.get(file.file_name)
+        return self._reader.read(self._at(file), fields, vector, predicate=predicate)
+
+    def _at(self, file: DataFileMeta) -> BucketFile:
+        return BucketFile(self._split.partition, self._split.bucket, file)
 
     def _merge(self) -> Iterator[pa.Table]:
         schema = self._reader.schema
@@ -90,8 +112,11 @@ class BucketReader:
         ]
         for section in sections(self._split.files, schema.key_fields):
             predicate = self._predicate if len(section) == 1 else self._on_keys()
+            ordered = oldest_first(section)
+            loads = load_rows([sum(file.row_count for file in files) for files in ordered])
             runs = [
-                MergeRun(self._run(files, needed, predicate)) for files in oldest_first(section)
+                MergeRun(self._run(files, needed, predicate, load))
+                for files, load in zip(ordered, loads, strict=True)
             ]
             for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
                 yield engine.merge(engine.prepare(step))
@@ -103,10 +128,17 @@ class BucketReader:
         return None if self._predicate is None else restrict(self._predicate, keys)
 
     def _run(
-        self, files: Iterable[DataFileMeta], fields: Sequence[Field], predicate: Predicate | None
+        self,
+        files: Iterable[DataFileMeta],
+        fields: Sequence[Field],
+        predicate: Predicate | None,
+        batch_rows: int,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         for file in files:
-            for batch in self._read(file, fields, predicate):
+            vector = self._vectors.get(file.file_name)
+            for batch in self._reader.read(
+                self._at(file), fields, vector, predicate=predicate, batch_rows=batch_rows
+            ):
                 yield file.level, batch
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.engines import check_engine
 from paimon_orch.storage import FileIO
 from paimon_orch.table.snapshots import numbered_files
+from paimon_orch.table.stored import read_stored
 
 PREFIX = "schema-"
 
@@ -33,7 +35,7 @@ class SchemaStore:
         if schema_id not in self._read:
             path = self.path(schema_id)
             try:
-                data = self.io.read_bytes(path)
+                data = read_stored(self.io, path)
             except FileNotFoundError:
                 raise CorruptFileError(
                     path, "is missing, but a snapshot or data file needs it"
@@ -53,5 +55,9 @@ class SchemaStore:
         return self.get(ids[-1])
 
     def create(self, schema: TableSchema) -> bool:
-        """Write a new schema version; false if another committer was faster."""
+        """Write a new schema version; false if another committer was faster.
+
+        Raises :class:`InputError` if its merge engine could not work.
+        """
+        check_engine(schema)
         return self.io.create(self.path(schema.id), schema.to_json())

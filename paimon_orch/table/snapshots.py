@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError, NotFoundError
+from paimon_orch.errors import CorruptFileError, NotFoundError, StorageError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.stored import list_stored, named_failures, read_stored
 
 PREFIX = "snapshot-"
 LATEST = "LATEST"
@@ -17,10 +18,20 @@ def numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
     """Return the numbers of the files ``<prefix><number>`` of a directory, sorted; others are ignored."""
     suffixes = (
         info.name.removeprefix(prefix)
-        for info in io.list_dir(directory)
+        for info in list_stored(io, directory)
         if info.name.startswith(prefix)
     )
     return sorted(int(text) for text in suffixes if text.isascii() and text.isdigit())
+
+
+def read_hint(io: FileIO, path: str) -> int | None:
+    """Return what a hint file says; anything but a positive number is no hint."""
+    try:
+        text = io.read_bytes(path).strip()
+    except (OSError, ValueError, CorruptFileError, StorageError):
+        return None
+    number = int(text) if text.isdigit() and len(text) < 19 else 0
+    return number if number > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,9 @@ class SnapshotStore:
 
     def exists(self, snapshot_id: int) -> bool:
         """Tell whether a snapshot file is there."""
-        return self.io.exists(self.path(snapshot_id))
+        path = self.path(snapshot_id)
+        with named_failures(path):
+            return self.io.exists(path)
 
     def latest_id(self) -> int | None:
         """Return the newest snapshot id, None for an empty table. A hint that lies is not believed."""
@@ -54,12 +67,7 @@ class SnapshotStore:
 
     def hint(self, name: str) -> int | None:
         """Return what a hint file says; anything but a positive number is no hint."""
-        try:
-            text = self.io.read_bytes(f"{self.paths.snapshot_dir}/{name}").strip()
-        except (OSError, ValueError, CorruptFileError):
-            return None
-        number = int(text) if text.isdigit() and len(text) < 19 else 0
-        return number if number > 0 else None
+        return read_hint(self.io, f"{self.paths.snapshot_dir}/{name}")
 
     def ids(self) -> list[int]:
         """Return all snapshot ids by listing, ascending."""
@@ -69,14 +77,17 @@ class SnapshotStore:
         """Read one snapshot."""
         path = self.path(snapshot_id)
         try:
-            data = self.io.read_bytes(path)
+            data = read_stored(self.io, path)
         except FileNotFoundError:
             ids = self.ids()
             known = f"{ids[0]} to {ids[-1]}" if ids else "none"
             raise NotFoundError(
                 f"{self.paths.root} has no snapshot {snapshot_id}; it has {known}"
             ) from None
-        return Snapshot.from_json(data, path)
+        snapshot = Snapshot.from_json(data, path)
+        if snapshot.id != snapshot_id:
+            raise CorruptFileError(path, f"says that it is snapshot {snapshot.id}")
+        return snapshot
 
     def latest(self) -> Snapshot | None:
         """Read the newest snapshot, None for an empty table."""
@@ -103,7 +114,7 @@ class SnapshotStore:
         """Read the snapshot that a tag keeps."""
         path = f"{self.paths.tag_dir}/tag-{name}"
         try:
-            data = self.io.read_bytes(path)
+            data = read_stored(self.io, path)
         except FileNotFoundError:
             known = ", ".join(self.tags()) or "none"
             raise NotFoundError(f"{self.paths.root} has no tag {name!r}; it has {known}") from None
@@ -111,7 +122,7 @@ class SnapshotStore:
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        names = (info.name for info in self.io.list_dir(self.paths.tag_dir))
+        names = (info.name for info in list_stored(self.io, self.paths.tag_dir))
         return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
 
     def write_hint(self, name: str, snapshot_id: int) -> None:

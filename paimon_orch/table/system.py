@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.errors import NotFoundError
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.arrow import fields_of_arrow
 from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import TableSchema
@@ -29,8 +30,9 @@ _METADATA: Mapping[str, tuple[pa.Schema, Maker]] = {
     "files": (metadata.FILES, metadata.files),
     "partitions": (metadata.PARTITIONS, metadata.partitions),
     "buckets": (metadata.BUCKETS, metadata.buckets),
+    "statistics": (metadata.STATISTICS, metadata.statistics),
 }
-_DATA = ("ro", "audit_log")
+_DATA = ("ro", "audit_log", "row_tracking")
 NAMES = (*_METADATA, *_DATA)
 
 
@@ -39,7 +41,8 @@ class SystemTable:
     """One system table of a table; made by :meth:`Table.system`. It is read only.
 
     ``ro`` are the rows that the last full compaction left, read without merging; ``audit_log`` are the rows behind a
-    column ``rowkind``, with the last change of keys that are deleted. The others describe the table.
+    column ``rowkind``, with the last change of keys that are deleted; ``row_tracking`` are the rows with their ids and
+    sequence numbers. The others describe the table.
     """
 
     table: "Table"
@@ -86,6 +89,14 @@ class SystemTable:
             top = scan.schema.typed_options.num_levels - 1
             levels = range(top, scan.levels.stop) if scan.schema.primary_keys else scan.levels
             return replace(scan, levels=levels)
+        if self.name == "row_tracking":
+            scan = self.table.scan(columns, condition, limit=limit, **at)
+            tracking = tracking_fields(scan.schema)
+            if not tracking:
+                raise InputError(
+                    f"{self.table.identifier} keeps no row ids: 'row-tracking.enabled'"
+                )
+            return scan if columns else replace(scan, fields=(*scan.fields, *tracking))
         scan = self.table.scan(limit=limit, **at)
         seen = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
         fields = seen.fields if columns is None else tuple(seen.select(columns))

@@ -1,14 +1,14 @@
 """A table as users hold it: read, write, look inside."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from paimon_orch.errors import CommitConflictError, InputError
-from paimon_orch.files.reader import FileReader, constant_column
+from paimon_orch.files.reader import FileReader
+from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
-from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
 from paimon_orch.format.manifest import ManifestEntry
 from paimon_orch.format.options import Options
@@ -17,23 +17,30 @@ from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 from paimon_orch.table.branches import Branches
-from paimon_orch.table.commit import Changes, PartitionFilter, TableCommit, new_commit_user
+from paimon_orch.table.commit import (
+    Changes,
+    CommitId,
+    PartitionFilter,
+    TableCommit,
+    new_commit_user,
+)
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter, has_dynamic_buckets
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.partitions import Spec, any_of, parse_spec, partition_matcher
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.partitions import Spec, any_of, parse_spec, replaced_partitions
 from paimon_orch.table.plan import BucketSplit, Planner
+from paimon_orch.table.postpone import PostponeBuckets, is_postponed
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.tags import Tags, rollback
 from paimon_orch.table.timetravel import Moment
-from paimon_orch.table.write import TableWriter, check_writable, conform_rows
+from paimon_orch.table.write import TableWriter, check_writable, conform_rows, unread_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,10 @@ class Table:
     ) -> Scan:
         """Describe a read of one snapshot; nothing is read before the scan is asked for rows.
 
-        ``filter`` is SQL-like text or a :data:`Predicate`; ``timestamp`` is epoch milliseconds, the newest snapshot not
-        after it counts; of a ``watermark`` the oldest snapshot counts that has reached it. At most one of the four is
-        given. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
+        ``filter`` is SQL-like text, or made by :func:`paimon_orch.col`; ``timestamp`` is epoch milliseconds, the newest
+        snapshot not after it counts; of a ``watermark`` the oldest snapshot counts that has reached it. At most one of
+        the four is given. Tables with row tracking have two more columns, ``_ROW_ID`` and ``_SEQUENCE_NUMBER``, for
+        those who name them. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         if columns is not None and not columns:
@@ -114,8 +122,9 @@ class Table:
             )  # gone: refused, even where the newest schema is read with
         # time travel reads with the schema of that time
         schema = self.schemas.get(snapshot.schema_id) if moment and snapshot else self.schema
-        predicate = bound_filter(filter, schema)
-        fields = schema.fields if columns is None else tuple(schema.select(columns))
+        readable = replace(schema, fields=(*schema.fields, *tracking_fields(schema)))
+        predicate = bound_filter(filter, readable)
+        fields = schema.fields if columns is None else tuple(readable.select(columns))
         return Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
 
     def incremental(
@@ -188,6 +197,16 @@ class Table:
         }
         return HashIndex(self.reader(), files, unindexed)
 
+    def postpone_buckets(self, *, fresh: bool = False) -> PostponeBuckets | None:
+        """Return where the rows of partitions go; None for tables without postpone buckets.
+
+        With ``fresh`` nothing is known of partitions, as for an overwrite.
+        """
+        schema = self.schema
+        if not is_postponed(schema):
+            return None
+        return PostponeBuckets.of(schema, [] if fresh else self.files())
+
     def new_commit(self, user: str | None = None) -> TableCommit:
         """Return a committer for one job."""
         schemas = self.schemas
@@ -195,20 +214,26 @@ class Table:
             schemas, self.snapshots, self.manifests, user or new_commit_user(schemas.latest())
         )
 
-    def upsert(self, rows: pa.Table, *, row_kind: str | None = None) -> Snapshot | None:
+    def upsert(
+        self, rows: pa.Table, *, row_kind: str | None = None, commit_id: CommitId | None = None
+    ) -> Snapshot | None:
         """Insert or update rows by primary key in one snapshot; the last row of a key wins.
 
-        ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. Returns the snapshot, None without rows.
+        ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. A ``commit_id`` makes the call safe to
+        repeat: what it names is committed once. Returns the snapshot, None without rows.
         """
         if not self.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
-        return self._write(rows, row_kind=row_kind)
+        return self._write(rows, row_kind=row_kind, commit_id=commit_id)
 
-    def append(self, rows: pa.Table) -> Snapshot | None:
-        """Add rows in one snapshot; on a primary-key table this is :meth:`upsert`."""
-        return self._write(rows)
+    def append(self, rows: pa.Table, *, commit_id: CommitId | None = None) -> Snapshot | None:
+        """Add rows in one snapshot; on a primary-key table this is :meth:`upsert`.
 
-    def delete(self, rows: pa.Table) -> Snapshot | None:
+        >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # again: nothing is added
+        """
+        return self._write(rows, commit_id=commit_id)
+
+    def delete(self, rows: pa.Table, *, commit_id: CommitId | None = None) -> Snapshot | None:
         """Delete rows of a primary-key table by key; columns beyond the key may be missing."""
         schema = self.schema
         if not schema.primary_keys:
@@ -217,17 +242,21 @@ class Table:
             )
         for column in schema.fields:
             if column.name not in rows.column_names and column.name not in schema.primary_keys:
-                rows = rows.append_column(column.name, _unread(column, rows.num_rows))
-        return self._write(rows, kind=RowKind.DELETE)
+                rows = rows.append_column(column.name, unread_values(column, rows.num_rows))
+        return self._write(rows, kind=RowKind.DELETE, commit_id=commit_id)
 
     def overwrite(
-        self, rows: pa.Table, partitions: Mapping[str, object] | None = None
+        self,
+        rows: pa.Table,
+        partitions: Mapping[str, object] | None = None,
+        *,
+        commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         """Replace whole partitions by rows: those that receive rows, or those that match ``partitions``.
 
         An empty mapping replaces the whole table. Without partition columns the whole table is replaced.
         """
-        return self._write(rows, overwrite=True, partitions=partitions)
+        return self._write(rows, overwrite=True, partitions=partitions, commit_id=commit_id)
 
     def rollback(
         self,
@@ -235,12 +264,13 @@ class Table:
         *,
         tag: str | None = None,
         timestamp: int | None = None,
+        watermark: int | None = None,
     ) -> Snapshot:
-        """Go back to a snapshot, a tag or a time (epoch milliseconds) and return the snapshot that is newest then.
+        """Go back to a snapshot as :meth:`scan` names it, and return the snapshot that is newest then.
 
         Later snapshots and tags are removed, schemas stay. Nothing may write to the table meanwhile.
         """
-        return rollback(self.snapshots, Moment(snapshot_id, tag, timestamp))
+        return rollback(self.snapshots, Moment(snapshot_id, tag, timestamp, watermark))
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows in one snapshot; None if there are no files. Older snapshots keep theirs."""
@@ -271,8 +301,12 @@ class Table:
         kind: RowKind = RowKind.INSERT,
         overwrite: bool = False,
         partitions: Mapping[str, object] | None = None,
+        commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         check_writable(self.schema)
+        committed = self.committed(commit_id)
+        if committed is not None:
+            return committed
         conformed = conform_rows(rows, self.schema, row_kind=row_kind, kind=kind)
         hashes = self.hash_index(fresh=overwrite)
         writer = TableWriter(
@@ -280,6 +314,7 @@ class Table:
             {} if overwrite else self.next_sequences(),
             None if hashes is None else IndexWriter(hashes),
             overwrite,
+            self.postpone_buckets(fresh=overwrite),
         )
         try:
             writer.write(conformed)
@@ -295,13 +330,17 @@ class Table:
                 changelog=writer.changelog,
                 overwrite=overwrite,
                 partitions=partitions,
+                commit_id=commit_id,
             )
-        except (
-            CommitConflictError,
-            InputError,
-        ):  # after any other error it may have been committed
+        except (CommitConflictError, InputError):  # after others it may have been committed
             writer.abort()
             raise
+
+    def committed(self, commit_id: CommitId | None) -> Snapshot | None:
+        """Return the snapshot that makes a commit a duplicate; None if it is to be made."""
+        if commit_id is None:
+            return None
+        return self.new_commit(commit_id.user).committed(commit_id.identifier)
 
     def commit_entries(
         self,
@@ -312,65 +351,42 @@ class Table:
         changelog: Sequence[ManifestEntry] = (),
         overwrite: bool = False,
         partitions: Mapping[str, object] | None = None,
+        commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace.
 
-        ``changelog`` are files of rows as they came, ``index`` new hash indexes and ``hashes`` the state that rows were assigned to dynamic buckets by.
+        ``changelog`` are files of rows as they came, ``index`` new hash indexes and ``hashes`` the state that rows were
+        assigned to dynamic buckets by. If another call has committed this ``commit_id`` the files are removed.
         """
         if len({(entry.partition, entry.bucket) for entry in index}) < len(index):
             raise InputError(
                 "two tasks assigned new keys of one partition to dynamic buckets; all its rows must go to one task"
             )
-        if not overwrite:
-            if not entries:
+        if overwrite:
+            replaced = replaced_partitions(
+                (entry.partition for entry in entries), partitions, self.schema
+            )
+            if replaced is None:
                 return None
+            changes = Changes(
+                CommitKind.OVERWRITE, tuple(entries), index=tuple(index), overwrite=replaced
+            )
+        elif entries or self.options.boolean("commit.force-create-snapshot"):
             guards = () if hashes is None else hashes.guards(entries)
-            appended = Changes(
+            changes = Changes(
                 CommitKind.APPEND,
                 tuple(entries),
                 tuple(changelog),
                 tuple(index),
                 hash_guards=guards,
             )
-            return self.new_commit().commit(appended)
-        replaced = self._replaced(entries, partitions)
-        if replaced is None:
+        else:
             return None
-        changes = Changes(
-            CommitKind.OVERWRITE, tuple(entries), index=tuple(index), overwrite=replaced
-        )
-        return self.new_commit().commit(changes)
-
-    def _replaced(
-        self, entries: Sequence[ManifestEntry], spec: Mapping[str, object] | None
-    ) -> PartitionFilter | None:
-        """Return which partitions an overwrite replaces (section 10.6); None for none at all."""
-        schema = self.schema
-        dynamic = schema.typed_options.boolean("dynamic-partition-overwrite", default=True)
-        if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
-            return lambda _: True
-        if spec is None:
-            written = {entry.partition for entry in entries}
-            return written.__contains__ if written else None
-        matches = partition_matcher(spec, schema)
-        for entry in entries:
-            if not matches(entry.partition):
-                raise InputError(
-                    f"the rows do not all lie in the partition {dict(spec)} to overwrite"
-                )
-        return matches
-
-
-def _unread(column: Field, length: int) -> pa.Array:
-    """Return values for a column that nobody reads, in rows that only delete: null, or what is not null."""
-    target = arrow_type(column.type)
-    if column.type.nullable:
-        return pa.nulls(length, target)
-    text = pa.types.is_string(target) or pa.types.is_binary(target)
-    empty = b"" if text else False if pa.types.is_boolean(target) else 0
-    try:
-        return constant_column(empty, column.type, length)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(
-            f"rows to delete need a value for {column.name!r}, which is NOT NULL"
-        ) from error
+        if commit_id is not None:
+            changes = replace(changes, identifier=commit_id.identifier)
+        commit = self.new_commit(None if commit_id is None else commit_id.user)
+        snapshot = commit.commit(changes)
+        if commit.duplicate:
+            written = CommitMessage(tuple(entries), tuple(index), tuple(changelog))
+            discard(self.reader(), [written])
+        return snapshot

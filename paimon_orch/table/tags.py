@@ -60,7 +60,9 @@ class Tags:
             raise InputError(
                 f"{self.snapshots.paths.root} has a tag {name!r} already; delete it or replace it"
             )
-        if not self.snapshots.exists(snapshot.id):  # its files may be gone as well
+        # an expiration moves the hint, looks at the tags, and only then deletes
+        earliest = self.snapshots.earliest_id() or 0
+        if snapshot.id < earliest or not self.snapshots.exists(snapshot.id):
             self.snapshots.io.delete(path)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot

@@ -1,7 +1,7 @@
 """Writing rows: check, route to buckets, sort, and flush as level-0 files (format sections 7 and 8.2)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.defaults import with_default
 from paimon_orch.files.evolution import stored_as
+from paimon_orch.files.reader import constant_column
 from paimon_orch.files.statistics import internal_value
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.arrow import arrow_type
@@ -18,24 +19,25 @@ from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.bucket import buckets
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.row_kind import RowKind, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
 from paimon_orch.table.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets
+from paimon_orch.table.postpone import (
+    PostponeBuckets,
+    check_postponed,
+    is_postponed,
+    waiting_factory,
+)
 
 
 def check_writable(schema: TableSchema) -> None:
     """Refuse tables whose rows this library cannot write, by the feature's name."""
-    options = schema.typed_options
-    if options.bucket == -2:
-        raise UnsupportedError(
-            "writing tables with postpone buckets ('bucket' = -2) is not supported yet"
-        )
-    for key in ("row-tracking.enabled", "data-evolution.enabled"):
-        if options.boolean(key):
-            raise UnsupportedError(f"writing tables with '{key}' = true is not supported yet")
+    if is_postponed(schema):
+        check_postponed(schema)
     has_dynamic_buckets(schema)
 
 
@@ -105,6 +107,21 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
     return array
 
 
+def unread_values(column: Field, length: int) -> pa.Array:
+    """Return values for a column that nobody reads, in rows that only delete: null, or what is not null."""
+    target = arrow_type(column.type)
+    if column.type.nullable:
+        return pa.nulls(length, target)
+    text = pa.types.is_string(target) or pa.types.is_binary(target)
+    empty = b"" if text else False if pa.types.is_boolean(target) else 0
+    try:
+        return constant_column(empty, column.type, length)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"rows to delete need a value for {column.name!r}, which is NOT NULL"
+        ) from error
+
+
 def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.NDArray[np.int32]:
     """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types.
 
@@ -121,10 +138,27 @@ def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.
 
 
 def split_by_bucket(
-    rows: pa.Table, schema: TableSchema, index: IndexWriter | None = None
+    rows: pa.Table,
+    schema: TableSchema,
+    index: IndexWriter | None = None,
+    postponed: PostponeBuckets | None = None,
 ) -> Iterator[tuple[BucketId, pa.Table]]:
-    """Yield the rows of each partition and bucket, in the order they came; ``index`` assigns dynamic buckets."""
+    """Yield the rows of each partition and bucket, in the order they came.
+
+    ``index`` assigns dynamic buckets, ``postponed`` tells the bucket counts of tables with postpone buckets.
+    """
     if not rows.num_rows:
+        return
+    if postponed is not None:
+        for _, group in _grouped(rows, _partition_codes(rows, schema)):
+            partition = partition_of(group, schema)
+            count = postponed.count(partition)
+            if count == POSTPONE_BUCKET:
+                yield (partition, count), group
+                continue
+            counted = replace(schema, options={**schema.options, "bucket": str(count)})
+            for (_, number), part in split_by_bucket(group, counted):
+                yield (partition, number), part
         return
     if index is not None:
         for _, group in _grouped(rows, _partition_codes(rows, schema)):
@@ -175,7 +209,7 @@ class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
     ``first_sequence`` is the next sequence number of each bucket that has files; tables with dynamic buckets need an
-    ``index`` too. ``changelog`` fills with entries of files that hold the rows as they came, if the table asks for that
+    ``index`` too, those with postpone buckets ``postponed``. ``changelog`` fills with entries of files that hold the rows as they came, if the table asks for that
     (``changelog-producer = input``) and nothing is overwritten. Nothing is visible before all entries are committed.
     """
 
@@ -183,6 +217,7 @@ class TableWriter:
     first_sequence: Mapping[BucketId, int]
     index: IndexWriter | None = None
     overwrites: bool = False
+    postponed: PostponeBuckets | None = None
     changelog: list[ManifestEntry] = field(default_factory=list)
     _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
     _sequence: dict[BucketId, int] = field(default_factory=dict)
@@ -200,11 +235,19 @@ class TableWriter:
 
         A column ``_SEQUENCE_NUMBER`` (int64, from 0) tells the order of rows that come in another order.
         """
-        for at, group in split_by_bucket(rows, self._schema, self.index):
-            if self._schema.primary_keys:
-                self._buffer(at, group)
-            else:
-                self._append_writer(at).write(group)
+        for at, group in split_by_bucket(rows, self._schema, self.index, self.postponed):
+            self.write_to(at, group)
+
+    def write_to(self, at: BucketId, rows: pa.Table) -> None:
+        """Take rows that all belong to one bucket, as :meth:`write` does."""
+        if self._schema.primary_keys:
+            accepted = merge_engine(self._schema).accepted(rows)
+            if accepted.num_rows and at[1] == POSTPONE_BUCKET:
+                self._postpone(at, accepted)
+            elif accepted.num_rows:
+                self._buffer(at, accepted)
+        else:
+            self._append_writer(at).write(rows)
 
     def _buffer(self, at: BucketId, rows: pa.Table) -> None:
         start = self.first_sequence.get(at, 0)
@@ -220,6 +263,21 @@ class TableWriter:
         self._held += rows.nbytes
         if self._held >= self._schema.typed_options.memory("write-buffer-size", "256 mb"):
             self._flush()
+
+    def _postpone(self, at: BucketId, rows: pa.Table) -> None:
+        """Write rows as they come, neither sorted nor merged; their numbers tell their order in this file alone."""
+        if SEQUENCE_NUMBER.name in rows.column_names:
+            raise UnsupportedError(
+                "rows that come in another order cannot wait in bucket-postpone: write them by Table.upsert, or set "
+                "'postpone.batch-write-fixed-bucket' = true and compact what waits"
+            )
+        if at not in self._append:
+            self._append[at] = waiting_factory(self.factory).writer(*at)
+            self._writers.append(self._append[at])
+        start = self._sequence.get(at, 0)
+        self._sequence[at] = start + rows.num_rows
+        numbers = pa.array(np.arange(start, start + rows.num_rows))
+        self._append[at].write(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
 
     def _append_writer(self, at: BucketId) -> RollingFileWriter:
         if at not in self._append:
@@ -251,6 +309,8 @@ class TableWriter:
         self, at: BucketId, writer: RollingFileWriter, entries: list[ManifestEntry]
     ) -> None:
         total = self._schema.typed_options.bucket
+        if self.postponed is not None:
+            total = self.postponed.count(at[0])
         entries += [ManifestEntry(FileKind.ADD, *at, total, file) for file in writer.close()]
 
     def close(self) -> list[ManifestEntry]:

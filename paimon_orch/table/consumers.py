@@ -1,0 +1,56 @@
+"""Consumers: streaming readers that hold back expiration (maintenance facts 9.10)."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.format.options import Options
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.storage import FileIO
+
+_PREFIX = "consumer-"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """The consumers of one table and branch."""
+
+    io: FileIO
+    paths: TablePaths
+    options: Options
+    clock: Callable[[], float] = time.time
+
+    def next_snapshots(self) -> dict[str, int]:
+        """Return the next snapshot that each consumer reads, by the path of its file.
+
+        Consumers older than ``consumer.expiration-time`` do not count. Raises :class:`CorruptFileError`.
+        """
+        expired = set(self.expired())
+        found = {}
+        for path in self._files():
+            if path not in expired:
+                try:
+                    data = self.io.read_bytes(path)
+                except FileNotFoundError:
+                    continue
+                with corrupt_unless_decoded(path):
+                    found[path] = int(json.loads(data)["nextSnapshot"])
+        return found
+
+    def expired(self) -> list[str]:
+        """Return the files of consumers that have not moved for ``consumer.expiration-time``."""
+        if not self.options.text("consumer.expiration-time"):
+            return []
+        kept = self.options.duration("consumer.expiration-time", "")
+        before = self.clock() - kept.total_seconds()
+        return [path for path, modified in self._files().items() if modified < before]
+
+    def _files(self) -> dict[str, float]:
+        found = self.io.list_dir(f"{self.paths.branch_root}/consumer")
+        return {
+            info.path: info.modified
+            for info in found
+            if info.name.startswith(_PREFIX) and not info.is_dir
+        }

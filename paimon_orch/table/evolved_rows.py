@@ -1,0 +1,102 @@
+"""Rows whose columns are spread over files: data evolution (format section 8.6).
+
+An update of some columns adds files with those columns alone. Files of the same rows have the same row ids; of each
+column the newest file that holds it counts. A deletion vector belongs to the oldest file and hides rows in all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from paimon_orch.errors import CorruptFileError, UnsupportedError
+from paimon_orch.files.batches import record_batch
+from paimon_orch.files.evolution import source_of
+from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.row_tracking import TRACKING_FIELDS
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import Field
+
+Group = tuple[DataFileMeta, ...]
+
+
+def is_evolving(schema: TableSchema) -> bool:
+    """Tell whether columns of a row may be in several files."""
+    return schema.typed_options.boolean("data-evolution.enabled")
+
+
+def same_rows(files: Iterable[DataFileMeta]) -> list[Group]:
+    """Group the files of a bucket by the rows that they hold, the newest file of each group first.
+
+    Raises :class:`UnsupportedError` if the rows of two groups overlap.
+    """
+    alone = [(file,) for file in files if file.first_row_id is None]
+    numbered = [file for file in files if file.first_row_id is not None]
+    numbered.sort(key=lambda f: (f.first_row_id, f.row_count, -f.max_sequence_number, f.file_name))
+    groups = [
+        tuple(group) for _, group in groupby(numbered, lambda f: (f.first_row_id, f.row_count))
+    ]
+    end = 0
+    for group in groups:
+        first = group[0].first_row_id or 0
+        if first < end:
+            names = ", ".join(file.file_name for file in group)
+            raise UnsupportedError(
+                f"the files {names} hold some rows of other files and more: not supported yet"
+            )
+        end = first + group[0].row_count
+    return [*alone, *groups]
+
+
+@dataclass(frozen=True, slots=True)
+class EvolvedRows:
+    """The rows of one group of files."""
+
+    reader: FileReader
+    partition: bytes
+    bucket: int
+    files: Group
+
+    def batches(
+        self, fields: Sequence[Field], vectors: Mapping[str, DeletionVector]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are not deleted, each column from the newest file that holds it."""
+        oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
+        deletions = vectors.get(oldest.file_name)
+        chosen = [next((f for f in self.files if self._holds(f, x)), oldest) for x in fields]
+        sources = []
+        for file in self.files:
+            wanted = [x for x, holder in zip(fields, chosen, strict=True) if holder is file]
+            if wanted:
+                at = BucketFile(self.partition, self.bucket, file)
+                sources.append(self.reader.read(at, wanted, deletions))
+        names = [field.name for field in fields]
+        for parts in _aligned(sources, oldest.file_name):
+            columns = {name: part.column(name) for part in parts for name in part.schema.names}
+            yield record_batch([columns[name] for name in names], names, parts[0].num_rows)
+
+    def _holds(self, file: DataFileMeta, field: Field) -> bool:
+        if field in TRACKING_FIELDS:
+            return file.write_cols is None or field.name in file.write_cols
+        stored = source_of(field, self.reader.schemas[file.schema_id].fields)
+        return stored is not None and (file.write_cols is None or stored.name in file.write_cols)
+
+
+def _aligned(
+    sources: Sequence[Iterator[pa.RecordBatch]], name: str
+) -> Iterator[list[pa.RecordBatch]]:
+    """Yield batches of the same rows: each source cuts its rows elsewhere."""
+    pending: list[pa.RecordBatch | None] = [next(source, None) for source in sources]
+    while True:
+        parts = [part for part in pending if part is not None]
+        if len(parts) < len(pending):
+            if parts:
+                raise CorruptFileError(name, "and files of its rows do not have equally many")
+            return
+        rows = min(part.num_rows for part in parts)
+        yield [part.slice(0, rows) for part in parts]
+        for at, part in enumerate(parts):
+            pending[at] = part.slice(rows) if part.num_rows > rows else next(sources[at], None)

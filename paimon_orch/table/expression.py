@@ -1,0 +1,86 @@
+"""Filters as expressions: ``(col("status") == "OPEN") & col("id").is_in([1, 2])``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+
+
+def col(name: str) -> "Column":
+    """Name a column to compare; the result is what ``scan(filter=...)`` takes.
+
+    >>> (col("id") >= 10) & ~col("status").is_null() | (col("name").like("a%"))
+    """
+    return Column(name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses."""
+
+    name: str
+
+    def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # it builds, it does not compare
+        return self._test("=", value)
+
+    def __ne__(self, value: object) -> Leaf:  # type: ignore[override]
+        return self._test("<>", value)
+
+    def __lt__(self, value: object) -> Leaf:
+        return self._test("<", value)
+
+    def __le__(self, value: object) -> Leaf:
+        return self._test("<=", value)
+
+    def __gt__(self, value: object) -> Leaf:
+        return self._test(">", value)
+
+    def __ge__(self, value: object) -> Leaf:
+        return self._test(">=", value)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def is_in(self, values: Iterable[object]) -> Leaf:
+        """Test whether the column holds one of some values."""
+        if isinstance(values, str | bytes):
+            raise InputError(f"is_in of column {self.name!r} takes a list of values, not one text")
+        return Leaf(self.name, "in", tuple(map(self._value, values)))
+
+    def not_in(self, values: Iterable[object]) -> Predicate:
+        """Test whether the column holds none of some values; false for null, as in SQL."""
+        return Not(self.is_in(values))
+
+    def between(self, low: object, high: object) -> Predicate:
+        """Test whether the column lies between two values, both included."""
+        return And((self._test(">=", low), self._test("<=", high)))
+
+    def like(self, pattern: str) -> Leaf:
+        """Test text against a pattern: ``%`` is any text, ``_`` any character."""
+        return self._test("like", pattern)
+
+    def is_null(self) -> Leaf:
+        """Test for null."""
+        return Leaf(self.name, "is null")
+
+    def is_not_null(self) -> Predicate:
+        """Test for a value."""
+        return Not(self.is_null())
+
+    def _test(self, op: str, value: object) -> Leaf:
+        return Leaf(self.name, op, (self._value(value),))
+
+    def _value(self, value: object) -> "pa.Scalar[pa.DataType]":
+        if value is None:
+            raise InputError(f"nothing equals None; use col({self.name!r}).is_null()")
+        if isinstance(value, pa.Scalar):
+            return value
+        try:
+            return pa.scalar(value)
+        except (pa.ArrowException, OverflowError) as error:
+            raise InputError(
+                f"column {self.name!r} cannot be compared with {value!r}: a constant is needed"
+            ) from error

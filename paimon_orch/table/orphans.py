@@ -1,0 +1,144 @@
+"""Where files that nothing refers to may lie: the candidates of orphan cleanup (maintenance facts 10.1)."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from paimon_orch.format.partition import escape, unescape
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.table.snapshots import EARLIEST, LATEST
+
+# folders of a branch, and the names in them that are no leftovers
+_BRANCH_FOLDERS = {
+    "snapshot": ("snapshot-", EARLIEST, LATEST),
+    "changelog": ("changelog-", EARLIEST, LATEST),
+}
+_TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
+_SHARED_FOLDERS = ("manifest", "index", "statistics")
+_BLOB_PACK = (
+    ".managed.blob"  # named by no manifest: what needs one is told by side files of data files
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListingUnit:
+    """Directories to look into for files last written before a time, in epoch seconds."""
+
+    io: FileIO
+    directories: tuple[str, ...]
+    before: float
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file that is old enough to be an orphan; ``size`` is in bytes."""
+
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Return the last component of the path."""
+        return self.path.rpartition("/")[2]
+
+
+def list_old_files(unit: ListingUnit) -> bytes:
+    """Look into the directories of a unit; a pure function of the unit, for an executor.
+
+    Links are left alone, as are directories and packs of blobs. Returns JSON: per directory its path, names and sizes of old files, and how
+    many entries it holds.
+    """
+    found = []
+    for directory in unit.directories:
+        names, sizes, entries = [], [], 0
+        for info in unit.io.list_dir(directory):
+            entries += 1
+            candidate = not info.is_dir and not info.is_link
+            if candidate and info.modified < unit.before and not info.name.endswith(_BLOB_PACK):
+                names.append(info.name)
+                sizes.append(info.size)
+        found.append((directory, names, sizes, entries))
+    return json.dumps(found).encode()
+
+
+def decode_listing(data: bytes) -> Iterator[tuple[str, list[str], list[int], int]]:
+    """Yield what :func:`list_old_files` found: (directory, names, sizes, number of entries)."""
+    yield from json.loads(data)
+
+
+def shared_directories(paths: TablePaths) -> list[str]:
+    """Return the directories of metadata and index files."""
+    return [f"{paths.root}/{name}" for name in _SHARED_FOLDERS]
+
+
+def bucket_directories(
+    io: FileIO,
+    paths: TablePaths,
+    schema: TableSchema,
+    specs: Iterable[Mapping[str, object]] | None = None,
+) -> list[FileInfo]:
+    """Find the bucket directories below the data folder: as many levels of ``key=value`` as there are partition columns.
+
+    With ``specs`` only those of matching partitions. Whatever else lies there is not looked into.
+    """
+    parent = schema.options.get("data-file.path-directory", "").strip("/")
+    level = [f"{paths.root}/{parent}" if parent else paths.root]
+    chosen = None if specs is None else list(specs)
+    accepted = {level[0]: chosen}
+    for key in schema.partition_keys:
+        below: dict[str, list[Mapping[str, object]] | None] = {}
+        for directory, wanted in accepted.items():
+            for info in io.list_dir(directory):
+                name, separator, value = info.name.partition("=")
+                if not info.is_dir or not separator or name != escape(key):
+                    continue
+                kept = _matching(wanted, key, unescape(value), schema)
+                if kept is None or kept:
+                    below[info.path] = kept
+        accepted = below
+    return [
+        info
+        for directory in accepted
+        for info in io.list_dir(directory)
+        if info.is_dir and info.name.startswith("bucket-")
+    ]
+
+
+def _matching(
+    specs: list[Mapping[str, object]] | None, key: str, value: str, schema: TableSchema
+) -> list[Mapping[str, object]] | None:
+    """Return the specs that agree with one value; None means that all partitions are wanted."""
+    if specs is None:
+        return None
+    default = schema.typed_options.default_partition_name
+    return [
+        spec
+        for spec in specs
+        if key not in spec or str(default if spec[key] is None else spec[key]) == value
+    ]
+
+
+def leftovers(io: FileIO, paths: TablePaths, before: float) -> Iterator[OldFile]:
+    """Yield old files in a branch's own folders that no writer finished: no reader looks at their names."""
+    for folder, known in _BRANCH_FOLDERS.items():
+        yield from _old(io, f"{paths.branch_root}/{folder}", before, _unless(known))
+    for folder in _TEMPORARY_FOLDERS:
+        yield from _old(io, f"{paths.branch_root}/{folder}", before, _is_temporary)
+
+
+def _unless(known: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda name: not name.startswith(known)
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _old(
+    io: FileIO, directory: str, before: float, chosen: Callable[[str], bool]
+) -> Iterator[OldFile]:
+    for info in io.list_dir(directory):
+        if not info.is_dir and not info.is_link and info.modified < before and chosen(info.name):
+            yield OldFile(info.path, info.size)

@@ -1,0 +1,108 @@
+"""Deleting files of a table and nothing else: never outside its folders, never through a link, never recursively."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+
+logger = logging.getLogger(__name__)
+
+
+def data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
+    """Return the folders that files of a table may lie in: its own, and its external paths."""
+    external = schema.typed_options.names("data-file.external-paths")
+    return (
+        paths.root,
+        *(uri.removeprefix("file://").removeprefix("file:").rstrip("/") for uri in external),
+    )
+
+
+@dataclass(slots=True)
+class Remover:
+    """Deletes files below some folders, one by one.
+
+    Names come from metadata, which is input: what leads out of the folders, or through a link below them, is refused
+    and stays. ``refused`` lists such paths.
+    """
+
+    io: FileIO
+    roots: Sequence[str]
+    refused: list[str] = field(default_factory=list)
+    _directories: dict[str, frozenset[str]] = field(default_factory=dict)
+    _real: dict[str, bool] = field(default_factory=dict)
+
+    def allows(self, path: str) -> bool:
+        """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
+        inside = any(path.startswith(f"{root}/") for root in self.roots)
+        return inside and not any(part in ("", ".", "..") for part in _parts(path))
+
+    def delete(self, path: str) -> bool:
+        """Delete one file; a missing one is no error. ``False`` if it is refused."""
+        return self._guarded(path, lambda: self.io.delete(path))
+
+    def move(self, path: str, target: str) -> bool:
+        """Move one file to a name below the roots; a missing one is no error. ``False`` if it is refused."""
+
+        def move() -> None:
+            if self.allows(target) and self._is_real(target.rpartition("/")[0]):
+                with suppress(FileNotFoundError):
+                    self.io.move(path, target)
+
+        return self._guarded(path, move)
+
+    def _guarded(self, path: str, action: Callable[[], None]) -> bool:
+        try:
+            allowed = self.allows(path) and self._is_real(path.rpartition("/")[0])
+            if allowed:
+                action()
+        except (
+            CorruptFileError,
+            IsADirectoryError,
+            PermissionError,
+        ):  # somebody's directory under that name
+            allowed = False
+        if not allowed:
+            logger.warning("%s stays: it does not lie in the table's own folders", path)
+            self.refused.append(path)
+        return allowed
+
+    def delete_empty_dirs(self, directories: Iterable[str], root: str) -> int:
+        """Remove directories that hold nothing, and then their parents below ``root``; return how many."""
+        removed = 0
+        pending = sorted(set(directories), key=lambda path: -path.count("/"))
+        while pending:
+            parents = set()
+            for path in pending:
+                inside = path.startswith(f"{root}/") and self._is_real(path)
+                if inside and self.io.delete_empty_dir(path):
+                    removed += 1
+                    parents.add(path.rpartition("/")[0])
+            pending = sorted(parents, key=lambda path: -path.count("/"))
+        return removed
+
+    def _is_real(self, directory: str) -> bool:
+        """Tell whether a directory below a root is reached without a link. Object stores have none."""
+        if self.io.remote or directory in self.roots:
+            return True
+        if directory not in self._real:
+            parent, _, name = directory.rpartition("/")
+            inside = any(directory.startswith(f"{root}/") for root in self.roots)
+            real = inside and self._is_real(parent) and name in self._children(parent)
+            # a directory that is not there holds no file to delete
+            self._real[directory] = real or (inside and not self.io.exists(directory))
+        return self._real[directory]
+
+    def _children(self, directory: str) -> frozenset[str]:
+        if directory not in self._directories:
+            found = (info.name for info in self.io.list_dir(directory) if info.is_dir)
+            self._directories[directory] = frozenset(found)
+        return self._directories[directory]
+
+
+def _parts(path: str) -> list[str]:
+    return (path.partition("://")[2] or path).lstrip("/").split("/")

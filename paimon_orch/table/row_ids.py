@@ -1,0 +1,74 @@
+"""Giving ids to new rows at commit, and refusing ids that are taken (format sections 8.6, 10.4)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
+from paimon_orch.format.manifest import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+
+
+def with_row_ids(
+    schema: TableSchema, entries: Iterable[ManifestEntry], snapshot_id: int, next_row_id: int
+) -> tuple[list[ManifestEntry], int]:
+    """Give ids to the rows of new files, and return the entries with the next free id.
+
+    Rows that an append wrote get ids, and the snapshot as their sequence number; rewritten files hold theirs, and those
+    of rows that were changed are pending. Tables without row tracking stay as they are.
+    """
+    if not tracking_fields(schema):
+        return list(entries), next_row_id
+    numbered = []
+    for entry in entries:
+        file = entry.file
+        if entry.kind is FileKind.ADD and _is_new(entry):
+            file = replace(
+                file,
+                first_row_id=next_row_id,
+                min_sequence_number=snapshot_id,
+                max_sequence_number=snapshot_id,
+            )
+            next_row_id += file.row_count
+        elif entry.kind is FileKind.ADD and not file.min_sequence_number:
+            file = replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+        elif entry.kind is FileKind.ADD and not file.max_sequence_number:
+            file = replace(file, max_sequence_number=snapshot_id)
+        numbered.append(replace(entry, file=file))
+    return numbered, next_row_id
+
+
+def _is_new(entry: ManifestEntry) -> bool:
+    file = entry.file
+    return (
+        file.first_row_id is None
+        and file.file_source != FileSource.COMPACT
+        and ROW_ID.name not in (file.write_cols or ())
+    )
+
+
+def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
+    """Raise :class:`CommitConflictError` if two live files claim an id, or one an id that was never given."""
+    if not tracking_fields(schema) or schema.typed_options.boolean("data-evolution.enabled"):
+        return
+    claims = sorted(
+        (
+            entry.file.first_row_id,
+            entry.file.first_row_id + entry.file.row_count,
+            entry.file.file_name,
+        )
+        for entry in live
+        if entry.file.first_row_id is not None
+    )
+    for (_, end, one), (start, _, two) in pairwise(claims):
+        if start < end:
+            raise CommitConflictError(
+                f"files {one} and {two} both hold rows of the ids {start} to {end - 1}. Nothing was changed; plan and "
+                "run the step again."
+            )
+    if claims and claims[-1][1] > next_row_id:
+        _, end, name = claims[-1]
+        raise CommitConflictError(
+            f"file {name} holds rows of ids up to {end - 1}, but the table has given ids below {next_row_id} only"
+        )

@@ -1,0 +1,39 @@
+"""Reading metadata files: what storage raises becomes an error of ours that names the path, and with it the table."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paimon_orch.errors import StorageError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.table_statistics import TableStatistics
+from paimon_orch.storage import FileIO
+from paimon_orch.storage.base import FileInfo
+
+
+@contextmanager
+def named_failures(path: str) -> Iterator[None]:
+    """Turn a failing call into a :class:`StorageError`; that a file is missing is for the caller to judge."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def read_stored(io: FileIO, path: str) -> bytes:
+    """Return the content of a file; ``FileNotFoundError`` if there is none."""
+    with named_failures(path):
+        return io.read_bytes(path)
+
+
+def list_stored(io: FileIO, directory: str) -> list[FileInfo]:
+    """Return the entries of a directory; none if it is not there."""
+    with named_failures(directory):
+        return list(io.list_dir(directory))
+
+
+def read_statistics(io: FileIO, paths: TablePaths, name: str) -> TableStatistics:
+    """Read a statistics file."""
+    path = f"{paths.statistics_dir}/{name}"
+    return TableStatistics.from_json(read_stored(io, path), path)
