@@ -244,7 +244,8 @@ def _spark_failed(label: str, error: BaseException) -> str:
             f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
             "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
         )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     # A traceback ends with the error; anything else begins with it.
     reason = lines[-1 if isinstance(error, PySparkException) else 0] if lines else repr(error)
     if reason.startswith("ModuleNotFoundError"):

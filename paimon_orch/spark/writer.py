@@ -30,8 +30,10 @@ from paimon_orch.spark.executor import (
 from paimon_orch.steps import ingest
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.ingest import IngestResult, Mode
+from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.partitions import Spec
+from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import bucket_of_rows
 
@@ -45,17 +47,29 @@ def write(
     mode: Mode = "append",
     row_kind: str | None = None,
     partitions: Spec | None = None,
+    commit_id: CommitId | None = None,
     progress: Progress | None = None,
 ) -> IngestResult:
     """Write the rows of a frame into a table in one snapshot.
 
     On primary-key tables ``append`` inserts or updates by key; of several rows of one key the last in the frame wins.
     ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. ``overwrite`` replaces the partitions that
-    receive rows (all, without partitions), or those that ``partitions`` names: an empty mapping means all. Raises :class:`InputError` if the rows do not fit the table, which is then
-    unchanged.
+    receive rows (all, without partitions), or those that ``partitions`` names: an empty mapping means all. What a
+    ``commit_id`` names is committed once: a repeated call writes nothing. Raises :class:`InputError` if the rows do not
+    fit the table, which is then unchanged.
     """
     started = time.monotonic()
-    planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
+    planned = ingest.plan(
+        table,
+        frame.columns,
+        mode=mode,
+        row_kind=row_kind,
+        partitions=partitions,
+        commit_id=commit_id,
+    )
+    committed = table.committed(commit_id)
+    if committed is not None:
+        return IngestResult(committed.id, 0, 0, 0, time.monotonic() - started)
     session = frame.sparkSession
     schema, attempts = planned.factory.schema, task_attempts(session)
     clustered, tasks = cluster(frame, schema)
@@ -64,7 +78,7 @@ def write(
         rows = iter(batches)
         first = next(rows, None)
         if first is not None:
-            yield result_batch(_task_number(), lambda: planned.write(_chain(first, rows)), attempts)
+            yield result_batch(task_number(), lambda: planned.write(_chain(first, rows)), attempts)
 
     results = SparkExecutor(session).results(
         lambda _: clustered.mapInArrow(task, RESULT_COLUMNS),
@@ -81,7 +95,8 @@ def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield from rest
 
 
-def _task_number() -> int:
+def task_number() -> int:
+    """Return the number of the Spark task that runs this; 0 outside of one."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -89,11 +104,12 @@ def _task_number() -> int:
 def cluster(frame: DataFrame, schema: TableSchema) -> tuple[DataFrame, int]:
     """Return the frame with all rows of a bucket in one task, and the number of tasks.
 
-    With dynamic buckets all rows of a partition are in one task, which assigns them: a table without partitions is
+    With dynamic or postpone buckets all rows of a partition are in one task, which assigns them: a table without partitions is
     written by a single task. Primary-key tables also get ``_SEQUENCE_NUMBER``, the order of the rows before the
     shuffle. Tables whose rows may go anywhere are left as they are.
     """
-    count, dynamic = schema.typed_options.bucket, has_dynamic_buckets(schema)
+    count = schema.typed_options.bucket
+    dynamic = has_dynamic_buckets(schema) or is_postponed(schema)
     tasks = _parallelism(frame.sparkSession)
     if not schema.primary_keys and count < 1:
         return frame, tasks

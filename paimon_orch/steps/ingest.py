@@ -10,9 +10,11 @@ from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
 from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.partitions import Spec, partition_matcher
+from paimon_orch.table.postpone import PostponeBuckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import TableWriter, check_columns, check_writable, conform_rows
 
@@ -29,6 +31,8 @@ class IngestPlan:
     row_kind: str | None
     hashes: HashIndex | None = None
     partitions: Spec | None = None
+    commit_id: CommitId | None = None
+    postponed: PostponeBuckets | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write a task's rows and return an encoded :class:`CommitMessage`.
@@ -39,7 +43,7 @@ class IngestPlan:
         """
         index = None if self.hashes is None else IndexWriter(self.hashes)
         overwrites = self.mode == "overwrite"
-        writer = TableWriter(self.factory, self.first_sequence, index, overwrites)
+        writer = TableWriter(self.factory, self.first_sequence, index, overwrites, self.postponed)
         try:
             for batch in batches:
                 writer.write(self._conformed(pa.Table.from_batches([batch])))
@@ -77,10 +81,12 @@ def plan(
     mode: Mode = "append",
     row_kind: str | None = None,
     partitions: Spec | None = None,
+    commit_id: CommitId | None = None,
 ) -> IngestPlan:
     """Check the columns of the rows to come and read where each bucket's numbering goes on.
 
-    ``partitions`` names what an overwrite replaces, as in :meth:`Table.overwrite`.
+    ``partitions`` names what an overwrite replaces, as in :meth:`Table.overwrite`; ``commit_id`` makes the ingest safe
+    to repeat.
     """
     if partitions is not None and mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
@@ -92,7 +98,8 @@ def plan(
     check_columns(columns, factory.schema, row_kind=row_kind)
     hashes = table.hash_index(fresh=mode == "overwrite")
     first = {} if mode == "overwrite" else table.next_sequences()
-    return IngestPlan(factory, first, mode, row_kind, hashes, partitions)
+    postponed = table.postpone_buckets(fresh=mode == "overwrite")
+    return IngestPlan(factory, first, mode, row_kind, hashes, partitions, commit_id, postponed)
 
 
 def commit(
@@ -110,6 +117,7 @@ def commit(
             changelog=[entry for message in messages for entry in message.changelog],
             overwrite=planned.mode == "overwrite",
             partitions=planned.partitions,
+            commit_id=planned.commit_id,
         )
     except (CommitConflictError, InputError):  # after any other error it may have been committed
         discard(table.reader(), messages)

@@ -7,6 +7,7 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import type_to_sql
+from paimon_orch.steps.health import Health, health
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
@@ -63,6 +64,7 @@ class TableReport:
     schema: TableSchema
     snapshot: Snapshot | None
     buckets: tuple[BucketReport, ...]
+    health: Health | None = None
 
     @property
     def snapshot_id(self) -> int | None:
@@ -148,6 +150,7 @@ class TableReport:
                 "partitions": len(self.partitions),
                 "buckets": len(self.buckets),
             },
+            "health": None if self.health is None else self.health.to_dict(),
             "partitions": [
                 {
                     "partition": name,
@@ -180,13 +183,17 @@ def _snapshot_dict(snapshot: Snapshot) -> dict[str, object]:
 
 
 def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
-    """Read the metadata of a snapshot (by default the newest) and sum it up; no data file is opened."""
+    """Read the metadata of a snapshot (by default the newest) and sum it up; no data file is opened.
+
+    The health of the table is told with its newest snapshot alone.
+    """
     snapshot = table.snapshot(snapshot_id)
     schema = table.schema
     splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
     reports = [_bucket(split, schema) for split in splits]
     reports.sort(key=lambda report: (report.partition, report.bucket))
-    return TableReport(table.identifier, table.paths.root, schema, snapshot, tuple(reports))
+    state = health(table) if snapshot_id is None else None
+    return TableReport(table.identifier, table.paths.root, schema, snapshot, tuple(reports), state)
 
 
 def _bucket(split: BucketSplit, schema: TableSchema) -> BucketReport:

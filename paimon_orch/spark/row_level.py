@@ -1,0 +1,277 @@
+"""UPDATE and MERGE INTO on Spark: new values are Spark's expressions, rows are found and written by our own tasks."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Literal
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from paimon_orch.errors import InputError
+from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
+from paimon_orch.format.predicate import Predicate
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.append_vectors import is_unaware
+from paimon_orch.spark.executor import (
+    RESULT_COLUMNS,
+    SparkExecutor,
+    result_batch,
+    task_attempts,
+)
+from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
+from paimon_orch.spark.writer import cluster, task_number
+from paimon_orch.steps import ingest, row_level
+from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.executor import Progress
+from paimon_orch.steps.row_changes import KIND, ROW
+from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult, TargetUnit, undo_changes
+from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.table import Table
+
+Assignments = Mapping[str, str | Column]
+"""New values by column: SQL expressions as text, or columns of Spark."""
+
+SOURCE, TARGET = "source", "target"
+
+
+def update(
+    session: SparkSession,
+    table: Table,
+    assignments: Assignments,
+    where: str | Predicate | None = None,
+    *,
+    progress: Progress | None = None,
+) -> RowLevelResult:
+    """Give the rows that a filter keeps new values, in one snapshot; rows for which it is unknown (NULL) stay.
+
+    ``assignments`` are Spark expressions over the row's old values. Columns of the primary key, of the partition and of
+    the bucket key cannot change: that would move rows. In expressions a TIME is its milliseconds, a timestamp finer
+    than microseconds its nanoseconds. Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`.
+    """
+    if not assignments:
+        raise InputError("an update needs at least one column to set")
+    _check_assignable(table.schema, assignments)
+
+    def changed(planned: RowLevelPlan) -> DataFrame:
+        rows = _target(session, planned)
+        columns = _typed(planned.schema, {**_old(planned.schema, None), **_columns(assignments)})
+        return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *_ids(planned.schema))
+
+    return _Write(session, table, changed, f"update rows of {table.identifier}", where).run(
+        progress
+    )
+
+
+def merge_into(
+    source: DataFrame,
+    table: Table,
+    on: str | Column,
+    *,
+    when_matched_update: Assignments | Literal["*"] | None = None,
+    when_matched_delete: str | Column | None = None,
+    when_not_matched_insert: Assignments | Literal["*"] | None = None,
+    progress: Progress | None = None,
+) -> RowLevelResult:
+    """Change the rows of a table that rows of a frame match, and add those that match none, in one snapshot.
+
+    ``on``, conditions and values are Spark expressions over ``target.column`` and ``source.column``. A matched row for
+    which the condition ``when_matched_delete`` holds (``"true"``: each) is deleted, another one gets the values of
+    ``when_matched_update``. ``"*"`` takes the source's column of the same name: in updates for all columns that may
+    change, in inserts for all. Columns that an insert leaves out get their default or null. Of several new rows of one
+    primary key any may win.
+
+    Raises :class:`InputError` if several source rows change one row of the table. Conflicts are answered as by
+    :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
+    """
+    schema = table.schema
+    updates = _starred(when_matched_update, schema.names, set(_fixed(schema)))
+    inserts = _starred(when_not_matched_insert, schema.names, set())
+    if updates is None and inserts is None and when_matched_delete is None:
+        raise InputError("a merge needs something to do: update, delete or insert")
+    _check_assignable(schema, updates or {})
+    _check_known(schema, inserts or {})
+
+    return _Write(
+        source.sparkSession,
+        table,
+        _Merge(source, on, updates, when_matched_delete, inserts),
+        f"merge into {table.identifier}",
+        operation="update" if when_matched_delete is None else "merge",
+        guarded=inserts is not None and not schema.primary_keys,
+    ).run(progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """What a merge makes of the rows of a table."""
+
+    source: DataFrame
+    on: str | Column
+    updates: Assignments | None
+    delete: str | Column | None
+    inserts: Assignments | None
+
+    def __call__(self, planned: RowLevelPlan) -> DataFrame:
+        # Spark takes the table for as small as the list of its units, and would broadcast it
+        target = _target(self.source.sparkSession, planned).alias(TARGET).hint("merge")
+        how = "inner" if self.inserts is None else "right"
+        rows = target.join(self.source.alias(SOURCE), _column(self.on), how)
+        rows = rows.withColumn(KIND, self._kind()).filter(fn.col(KIND).isNotNull())
+        old = _old(planned.schema, TARGET)
+        new = {**old, **_columns(self.updates or {})}
+        added = {name: fn.lit(None) for name in old} | _columns(self.inserts or {})
+        kind = fn.col(KIND)
+        values = {
+            name: fn.when(kind == "+I", added[name]).when(kind == "+U", new[name]).otherwise(value)
+            for name, value in old.items()
+        }
+        address = fn.col(f"{TARGET}.`{ROW}`").alias(ROW)
+        ids = [fn.col(f"{TARGET}.{name}").alias(name) for name in _ids(planned.schema)]
+        return rows.select(address, KIND, *_typed(planned.schema, values), *ids)
+
+    def _kind(self) -> Column:
+        """Return what becomes of a row; null for nothing."""
+        address = fn.col(f"{TARGET}.`{ROW}`")
+        kind = fn.when(address.isNull(), fn.lit("+I"))
+        if self.delete is not None:
+            kind = kind.when(_column(self.delete), fn.lit("-D"))
+        return kind if self.updates is None else kind.otherwise(fn.lit("+U"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Plans, writes what ``changed`` returns and commits; ``guarded`` lets no other commit change any row meanwhile."""
+
+    session: SparkSession
+    table: Table
+    changed: Callable[[RowLevelPlan], DataFrame]
+    label: str
+    where: str | Predicate | None = None
+    operation: str = "update"
+    guarded: bool = False
+
+    def run(self, progress: Progress | None) -> RowLevelResult:
+        started = time.monotonic()
+
+        def attempt(number: int) -> RowLevelResult:
+            done = self._attempt(progress)
+            return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
+
+        return replanned(self.label, attempt)
+
+    def _attempt(self, progress: Progress | None) -> RowLevelResult:
+        planned = row_level.plan(self.table, self.where, self.operation)
+        schema, attempts = planned.schema, task_attempts(self.session)
+        kinds = [KIND] if schema.primary_keys else []
+        writing = ingest.plan(self.table, [*schema.names, *kinds], row_kind=KIND if kinds else None)
+        frame, tasks = cluster(_analysed(self.changed, planned), schema)
+
+        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = iter(batches)
+            first = next(rows, None)
+            if first is not None:
+                write = partial(row_level.write_changes, writing, chain([first], rows))
+                yield result_batch(task_number(), write, attempts)
+
+        executor = SparkExecutor(self.session)
+        results = executor.results(
+            lambda _: frame.mapInArrow(task, RESULT_COLUMNS),
+            tasks,
+            label=self.label,
+            progress=progress,
+            undo=partial(undo_changes, self.table),
+        )
+        guard = ReadGuard(planned.snapshot_id) if self.guarded else None
+        return row_level.apply(
+            self.table, executor, planned, results, guard=guard, hashes=writing.hashes
+        )
+
+
+def _analysed(changed: Callable[[RowLevelPlan], DataFrame], planned: RowLevelPlan) -> DataFrame:
+    try:
+        frame = changed(planned)
+        frame.schema  # noqa: B018 - Spark Connect looks at expressions only when the schema is asked for
+    except (AnalysisException, ParseException) as error:
+        lines = str(error).strip().splitlines()
+        raise InputError(f"Spark does not understand an expression: {lines[0]}") from error
+    return frame
+
+
+def _target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
+    """Return the rows of a plan behind their addresses, one task a unit."""
+    tracking = [field for field in (ROW_ID,) if _ids(planned.schema)]
+    fields = [*planned.schema.fields, *tracking]
+    carriers = pa.schema([(ROW, pa.int64()), *carrier_schema(fields)])
+    units = [cloudpickle.dumps(unit) for unit in planned.units]
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                unit: TargetUnit = cloudpickle.loads(units[index])
+                for rows in unit.read(fields):
+                    yield from carried(rows, carriers)
+
+    count = len(units)
+    ids = session.range(0, count, 1, max(1, count))
+    return ids.mapInArrow(read, spark_schema(carriers))
+
+
+def _ids(schema: TableSchema) -> list[str]:
+    """Return the column of row ids, if the table keeps them."""
+    return [ROW_ID.name] if tracking_fields(schema) else []
+
+
+def _column(expression: str | Column) -> Column:
+    return fn.expr(expression) if isinstance(expression, str) else expression
+
+
+def _columns(assignments: Assignments) -> dict[str, Column]:
+    return {name: _column(expression) for name, expression in assignments.items()}
+
+
+def _old(schema: TableSchema, alias: str | None) -> dict[str, Column]:
+    prefix = "" if alias is None else f"{alias}."
+    return {name: fn.col(prefix + quoted(name)) for name in schema.names}
+
+
+def _typed(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
+    """Return the table's columns in their types; in its ANSI mode Spark refuses a value that does not fit."""
+    types = spark_schema(carrier_schema(schema.fields))
+    return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
+
+
+def _starred(
+    assignments: Assignments | Literal["*"] | None, names: Sequence[str], without: set[str]
+) -> Assignments | None:
+    if assignments != "*":
+        return assignments
+    return {name: fn.col(f"{SOURCE}.{quoted(name)}") for name in names if name not in without}
+
+
+def _fixed(schema: TableSchema) -> list[str]:
+    """Return the columns that say where a row lies."""
+    keys = (*schema.primary_keys, *schema.partition_keys)
+    buckets = [] if is_unaware(schema) else [field.name for field in schema.bucket_key_fields]
+    return list(dict.fromkeys((*keys, *buckets)))
+
+
+def _check_assignable(schema: TableSchema, assignments: Assignments) -> None:
+    _check_known(schema, assignments)
+    fixed = _fixed(schema)
+    wrong = [name for name in assignments if name in fixed]
+    if wrong:
+        raise InputError(
+            f"{', '.join(wrong)} cannot be set: a row lies where its primary key, partition and bucket key say "
+            f"({', '.join(fixed)}). Delete the row and write the new one."
+        )
+
+
+def _check_known(schema: TableSchema, assignments: Assignments) -> None:
+    for name in assignments:
+        schema.field(name)

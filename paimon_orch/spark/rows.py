@@ -1,0 +1,64 @@
+"""Rows of a table as Spark rows, and back, without loss.
+
+Spark has no TIME before 4.1 and no timestamps finer than a microsecond: the former travel as milliseconds of the day
+(INT), the latter as nanoseconds since 1970 (BIGINT).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import Field
+
+
+def carrier_schema(fields: Sequence[Field]) -> pa.Schema:
+    """Return the Arrow types in which columns travel; refuses nested columns that would lose something."""
+    return pa.schema([(field.name, _carrier(field)) for field in fields])
+
+
+def spark_schema(carriers: pa.Schema) -> StructType:
+    """Return the same as Spark types."""
+    return from_arrow_schema(carriers, prefer_timestamp_ntz=True)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark reads it whatever characters it has."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def carried(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the types of :func:`carrier_schema`."""
+    columns = []
+    for column, field in zip(rows.columns, carriers, strict=True):
+        array = column.combine_chunks()
+        columns.append(array if array.type == field.type else array.cast(field.type))
+    yield from pa.table(columns, schema=carriers).combine_chunks().to_batches()
+
+
+def _carrier(field: Field) -> pa.DataType:
+    target = arrow_type(field.type)
+    if pa.types.is_time32(target):
+        return pa.int32()
+    if isinstance(target, pa.TimestampType):
+        return pa.int64() if target.unit == "ns" else pa.timestamp("us", target.tz)
+    if pa.types.is_nested(target) and (unfit := _unfit(target)):
+        raise UnsupportedError(
+            f"column {field.name!r} holds {', '.join(sorted(unfit))} inside a nested type, which Spark cannot carry "
+            "without loss"
+        )
+    return target
+
+
+def _unfit(target: pa.DataType) -> set[str]:
+    """Return the leaves of a nested type that Spark has not."""
+    if pa.types.is_nested(target):
+        children = (target.field(index).type for index in range(target.num_fields))
+        return set().union(*map(_unfit, children))
+    fine = isinstance(target, pa.TimestampType) and target.unit == "us"
+    temporal = pa.types.is_time(target) or pa.types.is_timestamp(target)
+    return {str(target)} if temporal and not fine else set()

@@ -1,0 +1,126 @@
+"""Sort compaction on Spark: ranges of the sort key go to tasks, which sort and write them."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.spark.executor import (
+    RESULT_COLUMNS,
+    SparkExecutor,
+    result_batch,
+    task_attempts,
+)
+from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
+from paimon_orch.spark.writer import task_number
+from paimon_orch.steps import ingest, sort_compact
+from paimon_orch.steps.append_compact import result_of
+from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.compact import CompactionPlan, CompactionResult, Partitions
+from paimon_orch.steps.executor import Progress
+from paimon_orch.steps.sort_compact import Order
+from paimon_orch.steps.tracked_writes import write_tracked
+from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.table import Table
+
+_CURVE = "__paimon_curve"
+
+
+def sort_table(
+    session: SparkSession,
+    table: Table,
+    order: Order,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Rewrite partitions of an append table with their rows sorted, each by itself, in one OVERWRITE snapshot.
+
+    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Rows that arrive meanwhile stay, as
+    exactly the files that were read are replaced; if one of them changed, the sort is planned and run again, three times
+    at most, then :class:`CommitConflictError` is raised and the table is unchanged.
+    """
+    started = time.monotonic()
+
+    def attempt(number: int) -> CompactionResult:
+        planned = sort_compact.plan(table, order, partitions=partitions, where=where)
+        messages = _sorted(session, table, planned, order, progress) if planned else []
+        snapshot = sort_compact.commit(table, planned, messages) if planned else None
+        return result_of(planned, messages, snapshot, time.monotonic() - started, number)
+
+    return replanned(f"sort {table.identifier}", attempt)
+
+
+def _sorted(
+    session: SparkSession,
+    table: Table,
+    planned: CompactionPlan,
+    order: Order,
+    progress: Progress | None,
+) -> list[CommitMessage]:
+    """Write the rows of a plan in their order, in as many ranges as there will be files."""
+    writing = ingest.plan(table, table.schema.names)
+    schema = writing.factory.schema
+    target = schema.typed_options.target_file_size(primary_key=False)
+    ranges = max(1, math.ceil(sum(unit.bytes for unit in planned.units) / target))
+    keys = [fn.col(quoted(name)) for name in schema.partition_keys]
+    keys += _keys(order)
+    rows = _rows(session, planned, order).repartitionByRange(ranges, *keys)
+    tracking = [field.name for field in tracking_fields(schema)]
+    rows = rows.sortWithinPartitions(*keys).select(*map(quoted, [*schema.names, *tracking]))
+    attempts = task_attempts(session)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remaining = iter(batches)
+        first = next(remaining, None)
+        if first is not None:
+            every = chain([first], remaining)
+            tracked = partial(write_tracked, writing.factory, every)
+            write = tracked if tracking else partial(writing.write, every)
+            yield result_batch(task_number(), write, attempts)
+
+    results = SparkExecutor(session).results(
+        lambda _: rows.mapInArrow(task, RESULT_COLUMNS),
+        ranges,
+        label=f"sort {table.identifier}",
+        progress=progress,
+        undo=partial(ingest.undo, table),
+    )
+    return [CommitMessage.decode(result) for result in results]
+
+
+def _keys(order: Order) -> list[Column]:
+    if order.strategy == "order":
+        return [fn.col(quoted(name)) for name in order.columns]
+    return [fn.col(_CURVE)]
+
+
+def _rows(session: SparkSession, planned: CompactionPlan, order: Order) -> DataFrame:
+    """Return the rows of a plan with their place on the curve, one task for each part that is read."""
+    found = sort_compact.read_units(planned)
+    schema = found[0].reader.schema
+    fields, units = (*schema.fields, *tracking_fields(schema)), list(map(cloudpickle.dumps, found))
+    width = schema.typed_options.integer("zorder.var-length-contribution", 8)
+    carriers = carrier_schema(fields)
+    if order.strategy != "order":
+        carriers = carriers.append(pa.field(_CURVE, pa.binary()))
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for addressed in cloudpickle.loads(units[index]).read(fields):
+                    rows = addressed.select([field.name for field in fields])
+                    if order.strategy != "order":
+                        rows = rows.append_column(_CURVE, order.keys(rows, width))
+                    yield from carried(rows, carriers)
+
+    ids = session.range(0, len(units), 1, len(units))
+    return ids.mapInArrow(read, spark_schema(carriers))

@@ -1,0 +1,179 @@
+"""ANALYZE: how many rows a reader sees, and figures of columns, for those who plan queries (format section 3.4)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.files.column_figures import ColumnGatherer, can_gather
+from paimon_orch.format.paths import FileNames
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.table_statistics import TableStatistics
+from paimon_orch.format.types import Field, type_to_sql
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.plan import BucketSplit, visible_rows
+from paimon_orch.table.scan import Scan
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeUnit:
+    """The rows of one bucket to read; ``scan`` tells which columns."""
+
+    scan: Scan
+    split: BucketSplit
+    columns: tuple[Field, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the unit for people and machines."""
+        return {
+            "partition": partition_text(self.split.partition, self.scan.schema),
+            "bucket": self.split.bucket,
+            "files": len(self.split.files),
+            "rows": self.split.row_count,
+            "bytes": sum(file.file_size for file in self.split.files),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzePlan:
+    """What an analysis would read; without a snapshot there is nothing to analyze. Also the dry run.
+
+    ``counted`` are the rows of buckets that metadata alone tells, ``physical`` the rows and ``bytes`` the size of all
+    files.
+    """
+
+    snapshot: Snapshot | None
+    schema_id: int
+    columns: tuple[Field, ...] = ()
+    units: tuple[AnalyzeUnit, ...] = ()
+    counted: int = 0
+    physical: int = 0
+    bytes: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan for people and machines."""
+        return {
+            "snapshot_id": None if self.snapshot is None else self.snapshot.id,
+            "columns": [column.name for column in self.columns],
+            "buckets_to_read": len(self.units),
+            "rows_known": self.counted,
+            "units": [unit.to_dict() for unit in self.units],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeResult:
+    """What an analysis found and the snapshot that refers to it; None for a table without snapshot."""
+
+    snapshot_id: int | None
+    statistics: TableStatistics | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the result as JSON values."""
+        found = {} if self.statistics is None else json.loads(self.statistics.to_json())
+        return {"snapshot_id": self.snapshot_id, "statistics": found}
+
+
+def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
+    """Read the metadata of the newest snapshot; buckets are read where the rows, or ``columns``, need it.
+
+    ``columns`` are those to gather figures of: none by default, all (but nested ones) with None. Raises
+    :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
+    """
+    schema, snapshot = table.schema, table.snapshot()
+    chosen = tuple(
+        _chosen(schema.fields if columns is None else schema.select(list(columns)), columns)
+    )
+    if snapshot is None:
+        return AnalyzePlan(None, schema.id)
+    # rows of tables with a key are counted by it
+    read = [field.name for field in chosen] or [*schema.trimmed_primary_keys, *schema.names][:1]
+    scan = table.scan(read, snapshot_id=snapshot.id)
+    units, counted = [], 0
+    for split in scan.plan():
+        rows = None if chosen else visible_rows(split, schema)
+        counted += rows or 0
+        if rows is None:
+            units.append(AnalyzeUnit(scan, split, chosen))
+    files = [file for split in table.files(snapshot) for file in split.files]
+    return AnalyzePlan(
+        snapshot,
+        schema.id,
+        chosen,
+        tuple(units),
+        counted,
+        sum(file.row_count for file in files),
+        sum(file.file_size for file in files),
+    )
+
+
+def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> list[Field]:
+    for column in fields:
+        if columns is not None and not can_gather(column):
+            raise InputError(
+                f"column {column.name!r} is {type_to_sql(column.type)}: nested columns have no statistics"
+            )
+    return [column for column in fields if can_gather(column)]
+
+
+def run(unit: AnalyzeUnit) -> bytes:
+    """Read one bucket and return its row count and the figures of its columns, encoded."""
+    rows = 0
+    gathered = [ColumnGatherer(column) for column in unit.columns]
+    for batch in unit.scan.read_split(unit.split):
+        rows += batch.num_rows
+        gathered = [figures.add(batch.column(figures.column.name)) for figures in gathered]
+    return json.dumps([rows, *(figures.encode() for figures in gathered)]).encode()
+
+
+def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> AnalyzeResult:
+    """Write the statistics file and a snapshot that refers to it; the rows of the table stay as they are.
+
+    Raises :class:`CommitConflictError` if the schema has changed since the plan; nothing is left behind then.
+    """
+    if planned.snapshot is None:
+        return AnalyzeResult(None)
+    statistics = _statistics(planned, results)
+    name = FileNames().next("stat-")
+    path = f"{table.paths.statistics_dir}/{name}"
+    with table.io.open_output(path) as sink:
+        sink.write(statistics.to_json())
+    try:
+        snapshot = table.new_commit().commit(Changes(CommitKind.ANALYZE, statistics=name))
+    except (CommitConflictError, InputError):
+        table.io.delete(path)
+        raise
+    return AnalyzeResult(snapshot.id, statistics)
+
+
+def _statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableStatistics:
+    assert planned.snapshot is not None
+    rows, gathered = planned.counted, [ColumnGatherer(column) for column in planned.columns]
+    for result in results:
+        count, *texts = json.loads(result)
+        rows += count
+        parts = (
+            ColumnGatherer.decode(column, text)
+            for column, text in zip(planned.columns, texts, strict=True)
+        )
+        gathered = [old.merged(new) for old, new in zip(gathered, parts, strict=True)]
+    size = planned.bytes * rows // planned.physical if planned.physical else 0
+    columns = {figures.column.name: figures.figures() for figures in gathered}
+    return TableStatistics(planned.snapshot.id, planned.schema_id, rows, size, columns)
+
+
+def analyze(
+    table: Table,
+    executor: Executor,
+    *,
+    columns: Sequence[str] | None = (),
+    progress: Progress | None = None,
+) -> AnalyzeResult:
+    """Plan, run and commit; see :func:`plan`."""
+    planned = plan(table, columns)
+    label = f"analyze {table.identifier}"
+    results = executor.map(run, planned.units, label=label, progress=progress)
+    return commit(table, planned, results)

@@ -1,0 +1,126 @@
+"""Checking a table: every invariant that can be read off it (maintenance facts 13.1 to 13.3); nothing is changed.
+
+Without ``deep`` metadata is read, and files are looked for. With it every data file is read as well: rows, keys,
+sequence numbers, statistics, buckets, vectors.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from paimon_orch.errors import PaimonError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.steps.check_files import FileChecker
+from paimon_orch.steps.check_versions import State, VersionChecker
+from paimon_orch.steps.findings import Finding, Findings
+from paimon_orch.table.references import Kind, ReferenceReader, Version, VersionStore
+from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.snapshots import EARLIEST, SnapshotStore
+from paimon_orch.table.table import Table
+
+__all__ = ["CheckReport", "Finding", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check found; it is true when that is nothing."""
+
+    findings: tuple[Finding, ...] = ()
+    versions: int = 0
+    data_files: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether the table is sound."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values."""
+        return {
+            "versions": self.versions,
+            "data_files": self.data_files,
+            "findings": [{"rule": f.rule, "where": f.where, "text": f.text} for f in self.findings],
+        }
+
+
+def check(table: Table, *, deep: bool = False) -> CheckReport:
+    """Check all snapshots, tags and changelogs of all branches of a table.
+
+    Files that nothing refers to are no finding: orphan cleanup removes them. Snapshots below the hint EARLIEST are being
+    expired, or were when a process was killed, and are left out; so is what expires while it is checked.
+    """
+    findings = Findings()
+    store = VersionStore(
+        table.io, table.paths.root, lambda error: findings.add("unreadable", "", str(error))
+    )
+    run = _Check(table, findings, deep=deep)
+    try:
+        branches = store.branches()
+    except PaimonError as error:
+        findings.add("unreadable", table.paths.root, str(error))
+        return CheckReport(tuple(findings.found))
+    for paths in branches:
+        run.branch(paths, [v for v in store.of_branch(paths) if v.complete])
+    return CheckReport(tuple(findings.found), run.versions, run.data_files)
+
+
+@dataclass(slots=True)
+class _Check:
+    table: Table
+    findings: Findings
+    deep: bool = field(kw_only=True)
+    versions: int = 0
+    _checker: VersionChecker = field(init=False)
+    _files: dict[str, FileChecker] = field(default_factory=dict)
+    _seen: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        reader = ReferenceReader.of(self.table.io, self.table.paths.root)
+        self._checker = VersionChecker(self.table.io, reader, self.findings)
+
+    @property
+    def data_files(self) -> int:
+        return len(self._seen)
+
+    def branch(self, paths: TablePaths, versions: Iterable[Version]) -> None:
+        versions = list(versions)
+        snapshots = sorted(
+            (v for v in versions if v.kind is Kind.SNAPSHOT), key=lambda v: v.snapshot.id
+        )
+        for one, two in pairwise(v.snapshot.id for v in snapshots):
+            if two != one + 1:
+                self.findings.add(
+                    "gap", paths.snapshot_dir, f"the snapshots {one + 1} to {two - 1} are missing"
+                )
+        schemas = SchemaStore(self.table.io, paths)
+        previous: State | None = None
+        for version in [*snapshots, *(v for v in versions if v.kind is not Kind.SNAPSHOT)]:
+            self.versions += 1
+            before = len(self.findings.found)
+            state = self._checker.version(version, schemas)
+            if state is not None:
+                if version.kind is Kind.SNAPSHOT:
+                    self._checker.follows(previous, state)
+                    previous = state
+                self._content(paths, state, schemas)
+            elif version.kind is Kind.SNAPSHOT:
+                previous = None
+            if len(self.findings.found) > before and not self._is_kept(version, paths):
+                del self.findings.found[before:]
+
+    def _content(self, paths: TablePaths, state: State, schemas: SchemaStore) -> None:
+        if self.deep:
+            checker = self._files.get(paths.branch)
+            if checker is None:
+                checker = FileChecker(self.table.io, paths, schemas, self.findings, self._seen)
+                self._files[paths.branch] = checker
+            checker.state(state)
+        else:
+            self._seen.update(("", e.file.file_name) for e in state.entries)
+
+    def _is_kept(self, version: Version, paths: TablePaths) -> bool:
+        """Tell whether a version did not expire while it was checked."""
+        if not self.table.io.exists(version.path):
+            return False
+        earliest = SnapshotStore(self.table.io, paths).hint(EARLIEST) or 0
+        hidden = version.kind is Kind.SNAPSHOT and version.snapshot.id < earliest
+        return not (hidden and self.table.io.exists(f"{paths.snapshot_dir}/snapshot-{earliest}"))

@@ -1,0 +1,228 @@
+"""What data files and vectors hold, against what the metadata says of them (maintenance facts 13.1 to 13.3)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.statistics import StatsCollector
+from paimon_orch.format.bucket import buckets
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types import AtomicType
+from paimon_orch.merge.keys import KeyColumns, comparable_value, decode_key
+from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.steps.check_versions import State
+from paimon_orch.steps.findings import Findings
+from paimon_orch.storage import FileIO
+from paimon_orch.table.pruning import FileStats
+from paimon_orch.table.schemas import SchemaStore
+
+_RETRACTS = pa.array([1, 3], pa.int8())  # -U and -D
+
+
+@dataclass(slots=True)
+class FileChecker:
+    """Reads the files of one branch; ``seen`` are those that were read already, of any branch."""
+
+    io: FileIO
+    paths: TablePaths
+    schemas: SchemaStore
+    findings: Findings
+    seen: set[tuple[str, str]]
+    _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
+    _previous: dict[str, DeletionVector] = field(default_factory=dict)
+    _buckets: set[tuple[object, ...]] = field(default_factory=set)
+
+    def state(self, state: State) -> None:
+        """Check what a version newly brings: files, vectors, and buckets of both."""
+        for entry in state.entries:
+            at = str((entry.partition, entry.bucket)), entry.file.file_name
+            if at not in self.seen:
+                self.seen.add(at)
+                self._guarded(partial(self._check_file, entry))
+        vectors = self._vectors_of(state)
+        self._check_vectors(state, vectors)
+        if state.schema.primary_keys and state.schema.typed_options.deletion_vectors:
+            self._check_live_once(state, vectors)
+
+    def _guarded(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except (PaimonError, OSError) as error:
+            self.findings.add("unreadable", "", str(error))
+
+    def _reader(self, schema: TableSchema) -> FileReader:
+        return FileReader(self.io, TablePaths(self.paths.root), schema, {schema.id: schema})
+
+    def _check_file(self, entry: ManifestEntry) -> None:
+        file = entry.file
+        schema = self.schemas.get(file.schema_id)
+        fields = [*(SYSTEM_FIELDS if schema.primary_keys else ()), *schema.fields]
+        at = BucketFile(entry.partition, entry.bucket, file)
+        batches = list(self._reader(schema).read(at, fields))
+        if not batches:
+            return
+        rows = pa.Table.from_batches(batches)
+        if schema.primary_keys:
+            self._check_keys(file, rows, schema)
+            self._check_system(file, rows)
+        self._check_statistics(entry, rows, schema)
+        self._check_hash(entry, rows, schema)
+
+    def _check_keys(self, file: DataFileMeta, rows: pa.Table, schema: TableSchema) -> None:
+        keys = KeyColumns.of(rows, schema.trimmed_primary_keys)
+        order, same = keys.ordered()
+        if same.any():
+            self.findings.add("keys", "", f"{file.file_name} holds a key twice")
+        elif not np.array_equal(order, np.arange(len(keys))):
+            self.findings.add("keys", "", f"{file.file_name} is not sorted by key")
+        first, last = (decode_key(key, schema.key_fields) for key in (file.min_key, file.max_key))
+        # a compaction of old releases that dropped deletes left the bounds as they were
+        if keys.at(0) < first or last < keys.at(len(keys) - 1):
+            text = f"{file.file_name} has keys outside the range that its metadata says"
+            self.findings.add("key-range", "", text)
+
+    def _check_system(self, file: DataFileMeta, rows: pa.Table) -> None:
+        found = pc.min_max(rows[SEQUENCE_NUMBER.name]).as_py()
+        said = {"min": file.min_sequence_number, "max": file.max_sequence_number}
+        if (
+            found["min"] is not None
+            and not said["min"] <= found["min"] <= found["max"] <= said["max"]
+        ):
+            text = (
+                f"{file.file_name} has the sequence numbers {found['min']} to {found['max']}, "
+                f"its metadata says {said['min']} to {said['max']}"
+            )
+            self.findings.add("sequence", "", text)
+        retracts = int(pc.sum(pc.is_in(rows[VALUE_KIND.name], _RETRACTS)).as_py() or 0)
+        if file.delete_row_count is not None and file.delete_row_count != retracts:
+            text = f"{file.file_name} has {retracts} retract rows, its metadata says {file.delete_row_count}"
+            self.findings.add("delete-rows", "", text)
+
+    def _check_statistics(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
+        stats_of = FileStats(schema, self.schemas.get).of(entry.partition, entry.file)
+        fields = [f for f in schema.fields if f.name not in schema.partition_keys]
+        collector = StatsCollector(fields)
+        collector.update(rows.select([f.name for f in fields]))
+        for column in fields:
+            said, found = stats_of(column.name), collector.column(column.name)
+            wrong = said.null_count is not None and said.null_count != found.null_count
+            if isinstance(column.type, AtomicType):
+                low, high, least, most = (
+                    None if value is None else comparable_value(value, column.type)
+                    for value in (said.min, said.max, found.min, found.max)
+                )
+                wrong = wrong or (low is not None and least is not None and least < low)
+                wrong = wrong or (high is not None and most is not None and most > high)
+            if wrong:
+                name = entry.file.file_name
+                text = f"{name}: column {column.name} has {found}, its metadata says {said}"
+                self.findings.add("statistics", "", text)
+
+    def _check_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
+        fields = schema.bucket_key_fields
+        fixed = schema.primary_keys or schema.options.get("bucket-key")
+        if entry.total_buckets < 1 or entry.bucket < 0 or not fixed or not fields:
+            return
+        columns = [rows[f.name].combine_chunks() for f in fields]
+        function = schema.options.get("bucket-function.type", "default").lower()
+        try:
+            found = buckets(columns, [f.type for f in fields], entry.total_buckets, function)
+        except InputError:  # a bucket function that is not known here
+            return
+        strays = int((found != entry.bucket).sum())
+        if strays:
+            name = entry.file.file_name
+            text = f"{name}: {strays} rows do not belong to bucket {entry.bucket} by their hash"
+            self.findings.add("bucket", "", text)
+
+    def _vectors_of(self, state: State) -> dict[str, DeletionVector]:
+        vectors: dict[str, DeletionVector] = {}
+        for item in state.index:
+            if item.file_name not in self._vectors:
+                try:
+                    found = read_vectors(self.io, TablePaths(self.paths.root), state.schema, [item])
+                except (PaimonError, OSError) as error:
+                    self.findings.add("vector", "", str(error))
+                    found = {}
+                self._vectors[item.file_name] = found
+            vectors |= self._vectors[item.file_name]
+        return vectors
+
+    def _check_vectors(self, state: State, vectors: Mapping[str, DeletionVector]) -> None:
+        rows = {entry.file.file_name: entry.file.row_count for entry in state.entries}
+        for name, vector in vectors.items():
+            positions = vector.positions()
+            if name in rows and len(positions) and positions[-1] >= rows[name]:
+                text = f"the vector of {name} deletes row {positions[-1]} of {rows[name]}"
+                self.findings.add("vector", state.version, text)
+        if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
+            for name, before in self._previous.items():
+                if name in rows and name in vectors and not _within(before, vectors[name]):
+                    text = f"rows of {name} that were deleted came back in {state.version}"
+                    self.findings.add("vector", state.version, text)
+        self._previous = dict(vectors)
+
+    def _check_live_once(self, state: State, vectors: Mapping[str, DeletionVector]) -> None:
+        for (partition, bucket), entries in _by_bucket(state):
+            above = [entry for entry in entries if entry.file.level > 0]
+            # equal files under equal index files were looked at with an older version
+            hidden = {e.file.file_name: vectors.get(e.file.file_name) for e in above}
+            key = (
+                partition,
+                bucket,
+                frozenset((name, id(vector)) for name, vector in hidden.items()),
+            )
+            if key in self._buckets or len(above) < 2:
+                continue
+            self._buckets.add(key)
+            count = partial(self._count_keys, state, above, hidden)
+            self._guarded(count)
+
+    def _count_keys(
+        self,
+        state: State,
+        entries: list[ManifestEntry],
+        vectors: Mapping[str, DeletionVector | None],
+    ) -> None:
+        schema = state.schema
+        schemas = self.schemas.get_all(entry.file.schema_id for entry in entries)
+        reader = FileReader(self.io, TablePaths(self.paths.root), schema, schemas)
+        batches = [
+            batch
+            for entry in entries
+            for batch in reader.read(
+                BucketFile(entry.partition, entry.bucket, entry.file),
+                schema.key_fields,
+                vectors[entry.file.file_name],
+            )
+        ]
+        if not batches:
+            return
+        keys = KeyColumns.of(pa.Table.from_batches(batches), schema.trimmed_primary_keys)
+        twice = int(keys.ordered()[1].sum())
+        if twice:
+            names = ", ".join(sorted(entry.file.file_name for entry in entries))
+            text = f"{twice} keys are live twice in {names}"
+            self.findings.add("live-twice", state.version, text)
+
+
+def _by_bucket(state: State) -> Iterator[tuple[tuple[bytes, int], list[ManifestEntry]]]:
+    ordered = sorted(state.entries, key=lambda entry: (entry.partition, entry.bucket))
+    for at, group in groupby(ordered, key=lambda entry: (entry.partition, entry.bucket)):
+        yield at, list(group)
+
+
+def _within(one: DeletionVector, other: DeletionVector) -> bool:
+    """Tell whether one vector deletes no row that the other does not."""
+    return (one | other).cardinality == other.cardinality

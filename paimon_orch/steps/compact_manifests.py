@@ -1,0 +1,52 @@
+"""Merging the manifests of a table into few, without deleted entries (maintenance facts 11.2); rows stay as they are."""
+
+from dataclasses import dataclass
+
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlan:
+    """The manifests of the newest snapshot in figures; it is false when merging them would change nothing."""
+
+    manifests: int = 0
+    small: int = 0
+    deleted_entries: int = 0
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to merge."""
+        return self.small > 1 or self.deleted_entries > 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures."""
+        return {
+            "manifests": self.manifests,
+            "small": self.small,
+            "deleted_entries": self.deleted_entries,
+            "bytes": self.bytes,
+        }
+
+
+def plan(table: Table) -> ManifestPlan:
+    """Look at the manifests of the newest snapshot, by its lists alone."""
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return ManifestPlan()
+    metas = table.manifests.manifests(snapshot)
+    target = table.options.memory("manifest.target-file-size", "8 mb")
+    return ManifestPlan(
+        len(metas),
+        sum(meta.file_size < target for meta in metas),
+        sum(meta.num_deleted_files for meta in metas),
+        sum(meta.file_size for meta in metas),
+    )
+
+
+def compact_manifests(table: Table) -> Snapshot | None:
+    """Merge the manifests in one snapshot; None if there is nothing to do."""
+    if not plan(table):
+        return None
+    return table.new_commit().commit(Changes(CommitKind.COMPACT, merge_manifests=True))

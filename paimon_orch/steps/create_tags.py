@@ -1,0 +1,119 @@
+"""Making tags by themselves, one a period (maintenance facts 9.7)."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.expire_tags import delete_tag
+from paimon_orch.table.table import Table
+from paimon_orch.table.timetravel import NO_WATERMARK
+
+_PERIODS = {
+    "daily": timedelta(days=1),
+    "hourly": timedelta(hours=1),
+    "two-hours": timedelta(hours=2),
+}
+_DATES = {"with_dashes": "%Y-%m-%d", "without_dashes": "%Y%m%d", "without_dashes_and_spaces": "%Y%m%d"}  # fmt: skip
+_HOURS = {"with_dashes": " %H", "without_dashes": " %H", "without_dashes_and_spaces": "%H"}
+_START = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TagPeriods:
+    """How a table's periods are cut and named."""
+
+    length: timedelta
+    name: str
+
+    @classmethod
+    def of(cls, options: Options) -> "TagPeriods":
+        """Take them from the options of a table."""
+        if options.text("tag.creation-period-duration"):
+            return cls(options.duration("tag.creation-period-duration", ""), "%Y%m%d%H%M")
+        period = options.text("tag.creation-period", "daily").lower()
+        style = options.text("tag.period-formatter", "with_dashes").lower()
+        if period not in _PERIODS or style not in _DATES:
+            raise InputError(
+                f"'tag.creation-period' = {period!r} must be {', '.join(_PERIODS)}, and 'tag.period-formatter' = "
+                f"{style!r} {', '.join(_DATES)}"
+            )
+        hours = "" if period == "daily" else _HOURS[style]
+        return cls(_PERIODS[period], _DATES[style] + hours)
+
+    def before(self, time: datetime) -> datetime:
+        """Return the start of the last period that is over."""
+        return time - (time - _START) % self.length - self.length
+
+    def time_of(self, name: str) -> datetime | None:
+        """Return the start of the period that a tag is named after; None for another name."""
+        try:
+            time = datetime.strptime(name, self.name)  # noqa: DTZ007 - local wall clock
+        except ValueError:
+            return None
+        return time if time.strftime(self.name) == name else None
+
+
+def create_tags(table: Table) -> list[str]:
+    """Make the tags that are due by ``tag.automatic-creation``, and return their names.
+
+    Tags that such a table made before and has too many of (``tag.num-retained-max``) are deleted. Nothing happens to
+    tables that do not ask for tags.
+    """
+    options = table.options
+    mode = options.text("tag.automatic-creation", "none").lower()
+    if mode not in ("process-time", "watermark"):
+        return []
+    periods = TagPeriods.of(options)
+    delay = options.duration("tag.creation-delay", "0 ms")
+    if delay >= periods.length:
+        raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
+    made: list[str] = []
+    automatic = _automatic(table, periods)
+    last = max(automatic, default=None)
+    first = 0 if last is None else table.tags.get(automatic[last]).id + 1
+    for number in table.snapshots.ids():
+        if number < first:
+            continue
+        snapshot = table.snapshots.get(number)
+        time = _time(snapshot, mode)
+        while time is not None and (last is None or time - delay >= last + 2 * periods.length):
+            due = periods.before(time)
+            if last is not None and options.boolean("tag.automatic-completion"):
+                due = last + periods.length
+            name = due.strftime(periods.name)
+            if name not in table.tags.names():
+                table.tags.create(name, number, time_retained=_retained(options))
+                made.append(name)
+            last = due
+    _thin_out(table, periods, options)
+    return made
+
+
+def _automatic(table: Table, periods: TagPeriods) -> dict[datetime, str]:
+    times = {name: periods.time_of(name) for name in table.tags.names()}
+    return {time: name for name, time in times.items() if time is not None}
+
+
+def _time(snapshot: Snapshot, mode: str) -> datetime | None:
+    """Return the time of a snapshot: of its commit by the local wall clock, or its watermark."""
+    if mode == "process-time":
+        return datetime.fromtimestamp(snapshot.time_millis / 1000)  # noqa: DTZ006 - local
+    if snapshot.watermark is None or snapshot.watermark == NO_WATERMARK:
+        return None
+    return datetime.fromtimestamp(snapshot.watermark / 1000, UTC).replace(tzinfo=None)
+
+
+def _retained(options: Options) -> timedelta | None:
+    if not options.text("tag.default-time-retained"):
+        return None
+    return options.duration("tag.default-time-retained", "")
+
+
+def _thin_out(table: Table, periods: TagPeriods, options: Options) -> None:
+    most = options.integer("tag.num-retained-max", 0)
+    if most < 1:
+        return
+    for _, name in sorted(_automatic(table, periods).items())[:-most]:
+        delete_tag(table, name)

@@ -1,0 +1,61 @@
+"""Deleting many files: work units of paths, for every step that deletes."""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.storage import FileIO
+from paimon_orch.table.removal import Remover
+
+_PATHS_PER_UNIT = 2_000
+_REQUESTS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionUnit:
+    """Files to delete, all below the roots."""
+
+    io: FileIO
+    roots: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def run(unit: DeletionUnit) -> bytes:
+    """Delete the files of a unit and return the paths that were refused, as JSON. Running it twice is harmless."""
+    remover = Remover(unit.io, unit.roots)
+    delete_all(remover, unit.paths)
+    return json.dumps(remover.refused).encode()
+
+
+def delete_all(remover: Remover, paths: Sequence[str]) -> None:
+    """Delete files, many at once: who deletes one by one waits for a store, or a disk, most of the time."""
+    if len(paths) < _REQUESTS_AT_ONCE:
+        for path in paths:
+            remover.delete(path)
+        return
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        list(pool.map(remover.delete, paths))
+
+
+def delete_files(
+    executor: Executor,
+    io: FileIO,
+    roots: tuple[str, ...],
+    paths: Sequence[str],
+    *,
+    label: str,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Delete files and return those that were refused because they do not lie in the roots."""
+    units = [DeletionUnit(io, roots, part) for part in _parts(paths)]
+    results = executor.map(run, units, label=label, progress=progress) if units else []
+    return [path for result in results for path in json.loads(result)]
+
+
+def _parts(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    return [
+        tuple(paths[start : start + _PATHS_PER_UNIT])
+        for start in range(0, len(paths), _PATHS_PER_UNIT)
+    ]

@@ -1,0 +1,210 @@
+"""Dropping partitions by their age (maintenance facts 9.6); their files go when the snapshots before that expire."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.options import Options
+from paimon_orch.format.partition import value_text
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+_TimeOf = Callable[[bytes, Sequence[BucketSplit]], datetime | None]
+
+_DEFAULT = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?"
+)
+_DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
+_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """The partitions that expired, oldest names first, in batches of one commit each. Also the dry run."""
+
+    batches: tuple[tuple[bytes, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether any partition expired."""
+        return bool(self.names)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {"partitions": list(self.names), "rows": self.rows, "bytes": self.bytes}
+
+
+def plan(
+    table: Table,
+    *,
+    expiration_time: timedelta | None = None,
+    strategy: str | None = None,
+    timestamp_formatter: str | None = None,
+    timestamp_pattern: str | None = None,
+    max_expires: int | None = None,
+    now: datetime | None = None,
+) -> PartitionPlan:
+    """Find partitions that are older than ``expiration_time``; what is not given is taken from the table's options.
+
+    ``values-time`` reads the time out of the partition's values, ``update-time`` takes the newest of its files. ``now``
+    is local wall clock time. A partition whose time cannot be read never expires.
+    """
+    schema = table.schema
+    options = _with(
+        schema.typed_options,
+        {
+            "partition.expiration-strategy": strategy,
+            "partition.timestamp-formatter": timestamp_formatter,
+            "partition.timestamp-pattern": timestamp_pattern,
+        },
+    )
+    kept = _kept(table, options, expiration_time)
+    before = (datetime.now() if now is None else now) - kept
+    groups: dict[bytes, list[BucketSplit]] = {}
+    for split in table.files():
+        groups.setdefault(split.partition, []).append(split)
+    expired = _expired(table, groups, before, _time_reader(schema, options))
+    most = options.integer("partition.expiration-max-num", 100)
+    chosen = expired[: most if max_expires is None else max_expires]
+    size = options.integer("partition.expiration-batch-size", max(1, len(chosen)))
+    files = [file for partition in chosen for split in groups[partition] for file in split.files]
+    return PartitionPlan(
+        tuple(tuple(chosen[at : at + size]) for at in range(0, len(chosen), size)),
+        tuple(partition_text(partition, schema) for partition in chosen),
+        sum(file.row_count for file in files),
+        sum(file.file_size for file in files),
+    )
+
+
+def _expired(
+    table: Table, groups: Mapping[bytes, Sequence[BucketSplit]], before: datetime, time_of: _TimeOf
+) -> list[bytes]:
+    """Return the partitions that are older than a time, in the order of their values' texts."""
+    schema, expired = table.schema, []
+    for partition, splits in groups.items():
+        time = time_of(partition, splits)
+        if time is None:
+            text = partition_text(partition, schema)
+            logger.warning("%s: the time of partition %s is not known", table.identifier, text)
+        elif before > time:
+            expired.append(partition)
+    types = [field.type for field in schema.partition_fields]
+    return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
+
+
+def _with(options: Options, given: Mapping[str, str | None]) -> Options:
+    known = {key: value for key, value in given.items() if value is not None}
+    return Options({**options.values, **known})
+
+
+def _kept(table: Table, options: Options, given: timedelta | None) -> timedelta:
+    if not table.schema.partition_keys:
+        raise InputError(f"{table.identifier} has no partition columns, so no partition can expire")
+    if given is None and not options.text("partition.expiration-time"):
+        raise InputError(
+            f"{table.identifier}: set the option 'partition.expiration-time', or give an expiration time"
+        )
+    return options.duration("partition.expiration-time", "") if given is None else given
+
+
+def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
+    strategy = options.text("partition.expiration-strategy", "values-time")
+    if strategy == "update-time":
+        return lambda _, splits: _updated(splits)
+    if strategy != "values-time":
+        raise InputError(
+            f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or update-time"
+        )
+    fields = schema.partition_fields
+    pattern = options.text("partition.timestamp-pattern") or f"${fields[0].name}"
+    formatter = _directives(options.text("partition.timestamp-formatter"))
+
+    def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:
+        values = deserialize_row(partition, [field.type for field in fields])
+        texts = {
+            field.name: None if value is None else value_text(value, field, legacy=False)
+            for field, value in zip(fields, values, strict=True)
+        }
+        text = pattern
+        for name in sorted(texts, key=len, reverse=True):
+            if f"${name}" in text:
+                value = texts[name]
+                if value is None:
+                    return None
+                text = text.replace(f"${name}", value)
+        return _parsed(text, formatter)
+
+    return of_values
+
+
+def _updated(splits: Sequence[BucketSplit]) -> datetime | None:
+    """Return when the newest file was made, by the wall clock of who made it."""
+    times = [file.creation_time for split in splits for file in split.files]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return None
+    return datetime(1970, 1, 1) + timedelta(milliseconds=max(known))
+
+
+def _parsed(text: str, formatter: str) -> datetime | None:
+    try:
+        if formatter:
+            return datetime.strptime(text, formatter)  # noqa: DTZ007 - local wall clock
+        match = _DEFAULT.fullmatch(text.strip())
+        if match is None:
+            return None
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        micros = int((match.group(7) or "0").ljust(9, "0")[:6])
+        return datetime(year, month, day, hour, minute, second, micros)
+    except ValueError:
+        return None
+
+
+def _directives(java: str) -> str:
+    """Translate a format of Java's: ``yyyy-MM-dd'T'HH`` is ``%Y-%m-%dT%H``."""
+
+    def directive(match: re.Match[str]) -> str:
+        quoted, letters, _, other = match.groups()
+        if letters is None:
+            return (quoted or other or "'").replace("%", "%%")
+        if letters[0] not in _DIRECTIVES:
+            raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is not known")
+        return _DIRECTIVES[letters[0]]
+
+    return _TOKEN.sub(directive, java)
+
+
+def expire_partitions(
+    table: Table,
+    *,
+    expiration_time: timedelta | None = None,
+    strategy: str | None = None,
+    timestamp_formatter: str | None = None,
+    timestamp_pattern: str | None = None,
+    max_expires: int | None = None,
+) -> PartitionPlan:
+    """Drop expired partitions, one snapshot a batch, and return which; see :func:`plan`."""
+    planned = plan(
+        table,
+        expiration_time=expiration_time,
+        strategy=strategy,
+        timestamp_formatter=timestamp_formatter,
+        timestamp_pattern=timestamp_pattern,
+        max_expires=max_expires,
+    )
+    for batch in planned.batches:
+        chosen = frozenset(batch)
+        table.new_commit().commit(Changes(CommitKind.OVERWRITE, overwrite=chosen.__contains__))
+    return planned

@@ -1,0 +1,373 @@
+"""Expiring snapshots: what only they name is deleted, and then they are (maintenance facts 9.2 to 9.5).
+
+The hint EARLIEST moves first, so that no reader begins with a snapshot that is going. Then data files go, then
+metadata, and snapshot files last: a run that was killed is completed by the next one.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
+from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.options import Options
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.deletion import delete_all, delete_files
+from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.expire_changelogs import expire_changelogs
+from paimon_orch.table.consumers import Consumers
+from paimon_orch.table.garbage import Garbage, GarbageCollector
+from paimon_orch.table.references import (
+    CHANGELOG_PREFIX,
+    Kind,
+    ReferenceReader,
+    Version,
+    VersionStore,
+)
+from paimon_orch.table.removal import Remover, data_roots
+from paimon_orch.table.snapshots import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept: numbers of snapshots, a time (epoch milliseconds), and how many may go at once."""
+
+    retain_min: int
+    retain_max: int
+    older_than: int
+    limit: int
+
+    @classmethod
+    def of(
+        cls,
+        options: Options,
+        now_millis: int,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: int | None = None,
+        max_deletes: int | None = None,
+    ) -> "Retention":
+        """Take arguments, and the table's options for those that are None. An argument goes before an option."""
+        least = options.integer("snapshot.num-retained.min", 10)
+        most = options.integer("snapshot.num-retained.max", 2**31 - 1)
+        if retain_min is None and retain_max is not None:
+            least = min(least, retain_max)
+        if retain_max is None and retain_min is not None:
+            most = max(most, retain_min)
+        kept = options.duration("snapshot.time-retained", "1 h").total_seconds()
+        found = cls(
+            least if retain_min is None else retain_min,
+            most if retain_max is None else retain_max,
+            now_millis - int(kept * 1000) if older_than is None else older_than,
+            options.integer("snapshot.expire.limit", 50) if max_deletes is None else max_deletes,
+        )
+        if found.retain_min < 1 or found.retain_max < found.retain_min or found.limit < 0:
+            raise InputError(
+                f"at least {found.retain_min} and at most {found.retain_max} snapshots are to be kept, {found.limit} "
+                "deleted at once: the minimum must be 1 or more and not above the maximum, and no number negative"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationPlan:
+    """What an expiration would do; it is false when no snapshot goes. Also the dry run.
+
+    ``end`` is the oldest snapshot that stays. ``refused`` are files that metadata names and that lie outside the
+    table: they stay.
+    """
+
+    snapshots: tuple[int, ...] = ()
+    end: int | None = None
+    garbage: Garbage = field(default_factory=Garbage)
+    consumers: tuple[str, ...] = ()
+    keeps_changelog: bool = False
+    refused: tuple[str, ...] = ()
+    seen: tuple[tuple[str, Snapshot], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether any snapshot goes."""
+        return bool(self.snapshots)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan in figures, for people and machines."""
+        return {
+            "snapshots": len(self.snapshots),
+            "first": self.snapshots[0] if self.snapshots else None,
+            "last": self.snapshots[-1] if self.snapshots else None,
+            "data_files": len(self.garbage.data),
+            "metadata_files": len(self.garbage.metadata) + len(self.garbage.lists),
+            "bytes": self.garbage.bytes,
+            "consumers": len(self.consumers),
+            "refused": list(self.refused),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationResult:
+    """What an expiration did; sizes are in bytes of data files."""
+
+    snapshots: int = 0
+    data_files: int = 0
+    metadata_files: int = 0
+    bytes: int = 0
+    directories: int = 0
+    refused: tuple[str, ...] = ()
+    duration_seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "refused": list(self.refused),
+            "duration_seconds": round(self.duration_seconds, 3),
+        }
+
+
+def plan(
+    table: Table,
+    *,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: int | None = None,
+    max_deletes: int | None = None,
+    now_millis: int | None = None,
+) -> ExpirationPlan:
+    """Choose the snapshots that go and find what only they name; nothing is changed.
+
+    ``older_than`` is epoch milliseconds: a snapshot goes by age only if its successor is older. What tags, branches,
+    consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
+    """
+    now = int(time.time() * 1000) if now_millis is None else now_millis
+    options = table.options
+    retention = Retention.of(options, now, retain_max, retain_min, older_than, max_deletes)
+    consumers = Consumers(table.io, table.paths, options)
+    waiting = consumers.next_snapshots()
+    expired = tuple(consumers.expired())
+    if options.boolean("consumer.changelog-only"):
+        waiting = {}
+    end = _end(table.snapshots, retention, waiting)
+    if end is None:
+        return ExpirationPlan(consumers=expired)
+    keeps_changelog = decoupled(options, retention)
+    return _plan_until(table, end, expired, keeps_changelog=keeps_changelog)
+
+
+def _end(store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]) -> int | None:
+    """Return the oldest snapshot that stays (section 9.3); None if none goes."""
+    latest, ids = store.latest_id(), store.ids()
+    if latest is None or not ids:
+        return None
+    earliest = ids[0]  # not the hint: it moves before an expiration is complete
+    end = latest - retention.retain_min + 1
+    end = min([end, earliest + retention.limit, *waiting.values()])
+    known = set(ids)
+    for number in range(max(latest - retention.retain_max + 1, earliest), end):
+        if number + 1 in known and retention.older_than <= store.get(number + 1).time_millis:
+            end = number
+            break
+    if end <= earliest:
+        return None
+    # ids may have gaps: what stays begins with one that is there
+    return min((number for number in ids if number >= end), default=None)
+
+
+def decoupled(options: Options, retention: Retention) -> bool:
+    """Tell whether changelogs outlive their snapshots."""
+    most = options.integer("changelog.num-retained.max", retention.retain_max)
+    least = options.integer("changelog.num-retained.min", retention.retain_min)
+    kept = options.duration("snapshot.time-retained", "1 h")
+    longer = options.text("changelog.time-retained")
+    return (
+        most > retention.retain_max
+        or least > retention.retain_min
+        or (bool(longer) and options.duration("changelog.time-retained", "1 h") > kept)
+    )
+
+
+def _plan_until(
+    table: Table, end: int, consumers: tuple[str, ...], *, keeps_changelog: bool
+) -> ExpirationPlan:
+    versions = VersionStore(table.io, table.paths.root).all()
+    mine = [v for v in versions.values() if v.branch == table.paths.branch]
+    snapshots = {v.snapshot.id: v for v in mine if v.kind is Kind.SNAPSHOT}
+    going = [
+        replace(v, complete=False, keeps_changelog=False)
+        for number, v in sorted(snapshots.items())
+        if number < end
+    ]
+    if not going:
+        return ExpirationPlan(consumers=consumers)
+    if end not in snapshots:
+        raise NotFoundError(f"snapshot {end} of {table.identifier} vanished; nothing was deleted")
+    paths = {v.path for v in going}
+    kept = [v for path, v in versions.items() if path not in paths]
+    if keeps_changelog:
+        kept += [_as_changelog(v) for v in going]
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    collector = GarbageCollector(reader, table.paths, table.schema, kept)
+    for version in [*going[1:], snapshots[end]]:
+        collector.add_deleted(version)
+    for version in going:
+        collector.add_changelog(version)
+    garbage, refused = _allowed(table, collector.collect(going))
+    return ExpirationPlan(
+        tuple(v.snapshot.id for v in going),
+        end,
+        garbage,
+        consumers,
+        keeps_changelog,
+        refused,
+        tuple((path, v.snapshot) for path, v in versions.items()),
+    )
+
+
+def _as_changelog(version: Version) -> Version:
+    """Return what stays of an expired snapshot whose changelog is kept longer."""
+    return replace(version, kind=Kind.CHANGELOG)
+
+
+def _allowed(table: Table, garbage: Garbage) -> tuple[Garbage, tuple[str, ...]]:
+    """Leave out what lies outside the table: names in metadata are input."""
+    remover = Remover(table.io, data_roots(table.paths, table.schema))
+    every = (*garbage.data, *garbage.metadata, *garbage.lists)
+    refused = tuple(path for path in every if not remover.allows(path))
+    return garbage.filter(remover.allows) if refused else garbage, refused
+
+
+def hide(table: Table, planned: ExpirationPlan) -> ExpirationPlan | None:
+    """Move the hint EARLIEST, then look whether anything new needs what would go.
+
+    Returns the plan, without what newer snapshots have taken up again; None if a tag, branch or changelog came since
+    and everything has to be planned anew. Who tags a snapshot looks at the hint afterwards: one of the two sees the other.
+    """
+    assert planned.end is not None
+    table.snapshots.write_hint(EARLIEST, planned.end)
+    seen = dict(planned.seen)
+    versions = VersionStore(table.io, table.paths.root).all()
+    new = [v for path, v in versions.items() if seen.get(path) != v.snapshot]
+    if any(v.kind is not Kind.SNAPSHOT or not _follows(v, seen) for v in new):
+        return None
+    if f"{table.snapshots.path(planned.end)}" not in versions:
+        return None
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    names: set[str] = set()
+    for version in new:
+        for entry in reader.manifests.delta_entries(version.snapshot):
+            if entry.kind is FileKind.ADD:
+                names |= {entry.file.file_name, *entry.file.extra_files}
+        names |= {item.file_name for item in reader.index(version)}
+        names |= {version.index_manifest or "", version.statistics or ""}
+    garbage = planned.garbage.filter(lambda path: path.rpartition("/")[2] not in names)
+    return replace(planned, garbage=garbage)
+
+
+def _follows(version: Version, seen: Mapping[str, Snapshot]) -> bool:
+    """Tell whether a new snapshot was committed after all that were known of its branch."""
+    directory = version.path.rpartition("/")[0]
+    known = [
+        snapshot.id for path, snapshot in seen.items() if path.startswith(f"{directory}/snapshot-")
+    ]
+    return bool(known) and version.snapshot.id > max(known)
+
+
+def commit(table: Table, planned: ExpirationPlan) -> int:
+    """Delete the metadata and then the snapshots, whose changelogs are kept if they outlive them."""
+    assert planned.end is not None
+    roots = data_roots(table.paths, table.schema)
+    remover = Remover(table.io, roots)
+    directories = 0
+    options = table.options
+    clean = options.boolean("snapshot.expire.clean-empty-directories")
+    if options.boolean("snapshot.clean-empty-directories", default=clean):
+        touched = {path.rpartition("/")[0] for path in planned.garbage.data}
+        directories = remover.delete_empty_dirs(touched, table.paths.root)
+    delete_all(remover, planned.garbage.metadata)
+    delete_all(remover, planned.garbage.lists)
+    if planned.keeps_changelog:
+        for number in planned.snapshots:
+            _keep_changelog(table, number)
+    delete_all(remover, [table.snapshots.path(number) for number in planned.snapshots])
+    delete_all(remover, planned.consumers)
+    return directories
+
+
+def _keep_changelog(table: Table, number: int) -> None:
+    """Let the changelog of a snapshot live on by itself."""
+    folder = f"{table.paths.branch_root}/changelog"
+    try:
+        data = table.io.read_bytes(table.snapshots.path(number))
+    except FileNotFoundError:  # somebody else expired it, and kept its changelog
+        return
+    table.io.write(f"{folder}/{CHANGELOG_PREFIX}{number}", data)
+    table.io.write(f"{folder}/{LATEST}", str(number).encode())
+
+
+def expire_snapshots(
+    table: Table,
+    executor: Executor | None = None,
+    *,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: int | None = None,
+    max_deletes: int | None = None,
+    progress: Progress | None = None,
+) -> ExpirationResult:
+    """Plan and run an expiration; see :func:`plan` for the arguments. Done again after a failure it goes on.
+
+    Raises :class:`CommitConflictError` if tags or branches come faster than they are looked at.
+    """
+    started = time.monotonic()
+    for _ in range(_ATTEMPTS):
+        planned = plan(
+            table,
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than=older_than,
+            max_deletes=max_deletes,
+        )
+        if not planned:
+            delete_all(Remover(table.io, (table.paths.root,)), planned.consumers)
+            return ExpirationResult(duration_seconds=time.monotonic() - started)
+        final = hide(table, planned)
+        if final is not None:
+            return _run(table, final, executor or InProcessExecutor(), progress, started)
+        logger.info(
+            "%s: a tag or branch came while snapshots expired; planning again", table.identifier
+        )
+    raise CommitConflictError(
+        f"{table.identifier}: tags and branches changed {_ATTEMPTS} times while snapshots were to expire; no file "
+        "was deleted. Try again"
+    )
+
+
+def _run(
+    table: Table,
+    planned: ExpirationPlan,
+    executor: Executor,
+    progress: Progress | None,
+    started: float,
+) -> ExpirationResult:
+    roots = data_roots(table.paths, table.schema)
+    data = planned.garbage.data
+    label = f"expire snapshots of {table.identifier}"
+    refused = delete_files(executor, table.io, roots, data, label=label, progress=progress)
+    directories = commit(table, planned)
+    if planned.keeps_changelog:
+        expire_changelogs(table, executor)
+    logger.info("%s: expired %d snapshots", table.identifier, len(planned.snapshots))
+    return ExpirationResult(
+        len(planned.snapshots),
+        len(data) - len(refused),
+        len(planned.garbage.metadata) + len(planned.garbage.lists),
+        planned.garbage.bytes,
+        directories,
+        (*planned.refused, *refused),
+        time.monotonic() - started,
+    )

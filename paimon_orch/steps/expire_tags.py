@@ -1,0 +1,107 @@
+"""Deleting tags, with the files that only they keep (maintenance facts 9.7)."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.steps.deletion import delete_files
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.table.garbage import Garbage, GarbageCollector
+from paimon_orch.table.metadata import tag_time
+from paimon_orch.table.references import Kind, ReferenceReader, Version, VersionStore
+from paimon_orch.table.removal import data_roots
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class TagTimes:
+    """When a tag was made, by the wall clock of who made it, and how long it is kept."""
+
+    created: datetime | None
+    retained: timedelta | None
+
+
+def tag_times(table: Table, name: str) -> TagTimes:
+    """Read the times that a tag was given; both are None for one that is kept until it is deleted."""
+    path = table.tags.path(name)
+    table.tags.get(name)
+    with corrupt_unless_decoded(path):
+        value = json.loads(table.io.read_bytes(path))
+        retained = value.get("tagTimeRetained")
+        seconds = _seconds(retained)
+        created = tag_time(value.get("tagCreateTime"))
+    return TagTimes(created, None if seconds is None else timedelta(seconds=seconds))
+
+
+def _seconds(value: object) -> float | None:
+    """Return seconds of a number, or of ISO 8601 as ``PT24H``."""
+    if value is None or isinstance(value, int | float):
+        return value
+    import pendulum
+
+    found = pendulum.parse(str(value))
+    if not isinstance(found, pendulum.Duration):
+        raise TypeError(f"{value!r} is no duration")
+    return found.total_seconds()
+
+
+def plan(
+    table: Table, *, older_than: datetime | None = None, now: datetime | None = None
+) -> list[str]:
+    """Return the tags whose time is over, and those made before ``older_than`` (local time), by name."""
+    moment = datetime.now() if now is None else now
+    modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
+    expired = []
+    for name in table.tags.names():
+        times = tag_times(table, name)
+        created = times.created or datetime.fromtimestamp(modified[f"tag-{name}"])  # noqa: DTZ006 - local
+        over = times.created is not None and times.retained is not None
+        over = over and moment > created + (times.retained or timedelta(0))
+        if over or (older_than is not None and created < older_than):
+            expired.append(name)
+    return expired
+
+
+def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Garbage:
+    """Delete a tag, and then what nothing else needs; return what that was.
+
+    As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
+    is deleted if it cannot be told what others need.
+    """
+    path = table.tags.path(name)
+    tagged = table.tags.get(name)
+    store = VersionStore(table.io, table.paths.root)
+    versions = store.all()
+    garbage = Garbage()
+    kept = [version for at, version in versions.items() if at != path]
+    if not any(
+        v.snapshot.id == tagged.id
+        and v.branch == table.paths.branch
+        and v.kind is not Kind.CHANGELOG
+        for v in kept
+    ):
+        garbage = _garbage(table, versions[path], kept)
+    table.io.delete(path)
+    if {at for at in store.all() if at not in versions}:
+        return Garbage()  # somebody may have begun a branch at the tag: orphan cleanup will see
+    roots = data_roots(table.paths, table.schema)
+    label = f"delete tag {name} of {table.identifier}"
+    paths = [*garbage.data, *garbage.metadata, *garbage.lists]
+    delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
+    return garbage
+
+
+def _garbage(table: Table, version: Version, kept: list[Version]) -> Garbage:
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    collector = GarbageCollector(reader, table.paths, table.schema, kept)
+    collector.add_live(version)
+    return collector.collect([version])
+
+
+def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:
+    """Delete tags whose time is over, and return their names; see :func:`plan`."""
+    names = plan(table, older_than=older_than)
+    for name in names:
+        delete_tag(table, name)
+    return names

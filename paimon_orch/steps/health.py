@@ -1,0 +1,140 @@
+"""The numbers that decide which maintenance a table needs."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.steps import remove_orphan_files
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+SMALL = 0.7  # of the target size
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Figures of the newest snapshot and of what is kept beside it; sizes are in bytes, ages in seconds.
+
+    ``max_sorted_runs`` is that of the bucket with the most: readers merge so many. ``deleted_ratio`` is the share of
+    physical rows that vectors hide or that retract others. ``bucket_skew`` is the largest bucket beside the mean of
+    its partition. ``index_coverage`` is the share of files with a file index, None if the table asks for none;
+    ``orphan_bytes`` is None unless it was asked for.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    small_files: int = 0
+    level0_files: int = 0
+    level0_bytes: int = 0
+    max_sorted_runs: int = 0
+    deleted_ratio: float = 0.0
+    bucket_skew: float = 1.0
+    index_coverage: float | None = None
+    snapshots: int = 0
+    oldest_snapshot_age: float = 0.0
+    newest_snapshot_age: float = 0.0
+    tags: int = 0
+    branches: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+    orphan_bytes: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON values."""
+        return asdict(self)
+
+
+def health(table: Table, *, orphans: bool = False, now: float | None = None) -> Health:
+    """Read the metadata of the newest snapshot and count; no data file is opened.
+
+    With ``orphans`` all files of the table are listed too, and those counted that orphan cleanup would remove by now.
+    """
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return Health(branches=len(table.branches.names()))
+    schema, moment = table.schema, time.time() if now is None else now
+    splits = table.files(snapshot)
+    files = [file for split in splits for file in split.files]
+    ids = table.snapshots.ids()
+    earliest = table.snapshots.earliest_id() or snapshot.id
+    metas = table.manifests.manifests(snapshot)
+    level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
+    return Health(
+        len(files),
+        sum(file.file_size for file in files),
+        _small(splits, schema),
+        len(level0),
+        sum(file.file_size for file in level0),
+        _runs(splits, schema),
+        _deleted(splits),
+        _skew(splits),
+        _coverage(files, schema),
+        sum(number >= earliest for number in ids),
+        moment - table.snapshots.get(earliest).time_millis / 1000,
+        moment - snapshot.time_millis / 1000,
+        len(table.tags.names()),
+        len(table.branches.names()),
+        len(metas),
+        sum(meta.file_size for meta in metas),
+        remove_orphan_files.plan(table).bytes if orphans else None,
+    )
+
+
+def _small(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+    """Count files below the target size that share their bucket with others."""
+    target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
+    return sum(
+        sum(file.file_size < SMALL * target for file in split.files)
+        for split in splits
+        if len(split.files) > 1
+    )
+
+
+def _runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+    if not schema.primary_keys:
+        return 0
+    merged = [split for split in splits if split.bucket >= 0]
+    return max((len(sorted_runs(split.files, schema.key_fields)) for split in merged), default=0)
+
+
+def _deleted(splits: Sequence[BucketSplit]) -> float:
+    rows = sum(split.row_count for split in splits)
+    hidden = sum(
+        entry.cardinality or 0
+        for split in splits
+        for item in split.vectors
+        for entry in item.ranges or ()
+    )
+    retracts = sum(file.delete_row_count or 0 for split in splits for file in split.files)
+    return (hidden + retracts) / rows if rows else 0.0
+
+
+def _skew(splits: Sequence[BucketSplit]) -> float:
+    """Return the largest bucket's size beside the mean of its partition, which counts empty buckets too."""
+    sizes: dict[bytes, list[int]] = {}
+    totals: dict[bytes, int] = {}
+    for split in splits:
+        sizes.setdefault(split.partition, []).append(sum(f.file_size for f in split.files))
+        totals[split.partition] = max(split.total_buckets, len(sizes[split.partition]))
+    skews = [
+        max(found) * totals[partition] / sum(found)
+        for partition, found in sizes.items()
+        if sum(found)
+    ]
+    return max(skews, default=1.0)
+
+
+def _coverage(files: Sequence[DataFileMeta], schema: TableSchema) -> float | None:
+    wanted = any(
+        key.startswith("file-index.") and key.endswith(".columns") for key in schema.options
+    )
+    if not wanted:
+        return None
+    covered = sum(
+        file.embedded_index is not None or any(name.endswith(".index") for name in file.extra_files)
+        for file in files
+    )
+    return covered / len(files) if files else 1.0

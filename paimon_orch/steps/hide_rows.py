@@ -1,0 +1,83 @@
+"""Taking rows out of append tables: by deletion vectors, or by files without them (merge-tree facts 4.8, 8.5)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from paimon_orch.files.reader import FileReader
+from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.writer import RollingFileWriter
+from paimon_orch.format.deletion_vector import EMPTY, DeletionVector
+from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, ManifestEntry
+from paimon_orch.merge.append_vectors import VectorRewrite
+from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.steps.append_compact import copy_rows
+from paimon_orch.table.dynamic_bucket import BucketId
+from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.plan import BucketSplit
+
+Marked = Mapping[str, DeletionVector]
+
+
+@dataclass(frozen=True, slots=True)
+class HideUnit:
+    """Rows to take out of some files of a bucket: ``marked`` by file name, ``split`` is the whole bucket."""
+
+    reader: FileReader
+    split: BucketSplit
+    marked: Marked
+
+
+def hide_units(
+    reader: FileReader, splits: Iterable[BucketSplit], marked: Mapping[BucketId, Marked]
+) -> list[HideUnit]:
+    """Return the work: a unit a bucket, or a unit a file where no vector is written."""
+    units = []
+    for split in splits:
+        in_bucket = marked.get((split.partition, split.bucket))
+        if not in_bucket:
+            continue
+        if reader.schema.typed_options.deletion_vectors or split.vectors:
+            units.append(HideUnit(reader, split, in_bucket))
+        else:
+            parts = ({name: vector} for name, vector in in_bucket.items())
+            units += [HideUnit(reader, split, part) for part in parts]
+    return units
+
+
+def hide(unit: HideUnit) -> bytes:
+    """Take the rows out and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+    reader, split = unit.reader, unit.split
+    live = {file.file_name for file in split.files}
+    index = VectorRewrite(reader, split.partition, split.bucket, split.vectors, live)
+    writers = list[RollingFileWriter]()
+    try:
+        if reader.schema.typed_options.deletion_vectors:
+            return CommitMessage((), tuple(index.run(add=unit.marked))).encode()
+        entries = tuple(_copied(unit, writers))
+        return CommitMessage(entries, tuple(index.run(drop=set(unit.marked)))).encode()
+    except BaseException:
+        for writer in writers:
+            writer.abort()
+        index.abort()
+        raise
+
+
+def _copied(unit: HideUnit, writers: list[RollingFileWriter]) -> Iterator[ManifestEntry]:
+    """Write each file with marked rows anew, in its place in the order of the bucket."""
+    reader, split = unit.reader, unit.split
+    vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+    # rows that keep their ids are rewritten ones, others count as written now
+    source = FileSource.COMPACT if tracking_fields(reader.schema) else FileSource.APPEND
+
+    def entry(kind: FileKind, file: DataFileMeta) -> ManifestEntry:
+        return ManifestEntry(kind, split.partition, split.bucket, split.total_buckets, file)
+
+    for file in split.files:
+        name = file.file_name
+        if name in unit.marked:
+            hidden = {name: unit.marked[name] | vectors.get(name, EMPTY)}
+            at = split.partition, split.bucket
+            written = copy_rows(reader, at, (file,), hidden, source, writers)
+            yield entry(FileKind.DELETE, file)
+            for new in written:
+                yield entry(FileKind.ADD, new)

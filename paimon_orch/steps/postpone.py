@@ -1,0 +1,162 @@
+"""Moving rows that wait in ``bucket-postpone`` into real buckets, where readers see them (format section 7.7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.paths import POSTPONE_BUCKET
+from paimon_orch.format.schema import VALUE_KIND
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.compact import Partitions, chosen_splits
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.dynamic_bucket import BucketId
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.postpone import PostponeBuckets, default_count, in_order, is_postponed
+from paimon_orch.table.table import Table
+from paimon_orch.table.write import TableWriter
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeUnit:
+    """The files that wait in one partition, in the order of their rows, and the buckets that it has.
+
+    ``first_sequence`` numbers the rows of each bucket behind those that are there.
+    """
+
+    reader: FileReader
+    factory: FileWriterFactory
+    partition: bytes
+    files: tuple[DataFileMeta, ...]
+    buckets: int
+    first_sequence: Mapping[BucketId, int]
+
+    @property
+    def partition_text(self) -> str:
+        """Return ``k1=v1/k2=v2``, or an empty text."""
+        return partition_text(self.partition, self.factory.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class PostponePlan:
+    """What would be moved; it is false when nothing waits. Also the dry run."""
+
+    snapshot_id: int | None
+    units: tuple[PostponeUnit, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything waits."""
+        return bool(self.units)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan for people and machines."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "units": [
+                {
+                    "partition": unit.partition_text,
+                    "files": len(unit.files),
+                    "rows": sum(file.row_count for file in unit.files),
+                    "bytes": sum(file.file_size for file in unit.files),
+                    "buckets": unit.buckets,
+                }
+                for unit in self.units
+            ],
+        }
+
+
+def plan(
+    table: Table, *, partitions: Partitions | None = None, where: str | None = None
+) -> PostponePlan:
+    """Find the files that wait. A partition with buckets keeps their number, a new one gets the table's default.
+
+    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Raises :class:`InputError` for
+    tables without postpone buckets.
+    """
+    schema = table.schema
+    if not is_postponed(schema):
+        raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
+    snapshot = table.snapshot()
+    if snapshot is None:
+        return PostponePlan(None)
+    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
+    sequences = table.next_sequences()
+    units = tuple(
+        PostponeUnit(
+            table.reader(),
+            table.writer_factory(),
+            split.partition,
+            tuple(in_order(split.files)),
+            counts.get(split.partition, default_count(schema)),
+            {at: number for at, number in sequences.items() if at[0] == split.partition},
+        )
+        for split in splits
+        if split.bucket == POSTPONE_BUCKET
+    )
+    return PostponePlan(snapshot.id, units)
+
+
+def run(unit: PostponeUnit) -> bytes:
+    """Write the rows of one partition into its buckets and return an encoded :class:`CommitMessage`."""
+    counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
+    writer = TableWriter(unit.factory, unit.first_sequence, postponed=counts)
+    fields = [VALUE_KIND, *unit.factory.schema.fields]
+    try:
+        for file in unit.files:
+            at = BucketFile(unit.partition, POSTPONE_BUCKET, file)
+            for batch in unit.reader.read(at, fields):
+                writer.write(pa.Table.from_batches([batch]))
+        added = writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    removed = (
+        ManifestEntry(FileKind.DELETE, unit.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, file)
+        for file in unit.files
+    )
+    return CommitMessage((*removed, *added)).encode()
+
+
+def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
+    """Commit the moved rows of all partitions in one snapshot; None if there are none.
+
+    Raises :class:`CommitConflictError` if another commit moved the same files; what was written is removed.
+    """
+    entries = tuple(entry for message in messages for entry in message.entries)
+    if not entries:
+        return None
+    try:
+        return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+    except CommitConflictError:
+        discard(table.reader(), messages)
+        raise
+
+
+def move_postponed(
+    table: Table,
+    executor: Executor,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    progress: Progress | None = None,
+) -> Snapshot | None:
+    """Plan, run and commit; return the snapshot, None if nothing waits.
+
+    The rows arrive on level 0: tables with deletion vectors show them after their next compaction.
+    """
+    planned = plan(table, partitions=partitions, where=where)
+    results = executor.map(
+        run,
+        planned.units,
+        label=f"move postponed rows of {table.identifier}",
+        progress=progress,
+        undo=lambda done: discard(table.reader(), map(CommitMessage.decode, done)),
+    )
+    return commit(table, [CommitMessage.decode(result) for result in results])

@@ -1,0 +1,238 @@
+"""Removing files that nothing refers to, failing closed (maintenance facts 10).
+
+Files are listed first, then everything is read that any version of any branch names; what is listed, old, and not
+named is an orphan. Before anything goes the versions are looked at once more. Whatever cannot be read ends the step,
+with nothing deleted.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.steps.deletion import delete_files
+from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.table.orphans import (
+    ListingUnit,
+    OldFile,
+    bucket_directories,
+    decode_listing,
+    leftovers,
+    list_old_files,
+    shared_directories,
+)
+from paimon_orch.table.partitions import parse_spec
+from paimon_orch.table.references import Used, VersionStore
+from paimon_orch.table.removal import Remover
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_AGE_SECONDS = 24 * 3600
+Partitions = Sequence[str | Mapping[str, object]]
+_DIRECTORIES_PER_UNIT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanPlan:
+    """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes."""
+
+    files: tuple[OldFile, ...] = ()
+    directories: tuple[str, ...] = ()
+    scanned: int = 0
+    used: Used | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to remove."""
+        return bool(self.files or self.directories)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all orphans."""
+        return sum(file.size for file in self.files)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan in figures, and the paths."""
+        return {
+            "files": len(self.files),
+            "bytes": self.bytes,
+            "empty_directories": len(self.directories),
+            "old_files": self.scanned,
+            "paths": [file.path for file in self.files],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanResult:
+    """What an orphan cleanup removed; ``quarantine`` is the folder that the files were moved to."""
+
+    files: int = 0
+    bytes: int = 0
+    directories: int = 0
+    quarantine: str | None = None
+    refused: tuple[str, ...] = ()
+    duration_seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "refused": list(self.refused),
+            "duration_seconds": round(self.duration_seconds, 3),
+        }
+
+
+def plan(
+    table: Table,
+    executor: Executor | None = None,
+    *,
+    older_than: int | None = None,
+    partitions: Partitions | None = None,
+    progress: Progress | None = None,
+) -> OrphanPlan:
+    """Find the orphans that were last written before ``older_than`` (epoch milliseconds, by default a day ago).
+
+    ``partitions`` limits the search to data files of partitions. Directories are listed by the executor. Raises
+    :class:`MissingFileError` or :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be
+    read, and :class:`UnsupportedError` if there are files but no version that refers to any.
+    """
+    now = time.time()
+    before = now - DEFAULT_AGE_SECONDS if older_than is None else older_than / 1000
+    if before > now:
+        raise InputError(
+            "orphan files cannot be older than a time in the future: files that are being written would be deleted"
+        )
+    schema, specs = table.schema, None
+    if partitions is not None:
+        specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
+    store = VersionStore(table.io, table.paths.root)
+    branches = store.branches()
+    buckets = bucket_directories(table.io, table.paths, schema, specs)
+    directories = [info.path for info in buckets]
+    if specs is None:
+        directories += shared_directories(table.paths)
+    listings = _listed(table, executor or InProcessExecutor(), directories, before, progress)
+    used = Used(store)
+    used.update()  # after the listing: what is committed in between is read, and not listed
+    age = {info.path: info.modified for info in buckets}
+    found, empty, scanned = _unused(listings, used, {p for p, at in age.items() if at < before})
+    if specs is None:
+        found += [old for paths in branches for old in leftovers(table.io, paths, before)]
+    _check_not_empty(table, used, found)
+    return OrphanPlan(tuple(found), tuple(empty), scanned, used)
+
+
+def _listed(
+    table: Table,
+    executor: Executor,
+    directories: Sequence[str],
+    before: float,
+    progress: Progress | None,
+) -> list[bytes]:
+    units = [
+        ListingUnit(table.io, tuple(directories[start : start + _DIRECTORIES_PER_UNIT]), before)
+        for start in range(0, len(directories), _DIRECTORIES_PER_UNIT)
+    ]
+    label = f"list the files of {table.identifier}"
+    return executor.map(list_old_files, units, label=label, progress=progress)
+
+
+def _unused(
+    listings: Iterable[bytes], used: Used, old_directories: set[str]
+) -> tuple[list[OldFile], list[str], int]:
+    """Return the files that nothing names, old directories that hold nothing, and how many old files there are."""
+    found: list[OldFile] = []
+    empty: list[str] = []
+    scanned = 0
+    known = used.names
+    for listing in listings:
+        for directory, names, sizes, entries in decode_listing(listing):
+            scanned += len(names)
+            if not entries and directory in old_directories:
+                empty.append(directory)
+            found += [
+                OldFile(f"{directory}/{name}", size)
+                for name, size in zip(names, sizes, strict=True)
+                if name not in known
+            ]
+    return found, empty, scanned
+
+
+def _check_not_empty(table: Table, used: Used, found: Sequence[OldFile]) -> None:
+    if found and not used.names:
+        raise UnsupportedError(
+            f"{table.identifier} has {len(found)} files and no snapshot, tag or changelog that refers to any. "
+            "Nothing was deleted: its snapshots may be lost. If it was never written to, drop and create it anew"
+        )
+
+
+def remove_orphan_files(
+    table: Table,
+    executor: Executor | None = None,
+    *,
+    older_than: int | None = None,
+    partitions: Partitions | None = None,
+    quarantine: bool = False,
+    progress: Progress | None = None,
+) -> OrphanResult:
+    """Plan and run an orphan cleanup; see :func:`plan` for the arguments.
+
+    With ``quarantine`` files are moved to a dated folder of the table, from which they can be restored. Files are
+    deleted one by one, never outside the table, never through a link. Done again after a failure it goes on.
+    """
+    started = time.monotonic()
+    planned = plan(table, executor, older_than=older_than, partitions=partitions, progress=progress)
+    return run(table, planned, executor, quarantine=quarantine, started=started)
+
+
+def run(
+    table: Table,
+    planned: OrphanPlan,
+    executor: Executor | None = None,
+    *,
+    quarantine: bool = False,
+    started: float | None = None,
+) -> OrphanResult:
+    """Remove what was planned, but for what came into use since."""
+    started = time.monotonic() if started is None else started
+    planned = _still_unused(planned)
+    paths = [file.path for file in planned.files]
+    folder = None
+    if quarantine and paths:
+        kept = Quarantine(table.io, table.paths.root)
+        folder = kept.new_folder()
+        refused = kept.put(folder, paths)
+    else:
+        label = f"remove orphan files of {table.identifier}"
+        roots = (table.paths.root,)
+        refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
+    unsafe = set(refused)
+    removed = [file for file in planned.files if file.path not in unsafe]
+    logger.info("%s: removed %d orphan files", table.identifier, len(removed))
+    return OrphanResult(
+        len(removed),
+        sum(file.size for file in removed),
+        _remove_directories(table, planned, removed),
+        folder,
+        tuple(refused),
+        time.monotonic() - started,
+    )
+
+
+def _still_unused(planned: OrphanPlan) -> OrphanPlan:
+    """Look at the versions again: a writer that took long may have committed old files."""
+    used = planned.used
+    if used is None or not used.update():
+        return planned
+    files = tuple(file for file in planned.files if file.name not in used.names)
+    return replace(planned, files=files)
+
+
+def _remove_directories(table: Table, planned: OrphanPlan, removed: Iterable[OldFile]) -> int:
+    """Remove bucket directories that hold nothing, and partitions that hold no bucket."""
+    emptied = {file.path.rpartition("/")[0] for file in removed}
+    buckets = {path for path in emptied if path.rpartition("/")[2].startswith("bucket-")}
+    remover = Remover(table.io, (table.paths.root,))
+    return remover.delete_empty_dirs(buckets | set(planned.directories), table.paths.root)

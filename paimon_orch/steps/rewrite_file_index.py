@@ -1,0 +1,380 @@
+"""File indexes for files that were written before the table asked for them (maintenance facts 11.1)."""
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+
+import pyarrow as pa
+
+from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
+from paimon_orch.files.file_indexes import SUFFIX, beside, is_embedded, open_indexes
+from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.container import encode_container
+from paimon_orch.format.file_index.options import IndexSpec, index_specs
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.compact import Partitions, chosen_splits
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+Identity = tuple[object, ...]
+
+_NUMBERED = re.compile(r"(.*)-(\d+)\.index")
+_READERS = 8  # heads of index files read at a time
+_UNIT_FILES, _UNIT_BYTES = 100, 1 << 30
+GROUP_FILES = 1_000
+"""Files whose indexes one snapshot replaces at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteUnit:
+    """Files of one bucket that get other indexes.
+
+    A file's indexes are part of its identity, and readers take an identity that was deleted for deleted for ever:
+    ``retired`` are those that the files had before, and must not get again.
+    """
+
+    reader: FileReader
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    retired: frozenset[Identity] = frozenset()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the unit for people and machines."""
+        return {
+            "partition": partition_text(self.partition, self.reader.schema),
+            "bucket": self.bucket,
+            "files": len(self.files),
+            "rows": sum(file.row_count for file in self.files),
+            "bytes": sum(file.file_size for file in self.files),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePlan:
+    """What a rewrite would do; it is false when there is nothing to do. Also the dry run."""
+
+    snapshot_id: int | None
+    units: tuple[RewriteUnit, ...] = ()
+    skipped_files: int = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to do."""
+        return bool(self.units)
+
+    def groups(self, files: int = GROUP_FILES) -> Iterator[tuple[RewriteUnit, ...]]:
+        """Yield units that are committed together: of so many files at most, or one unit alone."""
+        group: list[RewriteUnit] = []
+        for unit in self.units:
+            if group and sum(len(u.files) for u in group) + len(unit.files) > files:
+                yield tuple(group)
+                group = []
+            group.append(unit)
+        if group:
+            yield tuple(group)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan for people and machines: counts and bytes, a row a unit."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "files": sum(len(unit.files) for unit in self.units),
+            "skipped_files": self.skipped_files,
+            "bytes": sum(file.file_size for unit in self.units for file in unit.files),
+            "snapshots": sum(1 for _ in self.groups()),
+            "units": [unit.to_dict() for unit in self.units],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """What a rewrite did; ``snapshot_id`` is the last one it made, None if there was nothing to do.
+
+    ``embedded`` and ``index_files`` count the files whose indexes are in the manifest and beside the data, ``removed``
+    those that have none any more. ``embedded_bytes`` is the size of the indexes in the manifest.
+    """
+
+    snapshot_id: int | None = None
+    snapshots: int = 0
+    files: int = 0
+    embedded: int = 0
+    index_files: int = 0
+    removed: int = 0
+    embedded_bytes: int = 0
+    duration_seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"duration_seconds": round(self.duration_seconds, 3)}
+
+    def and_group(
+        self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
+    ) -> "RewriteResult":
+        """Return the result with what one more commit did."""
+        added = [entry.file for message in messages for entry in message.added]
+        small = [file for file in added if file.embedded_index is not None]
+        beside_data = [file for file in added if _index_names(file)]
+        sizes = sum(len(file.embedded_index or b"") for file in small)
+        return replace(
+            self,
+            snapshot_id=self.snapshot_id if snapshot is None else snapshot.id,
+            snapshots=self.snapshots + (snapshot is not None),
+            files=self.files + len(added),
+            embedded=self.embedded + len(small),
+            index_files=self.index_files + len(beside_data),
+            removed=self.removed + len(added) - len(small) - len(beside_data),
+            embedded_bytes=self.embedded_bytes + sizes,
+        )
+
+
+def plan(
+    table: Table, *, partitions: Partitions | None = None, where: str | None = None
+) -> RewritePlan:
+    """Find the files of the newest snapshot whose indexes are not those that the table's options name.
+
+    ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
+    of index files are read, no data.
+    """
+    schema = table.schema
+    specs = _checked_specs(schema)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return RewritePlan(None)
+    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    splits = [split for split in splits if split.bucket >= 0]
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    files = [
+        BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
+    ]
+    with ThreadPoolExecutor(_READERS) as pool:
+        differ = list(pool.map(lambda at: _differs(reader, at, specs), files))
+    chosen = {at.file.file_name for at, differs in zip(files, differ, strict=True) if differs}
+    retired = _retired(table, snapshot, chosen) if chosen else frozenset()
+    units = tuple(unit for split in splits for unit in _units(reader, split, chosen, retired))
+    return RewritePlan(snapshot.id, units, len(files) - len(chosen))
+
+
+def _retired(table: Table, snapshot: Snapshot, names: set[str]) -> frozenset[Identity]:
+    """Return the identities of these files that manifests hold a deletion of."""
+    manifests = table.manifests.manifests(snapshot)
+    entries = table.manifests.entries(manifests, lambda m: m.num_deleted_files > 0)
+    return frozenset(
+        entry.identity
+        for entry in entries
+        if entry.kind is FileKind.DELETE and entry.file.file_name in names
+    )
+
+
+def _checked_specs(schema: TableSchema) -> list[IndexSpec]:
+    if schema.typed_options.boolean("data-evolution.enabled"):
+        raise UnsupportedError(
+            "rewriting file indexes of tables with 'data-evolution.enabled' = true is not supported yet"
+        )
+    specs = index_specs(schema.options)
+    for spec in specs:
+        spec.value_type(schema.fields)
+    return specs
+
+
+def _units(
+    reader: FileReader, split: BucketSplit, chosen: set[str], retired: frozenset[Identity]
+) -> Iterator[RewriteUnit]:
+    """Yield the chosen files of a bucket, a bounded number at a time."""
+    files, size = list[DataFileMeta](), 0
+
+    def unit() -> RewriteUnit:
+        names = {file.file_name for file in files}
+        at = split.partition, split.bucket, split.total_buckets
+        had = frozenset(identity for identity in retired if identity[3] in names)
+        return RewriteUnit(reader, *at, tuple(files), had)
+
+    for file in (file for file in split.files if file.file_name in chosen):
+        if files and (len(files) >= _UNIT_FILES or size + file.file_size > _UNIT_BYTES):
+            yield unit()
+            files, size = [], 0
+        files.append(file)
+        size += file.file_size
+    if files:
+        yield unit()
+
+
+def _differs(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> bool:
+    """Tell whether a file has other indexes than it should have, or damaged ones."""
+    wanted = {(spec.name, spec.index) for spec in file_specs(reader, at.file, specs)}
+    try:
+        with open_indexes(reader.io, reader.path(at), at.file) as indexes:
+            if indexes is None:
+                return bool(wanted or at.file.embedded_index or _index_names(at.file))
+            return {(name, kind) for name, kinds in indexes.items() for kind in kinds} != wanted
+    except CorruptFileError as error:
+        logger.warning("%s; it is made anew", error)
+        return True
+
+
+def file_specs(
+    reader: FileReader, file: DataFileMeta, specs: Sequence[IndexSpec]
+) -> list[IndexSpec]:
+    """Return the indexes that a file should have, by the names of its own schema.
+
+    Columns are found by their ids. One that the file lacks, or has in a type that cannot be indexed so, is left out.
+    """
+    ids = {field.name: field.id for field in reader.schema.fields}
+    stored_fields = reader.schemas[file.schema_id].fields
+    names = {field.id: field.name for field in stored_fields}
+    found = []
+    for spec in specs:
+        name = names.get(ids[spec.column])
+        if name is None:
+            continue
+        stored = replace(spec, column=name)
+        try:
+            stored.value_type(stored_fields)
+        except InputError:
+            continue
+        found.append(stored)
+    return found
+
+
+def run(unit: RewriteUnit) -> bytes:
+    """Make the indexes of a unit's files and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+    specs = index_specs(unit.reader.schema.options)
+    entries, created = list[ManifestEntry](), list[str]()
+    try:
+        for file in unit.files:
+            old = ManifestEntry(
+                FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file
+            )
+            container = _container(unit, file, specs)
+            entries += [old, _with_index(unit, old, container, created)]
+    except BaseException:
+        for path in created:
+            unit.reader.io.delete(path)
+        raise
+    return CommitMessage(tuple(entries)).encode()
+
+
+def _container(unit: RewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]) -> bytes | None:
+    """Read the columns of a file that are to be indexed and return the indexes; None if there are none."""
+    reader, wanted = unit.reader, file_specs(unit.reader, file, specs)
+    if not wanted:
+        return None
+    stored_fields = reader.schemas[file.schema_id].fields
+    builder = FileIndexBuilder(wanted, stored_fields)
+    columns = [field for field in stored_fields if field.name in builder.columns]
+    at = BucketFile(unit.partition, unit.bucket, file)
+    for batch in reader.read(at, columns):  # hidden rows count: positions are those of the file
+        builder.add(pa.Table.from_batches([batch]))
+    return builder.finish()
+
+
+def _with_index(
+    unit: RewriteUnit, old: ManifestEntry, container: bytes | None, created: list[str]
+) -> ManifestEntry:
+    """Store the indexes of a file and return the entry that adds it; an index file's path goes to ``created``.
+
+    Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a file.
+    """
+    file = old.file
+    kept = tuple(name for name in file.extra_files if not name.endswith(SUFFIX))
+
+    def entry(extra: tuple[str, ...], embedded: bytes | None = None) -> ManifestEntry:
+        stored = replace(file, extra_files=extra, embedded_index=embedded)
+        return replace(old, kind=FileKind.ADD, file=stored)
+
+    if container is None:
+        without = entry(kept)
+        if without.identity not in unit.retired:
+            return without
+        container = encode_container([])
+    if is_embedded(container, unit.reader.schema):
+        inside = entry(kept, container)
+        if inside.identity not in unit.retired:
+            return inside
+    path = unit.reader.path(BucketFile(unit.partition, unit.bucket, file))
+    names = _index_names(file)
+    name = next_name(names[-1]) if names else file.file_name + SUFFIX
+    while entry((*kept, name)).identity in unit.retired or not unit.reader.io.create(
+        beside(path, name), container
+    ):
+        name = next_name(name)  # it was used before, is left over, or another rewrite's
+    created.append(beside(path, name))
+    return entry((*kept, name))
+
+
+def _index_names(file: DataFileMeta) -> list[str]:
+    return [name for name in file.extra_files if name.endswith(SUFFIX)]
+
+
+def next_name(name: str) -> str:
+    """Return the name that follows that of an index file: ``x.index``, ``x-1.index``, ``x-2.index``."""
+    match = _NUMBERED.fullmatch(name)
+    if match is None:
+        return f"{name.removesuffix(SUFFIX)}-1{SUFFIX}"
+    return f"{match.group(1)}-{int(match.group(2)) + 1}{SUFFIX}"
+
+
+def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
+    """Commit new indexes in one snapshot; None if nothing changed.
+
+    Raises :class:`CommitConflictError` if another commit changed the same files; what was written is removed.
+    """
+    entries = tuple(entry for message in messages for entry in message.entries)
+    if not entries:
+        return None
+    try:
+        return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+    except CommitConflictError:
+        discard(table.reader(), messages)
+        raise
+
+
+def rewrite_file_index(
+    table: Table,
+    executor: Executor,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    progress: Progress | None = None,
+) -> RewriteResult:
+    """Plan, run and commit a rewrite of file indexes; see :func:`plan` for the arguments.
+
+    Idempotent: with nothing to do nothing is committed. Each group of files is one snapshot. A conflict with another
+    committer is answered by a fresh plan, which leaves out what is done, three times at most; then
+    :class:`CommitConflictError` is raised, and groups that were committed stay.
+    """
+    started, label = time.monotonic(), f"rewrite file indexes of {table.identifier}"
+    result = RewriteResult()
+
+    def attempt(_number: int) -> None:
+        nonlocal result
+        planned = plan(table, partitions=partitions, where=where)
+        if not planned:
+            logger.info("%s: nothing to do", label)
+        for group in planned.groups():
+            undo = partial(_discard, table)
+            found = executor.map(run, group, label=label, progress=progress, undo=undo)
+            messages = [CommitMessage.decode(data) for data in found]
+            result = result.and_group(commit(table, messages), messages)
+
+    replanned(label, attempt)
+    return replace(result, duration_seconds=time.monotonic() - started)
+
+
+def _discard(table: Table, results: Sequence[bytes]) -> None:
+    discard(table.reader(), [CommitMessage.decode(result) for result in results])

@@ -1,0 +1,392 @@
+"""Row-level writes: find rows, take them out or write their new versions, commit (merge-tree facts 4.8, 8.5)."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.files.reader import POSITION, BucketFile, FileReader
+from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.predicate import Predicate, columns_of, to_arrow
+from paimon_orch.format.row_kind import RowKind
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types import Field
+from paimon_orch.merge.append_vectors import is_unaware
+from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.hide_rows import hide, hide_units
+from paimon_orch.steps.ingest import IngestPlan
+from paimon_orch.steps.row_changes import (
+    KIND,
+    ROW,
+    Addresses,
+    RowChanges,
+    addressed,
+    first_address,
+    marked_rows,
+)
+from paimon_orch.steps.tracked_writes import write_tracked
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.conflicts import BucketGuard
+from paimon_orch.table.dynamic_bucket import BucketId, HashIndex
+from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.plan import BucketSplit, Planner
+from paimon_orch.table.pruning import Pruner
+from paimon_orch.table.read import BucketReader
+from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.table import Table
+from paimon_orch.table.write import TableWriter, check_writable
+
+_PART_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUnit:
+    """Files of one bucket to look for rows in; ``number`` is that of the first file in the plan.
+
+    A bucket of a table with primary key is one unit and counts as one file, as its rows come from a merge.
+    """
+
+    reader: FileReader
+    split: BucketSplit
+    number: int
+    predicate: Predicate | None
+
+    def read(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
+        """Yield the rows that the predicate keeps behind a column of their addresses, the same at each call.
+
+        Level 0 is read where readers leave it out too: a change of a row starts from its newest version.
+        """
+        names = {column.name for column in fields}
+        if self.predicate is not None:
+            names |= columns_of(self.predicate)
+        schema = self.reader.schema
+        stored = (*schema.fields, *tracking_fields(schema))
+        needed = [column for column in stored if column.name in names]
+        for addresses, batch in self._addressed(needed):
+            rows = pa.Table.from_batches([batch]).append_column(ROW, pa.array(addresses))
+            if self.predicate is not None:
+                rows = rows.filter(to_arrow(self.predicate))
+            if rows.num_rows:
+                yield rows.select([ROW, *(column.name for column in fields)])
+
+    def _addressed(self, fields: Sequence[Field]) -> Iterator[tuple[Addresses, pa.RecordBatch]]:
+        reader, split = self.reader, self.split
+        if reader.schema.primary_keys:
+            start = first_address(self.number)
+            for batch in BucketReader(reader, split, fields, self.predicate).batches():
+                yield np.arange(start, start + batch.num_rows), batch
+                start += batch.num_rows
+            return
+        vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        for number, file in enumerate(split.files, self.number):
+            at = BucketFile(split.partition, split.bucket, file)
+            batches = reader.read(
+                at, fields, vectors.get(file.file_name), predicate=self.predicate, positions=True
+            )
+            for batch in batches:
+                yield batch.column(POSITION).to_numpy() + first_address(number), batch
+
+
+@dataclass(frozen=True, slots=True)
+class RowLevelPlan:
+    """Where to look for rows; it is false when there is nowhere. Also the dry run."""
+
+    schema: TableSchema
+    snapshot_id: int = 0
+    units: tuple[TargetUnit, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any file to look into."""
+        return bool(self.units)
+
+    @property
+    def files(self) -> list[BucketFile]:
+        """Return the files of all units in the order of their numbers."""
+        return [
+            BucketFile(unit.split.partition, unit.split.bucket, file)
+            for unit in self.units
+            for file in unit.split.files
+        ]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return counts and bytes of what would be read."""
+        files = self.files
+        return {
+            "snapshot_id": self.snapshot_id or None,
+            "buckets": len({(at.partition, at.bucket) for at in files}),
+            "files": len(files),
+            "rows": sum(at.file.row_count for at in files),
+            "bytes": sum(at.file.file_size for at in files),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RowLevelResult:
+    """What a row-level write did; ``snapshot_id`` is None if no row was concerned."""
+
+    snapshot_id: int | None = None
+    deleted: int = 0
+    updated: int = 0
+    inserted: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    duration_seconds: float = 0.0
+    attempts: int = 1
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return values | {"duration_seconds": round(self.duration_seconds, 3)}
+
+
+def check_changeable(schema: TableSchema, operation: str) -> None:
+    """Refuse tables whose rows cannot be changed one by one, naming the rule."""
+    check_writable(schema)
+    options = schema.typed_options
+    for key in ("data-evolution.enabled", "clustering.incremental"):
+        if options.boolean(key):
+            raise UnsupportedError(f"{operation} of rows with '{key}' = true is not supported yet")
+    if options.bucket == -2:
+        raise UnsupportedError(
+            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: what lies there has no order yet"
+        )
+    if not schema.primary_keys:
+        return
+    engine = options.merge_engine
+    removes = f"{engine}.remove-record-on-delete"
+    if engine != "deduplicate" and not (operation == "delete" and options.boolean(removes)):
+        raise UnsupportedError(
+            f"{operation} of rows needs 'merge-engine' = 'deduplicate' (it is {engine!r}), or for deletes also "
+            "partial-update and aggregation with '<engine>.remove-record-on-delete' = true: other engines would merge "
+            "the change with the old row"
+        )
+    if operation != "update" and options.boolean("ignore-delete"):
+        raise UnsupportedError("the table ignores deletes ('ignore-delete' = true)")
+
+
+def plan(table: Table, where: str | Predicate | None, operation: str = "delete") -> RowLevelPlan:
+    """Find the files that may hold rows of a filter, from metadata alone."""
+    schema = table.schema
+    check_changeable(schema, operation)
+    predicate = bound_filter(where, schema)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return RowLevelPlan(schema)
+    pruner = None if predicate is None else Pruner(schema, predicate, table.schemas.get)
+    splits = Planner(table.manifests, schema).splits(snapshot, pruner)
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    units, number = [], 0
+    for split in splits:
+        for part in [split] if schema.primary_keys else packed(split, schema):
+            units.append(TargetUnit(reader, part, number, predicate))
+            number += 1 if schema.primary_keys else len(part.files)
+    return RowLevelPlan(schema, snapshot.id, tuple(units))
+
+
+def packed(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
+    """Cut a bucket into parts that are worth a task, in order."""
+    cost = schema.typed_options.memory("source.split.open-file-cost", "4 mb")
+    part, weight = [], 0
+    for file in sorted(split.files, key=lambda file: file.min_sequence_number):
+        part.append(file)
+        weight += max(file.file_size, cost)
+        if weight >= _PART_BYTES:
+            yield replace(split, files=tuple(part))
+            part, weight = [], 0
+    if part:
+        yield replace(split, files=tuple(part))
+
+
+def delete(
+    table: Table,
+    executor: Executor,
+    where: str | Predicate,
+    *,
+    progress: Progress | None = None,
+) -> RowLevelResult:
+    """Delete the rows that a filter keeps, in one snapshot; rows for which it is unknown (NULL) stay.
+
+    Append tables with ``deletion-vectors.enabled`` get vectors, others new files without the rows; tables with primary
+    key get -D records. A conflict with another committer is answered by a fresh plan, three times at most, then
+    :class:`CommitConflictError` is raised and the table is unchanged.
+    """
+    started, label = time.monotonic(), f"delete rows of {table.identifier}"
+
+    def attempt(number: int) -> RowLevelResult:
+        planned = plan(table, where)
+        sequences = table.next_sequences() if planned.schema.primary_keys else {}
+        run = partial(_delete_unit, sequences=sequences)
+        undo = partial(undo_changes, table)
+        results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
+        done = apply(table, executor, planned, results)
+        return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
+
+    return replanned(label, attempt)
+
+
+def _delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
+    """Find the rows to delete; with a primary key also write that they are deleted."""
+    schema = unit.reader.schema
+    if not schema.primary_keys:
+        found = [rows.column(ROW).to_numpy() for rows in unit.read(())]
+        return RowChanges(rows=addressed(found), counts=_counts(found)).encode()
+    reader, at = unit.reader, (unit.split.partition, unit.split.bucket)
+    writer = TableWriter(FileWriterFactory(reader.io, reader.paths, schema), sequences)
+    try:
+        found = []
+        for rows in unit.read(schema.fields):
+            found.append(rows.column(ROW).to_numpy())
+            kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
+            writer.write_to(at, rows.drop_columns(ROW).add_column(0, VALUE_KIND.name, kinds))
+        message = CommitMessage(tuple(writer.close()), (), tuple(writer.changelog))
+    except BaseException:
+        writer.abort()
+        raise
+    return RowChanges(message, counts=_counts(found)).encode()
+
+
+def write_changes(planned: IngestPlan, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Write rows behind their addresses and kinds, and return :class:`RowChanges`, encoded.
+
+    A row without address is new. Rows of append tables that are deleted (-D) are not written, only marked.
+    """
+    found, counts, rows = list[Addresses](), Counter[str](), dict[int, DeletionVector]()
+    keyed = bool(planned.factory.schema.primary_keys)
+
+    def written() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kinds = batch.column(KIND)
+            found.append(batch.column(ROW).drop_null().to_numpy())
+            counts.update(
+                {_COUNTED[c["values"]]: c["counts"] for c in kinds.value_counts().to_pylist()}
+            )
+            if keyed:
+                yield batch.drop_columns([ROW])
+            else:
+                kept = batch.filter(pc.not_equal(kinds, "-D"))
+                yield kept.drop_columns([ROW, KIND])
+        rows.update(addressed(found))  # before the files are finished: they go if this is refused
+
+    tracked = tracking_fields(planned.factory.schema)
+    done = write_tracked(planned.factory, written()) if tracked else planned.write(written())
+    message = CommitMessage.decode(done)
+    return RowChanges(message, rows, counts).encode()
+
+
+def _counts(found: Sequence[Addresses]) -> dict[str, int]:
+    return {"deleted": sum(map(len, found))}
+
+
+def undo_changes(table: Table, results: Sequence[bytes]) -> None:
+    """Remove what tasks wrote for changes that are not committed."""
+    discard(table.reader(), [RowChanges.decode(result).message for result in results])
+
+
+def apply(
+    table: Table,
+    executor: Executor,
+    planned: RowLevelPlan,
+    results: Sequence[bytes],
+    *,
+    guard: ReadGuard | None = None,
+    hashes: HashIndex | None = None,
+) -> RowLevelResult:
+    """Take the changed rows out of the files of an append table, and commit all that tasks wrote.
+
+    ``guard`` says what must not have changed since the plan; tables with primary key guard the buckets they write to.
+    ``hashes`` is the state that rows were assigned to dynamic buckets by.
+    Nothing is left behind if it is refused.
+    """
+    done = [RowChanges.decode(result) for result in results]
+    messages = [change.message for change in done]
+    try:
+        marked = marked_rows(planned.files, done)
+        marked = {} if planned.schema.primary_keys else marked
+        if marked:
+            messages += _hidden(table, executor, planned, marked)
+    except BaseException:
+        discard(table.reader(), messages)
+        raise
+    try:
+        changes = _changes(planned, messages, set(marked), guard, hashes)
+        snapshot = None if changes is None else table.new_commit().commit(changes)
+    except (CommitConflictError, InputError):  # after any other error it may have been committed
+        discard(table.reader(), messages)
+        raise
+    entries = [entry for message in messages for entry in message.entries]
+    counts = {key: sum(change.counts.get(key, 0) for change in done) for key in _COUNTED.values()}
+    removed = sum(len(message.deleted) for message in messages)
+    return RowLevelResult(
+        None if snapshot is None else snapshot.id,
+        **counts,
+        files_added=len(entries) - removed,
+        files_removed=removed,
+    )
+
+
+_COUNTED = {"-D": "deleted", "+U": "updated", "+I": "inserted"}
+
+
+def _hidden(
+    table: Table,
+    executor: Executor,
+    planned: RowLevelPlan,
+    marked: Mapping[BucketId, Mapping[str, DeletionVector]],
+) -> list[CommitMessage]:
+    snapshot = table.snapshots.get(planned.snapshot_id)
+    reader = planned.units[0].reader
+    splits = Planner(table.manifests, planned.schema).splits(snapshot)
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    units = hide_units(replace(reader, schemas=schemas), splits, marked)
+
+    def undo(done: list[bytes]) -> None:
+        discard(reader, map(CommitMessage.decode, done))
+
+    label = f"take rows out of {table.identifier}"
+    return [
+        CommitMessage.decode(done) for done in executor.map(hide, units, label=label, undo=undo)
+    ]
+
+
+def _changes(
+    planned: RowLevelPlan,
+    messages: Sequence[CommitMessage],
+    touched: set[BucketId],
+    guard: ReadGuard | None,
+    hashes: HashIndex | None,
+) -> Changes | None:
+    entries = tuple(e for message in messages for e in (*message.deleted, *message.added))
+    index = tuple(item for message in messages for item in message.index)
+    if not entries and not index:
+        return None
+    schema = planned.schema
+    if schema.primary_keys and guard is None:
+        buckets = frozenset((entry.partition, entry.bucket) for entry in entries)
+        guard = ReadGuard(planned.snapshot_id, buckets)
+    guards = tuple(
+        BucketGuard.of(unit.split.partition, unit.split.bucket, (), unit.split.vectors)
+        for unit in planned.units
+        if (unit.split.partition, unit.split.bucket) in touched and not is_unaware(schema)
+    )
+    return Changes(
+        CommitKind.OVERWRITE if touched else CommitKind.APPEND,
+        entries,
+        tuple(entry for message in messages for entry in message.changelog),
+        index,
+        guards,
+        () if hashes is None else hashes.guards(entries),
+        guard,
+    )

@@ -1,0 +1,141 @@
+"""Sort compaction of append tables: the rows of a partition in order, or along a curve (merge-tree facts 8.3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.merge.append_vectors import is_unaware
+from paimon_orch.merge.curves import hilbert, order_bytes, words_of, z_order
+from paimon_orch.steps.append_compact import (
+    AppendCompactionUnit,
+    check_compactable,
+    plan_of,
+    units_of,
+)
+from paimon_orch.steps.compact import CompactionPlan, Partitions, chosen_splits
+from paimon_orch.steps.row_level import TargetUnit, packed
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+OrderStrategy = Literal["order", "zorder", "hilbert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By which columns rows are sorted, and how several columns become one order."""
+
+    columns: tuple[str, ...]
+    strategy: OrderStrategy = "order"
+
+    def keys(self, rows: pa.Table, width: int) -> pa.Array:
+        """Return the sort key of each row along a curve; of text ``width`` bytes count."""
+        columns = [
+            order_bytes(rows.column(name).combine_chunks(), name, width) for name in self.columns
+        ]
+        if self.strategy == "hilbert":
+            found = hilbert([words_of(column) for column in columns])
+        else:
+            found = z_order(columns)
+        flat = pa.py_buffer(found.tobytes())
+        fixed = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(found.shape[1]), len(found), [None, flat]
+        )
+        return fixed.cast(pa.binary())
+
+
+def plan(
+    table: Table,
+    order: Order,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+) -> CompactionPlan:
+    """Choose the partitions to sort, from metadata alone; each is rewritten as a whole. Also the dry run.
+
+    Raises :class:`UnsupportedError` for other than append tables without buckets, :class:`InputError` for columns that
+    nothing can be sorted by.
+    """
+    schema = table.schema
+    _check(table, schema, order)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return CompactionPlan(None)
+    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    reason = f"{order.strategy} by {', '.join(order.columns)}"
+    units = [
+        AppendCompactionUnit(
+            reader,
+            split.partition,
+            split.bucket,
+            split.total_buckets,
+            (split.files,),
+            frozenset(file.file_name for file in split.files),
+            split.vectors,
+            reason,
+        )
+        for split in splits
+    ]
+    return plan_of(snapshot.id, units)
+
+
+def _check(table: Table, schema: TableSchema, order: Order) -> None:
+    if not is_unaware(schema):
+        raise UnsupportedError(
+            f"{table.identifier}: only append tables without buckets can be sorted; the rows of others have their places"
+        )
+    check_compactable(schema)
+    if not order.columns:
+        raise InputError("a sort compaction needs at least one column to order by")
+    empty = pa.Table.from_batches([], table.scan().arrow_schema)
+    for name in order.columns:
+        schema.field(name)
+        if name in schema.partition_keys:
+            raise InputError(
+                f"rows cannot be ordered by {name!r}: a partition is sorted by itself, and has one value there"
+            )
+        order_bytes(empty.column(name).combine_chunks(), name)
+
+
+def read_units(planned: CompactionPlan) -> list[TargetUnit]:
+    """Return the parts of the chosen partitions to read, each worth a task."""
+    return [
+        TargetUnit(unit.reader, part, 0, None)
+        for unit in units_of(planned)
+        for part in packed(_split(unit), unit.reader.schema)
+    ]
+
+
+def _split(unit: AppendCompactionUnit) -> BucketSplit:
+    return BucketSplit(unit.partition, unit.bucket, unit.total_buckets, unit.inputs, unit.vectors)
+
+
+def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]) -> Snapshot:
+    """Replace the files that were read by the sorted ones, as an overwrite of exactly those files.
+
+    Rows that arrived meanwhile stay. Raises :class:`CommitConflictError` if a file that was read is gone or has newly
+    deleted rows; what was written is removed then.
+    """
+    removed = [
+        ManifestEntry(FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file)
+        for unit in units_of(planned)
+        for file in unit.inputs
+    ]
+    added = [entry for message in messages for entry in message.added]
+    index = tuple(entry.deleted() for unit in units_of(planned) for entry in unit.vectors)
+    changes = Changes(CommitKind.OVERWRITE, (*removed, *added), index=index)
+    try:
+        return table.new_commit().commit(changes)
+    except CommitConflictError:
+        discard(table.reader(), messages)
+        raise
