@@ -3,27 +3,51 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pendulum
 import typer
-from pendulum.parsing.exceptions import ParserError
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from paimon_orch.cli_refs import add_commands
+from paimon_orch import (
+    cli_alter,
+    cli_catalog,
+    cli_index,
+    cli_maintenance,
+    cli_refs,
+    cli_rows,
+    cli_steps,
+)
+from paimon_orch.cli_common import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Master,
+    Warehouse,
+    bar,
+    errors,
+    names_of,
+    open_catalog,
+    parse_time,
+    print_result,
+    spark_of,
+)
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.output import write_rows
 from paimon_orch.steps import compact as compact_step
+from paimon_orch.steps import postpone, sort_compact
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
+from paimon_orch.steps.sort_compact import Order
 from paimon_orch.storage.options import parse_option
-from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.commit import CommitId
 from paimon_orch.table.partitions import parse_spec
+from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,16 +57,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 100},
 )
-_errors = Console(stderr=True, soft_wrap=True, highlight=False)
 _out = Console(highlight=False)
-_storage_options: dict[str, Any] = {}  # of --storage-option, which stands before the command
-
-Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
-Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan, change nothing")]
-Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
 
 class Strategy(StrEnum):
@@ -50,6 +67,14 @@ class Strategy(StrEnum):
 
     MINOR = "minor"
     FULL = "full"
+
+
+class OrderBy(StrEnum):
+    """How the rows of append tables are sorted."""
+
+    ORDER = "order"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
 
 
 class Mode(StrEnum):
@@ -74,11 +99,11 @@ def main() -> None:
         app()
     except PaimonError as error:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        _errors.print(f"error: {error}{notes}", markup=False)
+        errors.print(f"error: {error}{notes}", markup=False)
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _errors.print(f"error: {where}{error.strerror or error}", markup=False)
+        errors.print(f"error: {where}{error.strerror or error}", markup=False)
         sys.exit(1)
 
 
@@ -95,9 +120,7 @@ def _settings(
         ),
     ] = None,
 ) -> None:
-    _storage_options.clear()
-    _storage_options.update(map(parse_option, storage_option or []))
-    ctx.obj = _storage_options
+    ctx.obj = dict(map(parse_option, storage_option or []))
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
@@ -113,7 +136,10 @@ def demo(
     ] = None,
     months: Annotated[int, typer.Option(min=1, max=12, help="months of 2013 to load")] = 12,
 ) -> None:
-    """Run the main job on real flights: three waves, compaction, and a check of every row."""
+    """Run the main job on real flights.
+
+    Three waves of upserts, compaction after each, and a check of every row.
+    """
     from paimon_orch.demo import run_demo
     from paimon_orch.warehouse import fresh_warehouse
 
@@ -123,34 +149,30 @@ def demo(
 
 @app.command("inspect")
 def inspect_command(
+    ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
     snapshot: Annotated[int | None, typer.Option(help="snapshot id [default: the newest]")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show snapshot, files per partition, bucket and level, deletion vectors, health."""
-    report = inspect_table(_catalog(warehouse).table(table), snapshot)
+    """Show snapshot, files, levels, deletion vectors and health."""
+    report = inspect_table(open_catalog(ctx, warehouse).table(table), snapshot)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         _print_report(report)
 
 
-def _say(text: str) -> None:
-    """Print a line as it is: what is piped into another program is not wrapped."""
-    _out.print(text, markup=False, soft_wrap=True)
-
-
 def _print_report(report: TableReport) -> None:
     snapshot = report.snapshot
-    _say(f"{report.identifier}  {report.location}")
+    print(f"{report.identifier}  {report.location}")
     if snapshot is None:
-        _say("no snapshot yet: the table is empty")
+        print("no snapshot yet: the table is empty")
         return
     when = pendulum.from_timestamp(snapshot.time_millis / 1000, tz="local")
-    _say(f"snapshot {snapshot.id} ({snapshot.commit_kind}) of {when:YYYY-MM-DD HH:mm:ss Z}")
+    print(f"snapshot {snapshot.id} ({snapshot.commit_kind}) of {when:YYYY-MM-DD HH:mm:ss Z}")
     rows = "known after a merge only" if report.row_count is None else f"{report.row_count:,}"
-    _say(
+    print(
         f"rows {rows}; physical {report.physical_rows:,}, hidden by deletion vectors "
         f"{report.hidden_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
         f"level 0 {report.level0_files}, small {report.small_files}"
@@ -172,6 +194,7 @@ def _print_report(report: TableReport) -> None:
 
 @app.command()
 def read(
+    ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
     columns: Annotated[str | None, typer.Option(help="columns, separated by commas")] = None,
@@ -180,13 +203,16 @@ def read(
     snapshot: Annotated[int | None, typer.Option(help="snapshot id")] = None,
     tag: Annotated[str | None, typer.Option(help="tag")] = None,
     timestamp: Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")] = None,
+    watermark: Annotated[
+        str | None, typer.Option(help="the first snapshot that has reached it; as --timestamp")
+    ] = None,
     branch: Annotated[str | None, typer.Option(help="branch")] = None,
     form: Annotated[Format, typer.Option("--format", help="how to print")] = Format.TABLE,
 ) -> None:
     """Print rows."""
     identifier = f"{table}$branch_{branch}" if branch else table
     scan = (
-        _catalog(warehouse)
+        open_catalog(ctx, warehouse)
         .open(identifier)
         .scan(
             None if columns is None else [name.strip() for name in columns.split(",")],
@@ -195,60 +221,15 @@ def read(
             snapshot_id=snapshot,
             tag=tag,
             timestamp=None if timestamp is None else parse_time(timestamp),
+            watermark=None if watermark is None else parse_time(watermark),
         )
     )
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
 
 
-def parse_time(text: str) -> int:
-    """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
-    if text.isdigit():
-        return int(text)
-    try:
-        moment = pendulum.parse(text, tz="local")
-    except (ParserError, TypeError, ValueError) as error:
-        raise InputError(f"time {text!r} must be ISO 8601 or epoch milliseconds") from error
-    if not isinstance(moment, pendulum.DateTime):
-        raise InputError(f"time {text!r} names no moment; write for example 2026-01-31T12:00:00")
-    return int(moment.timestamp() * 1000)
-
-
-@app.command()
-def create(
-    warehouse: Warehouse,
-    table: Identifier,
-    columns: Annotated[str, typer.Option(help='e.g. "id BIGINT NOT NULL, dt STRING, v DOUBLE"')],
-    primary_key: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
-    partition_by: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated")] = None,
-    comment: Annotated[str | None, typer.Option(help="comment of the table")] = None,
-) -> None:
-    """Create a table."""
-    pairs = [text.partition("=") for text in option or []]
-    for text, (key, separator, _) in zip(option or [], pairs, strict=True):
-        if not (key and separator):
-            raise InputError(f"option {text!r} must look like key=value, for example bucket=2")
-    _catalog(warehouse).create_table(
-        table,
-        columns,
-        primary_key=_names(primary_key),
-        partition_by=_names(partition_by),
-        options={key.strip(): value.strip() for key, _, value in pairs},
-        comment=comment,
-    )
-    _say(f"created {table} in {warehouse}")
-
-
-def _catalog(warehouse: str) -> Catalog:
-    return Catalog(warehouse, **_storage_options)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 @app.command()
 def ingest(
+    ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
     source: Annotated[list[str], typer.Option("--from", help="Parquet, CSV or JSON lines")],
@@ -259,6 +240,12 @@ def ingest(
         str | None,
         typer.Option(help="what an overwrite replaces, e.g. dt=a [default: what gets rows]"),
     ] = None,
+    commit_user: Annotated[
+        str | None, typer.Option(help="name of the job; with --commit-identifier, it loads once")
+    ] = None,
+    commit_identifier: Annotated[
+        int | None, typer.Option(min=0, help="number of the load; it grows from load to load")
+    ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -266,20 +253,21 @@ def ingest(
     from paimon_orch.spark.files import read_files
     from paimon_orch.spark.writer import write
 
-    target = _catalog(warehouse).table(table)
+    target = open_catalog(ctx, warehouse).table(table)
     paths = [*source, *(more or [])]
     for path in paths:
         if "://" not in path and not Path(path).exists():
             raise NotFoundError(f"{path}: no such file or directory; nothing was written")
-    session = _session(master)
-    with Progress(console=_errors, transient=True) as bars:
+    session = spark_of(master)
+    with Progress(console=errors, transient=True) as bars:
         result = write(
             read_files(session, paths),
             target,
             mode=mode.value,
             row_kind=row_kind,
             partitions=None if partition is None else parse_spec(partition, target.schema),
-            progress=_bar(bars, f"ingest {table}"),
+            commit_id=_commit_id(commit_user, commit_identifier),
+            progress=bar(bars, f"ingest {table}"),
         )
     values: dict[str, object] = {
         "snapshot_id": result.snapshot_id,
@@ -288,43 +276,73 @@ def ingest(
         "bytes": result.bytes,
         "duration_seconds": round(result.duration_seconds, 3),
     }
-    _print_result(values, as_json, "no rows: nothing was committed")
+    print_result(values, as_json, "no rows: nothing was committed")
+
+
+def _commit_id(user: str | None, identifier: int | None) -> CommitId | None:
+    if user is None and identifier is None:
+        return None
+    if user is None or identifier is None:
+        raise InputError("--commit-user and --commit-identifier belong together: name both")
+    return CommitId(user, identifier)
 
 
 @app.command()
 def compact(
+    ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
     partitions: Annotated[str | None, typer.Option(help="dt=a;dt=b")] = None,
     where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
     strategy: Annotated[Strategy, typer.Option(help="how much")] = Strategy.MINOR,
+    order_by: Annotated[
+        str, typer.Option(help="sort append tables: columns, separated by commas")
+    ] = "",
+    order_strategy: Annotated[
+        OrderBy, typer.Option(help="with --order-by: by the columns in turn, or along a curve")
+    ] = OrderBy.ORDER,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Compact: merge sorted runs, and hide replaced rows by deletion vectors where the table has them."""
-    target = _catalog(warehouse).table(table)
+    """Merge sorted runs, or pack small files.
+
+    Where the table has deletion vectors, rows that were replaced are hidden instead of rewritten. Rows that wait in
+    postpone buckets are moved first.
+    """
+    target = open_catalog(ctx, warehouse).table(table)
     specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
-    planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
+    order = Order(tuple(names_of(order_by)), order_strategy.value) if order_by else None
+    if order is None:
+        planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
+    else:
+        planned = sort_compact.plan(target, order, partitions=specs, where=where)
     if dry_run:
         _print_plan(planned, as_json)
         return
-    if not planned:
+    waiting = is_postponed(target.schema) and postpone.plan(target, partitions=specs, where=where)
+    if not planned and not waiting:
         nothing = compact_step.CompactionResult(planned)
-        _print_result(nothing.to_dict(), as_json, "nothing to compact")
+        print_result(nothing.to_dict(), as_json, "nothing to compact")
         return
-    from paimon_orch.spark.executor import SparkExecutor
+    with Progress(console=errors, transient=True) as bars:
+        moved = bar(bars, f"compact {table}")
+        chosen = {"partitions": specs, "where": where, "progress": moved}
+        result = _compacted(target, spark_of(master), order or strategy, **chosen)
+    only_moved = "rows that waited in postpone buckets were moved; nothing to compact"
+    print_result(result.to_dict(), as_json, only_moved if waiting else "nothing to compact")
 
-    with Progress(console=_errors, transient=True) as bars:
-        result = compact_step.compact(
-            target,
-            SparkExecutor(_session(master)),
-            partitions=specs,
-            where=where,
-            strategy=strategy.value,
-            progress=_bar(bars, f"compact {table}"),
-        )
-    _print_result(result.to_dict(), as_json, "nothing to compact")
+
+def _compacted(
+    target: Table, session: "SparkSession", how: Order | Strategy, **chosen: Any
+) -> compact_step.CompactionResult:
+    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.sort_compact import sort_table
+
+    if isinstance(how, Order):
+        return sort_table(session, target, how, **chosen)
+    executor = SparkExecutor(session)
+    return compact_step.compact(target, executor, strategy=how.value, **chosen)
 
 
 def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
@@ -332,7 +350,7 @@ def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
     elif not planned:
-        _say("nothing to compact")
+        print("nothing to compact")
     else:
         shown = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
         for unit in planned.units:
@@ -346,34 +364,11 @@ def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
                 str(unit.output_level),
             )
         _out.print(shown)
-        _say(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
+        print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
 
 
-def _print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:
-    if as_json:
-        print(json.dumps(values, indent=2))
-    elif values["snapshot_id"] is None:
-        _say(nothing)
-    else:
-        shown = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
-        _say("; ".join(shown))
-
-
-def _session(master: str) -> "SparkSession":
-    from paimon_orch.spark.session import java_in_use, spark_session
-
-    remote = master.startswith("sc://")
-    session = spark_session(remote=master) if remote else spark_session(master)
-    _errors.print(f"Spark {session.version} on {java_in_use(session)}", markup=False)
-    return session
-
-
-def _bar(bars: Progress, description: str) -> Callable[[int, int], None]:
-    task = bars.add_task(description, total=None)
-    return lambda done, total: bars.update(task, completed=done, total=total)
-
-
-add_commands(app)
+for module in (cli_catalog, cli_alter, cli_steps, cli_index, cli_maintenance, cli_refs, cli_rows):
+    module.add_commands(app)
 
 if __name__ == "__main__":
     main()

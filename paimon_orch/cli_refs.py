@@ -1,20 +1,25 @@
 """Commands that change what a table refers to, and no data files: tags, branches, rollback, dropped partitions."""
 
-import json
 from typing import Annotated
 
 import typer
 
+from paimon_orch.cli_common import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Warehouse,
+    open_catalog,
+    parse_time,
+    print_names,
+)
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.partitions import any_of, parse_spec
 from paimon_orch.table.table import Table
 from paimon_orch.table.timetravel import Moment
 
-Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
-Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="name of the branch")]
 SnapshotId = Annotated[
@@ -23,8 +28,6 @@ SnapshotId = Annotated[
 TimeRetained = Annotated[
     str | None, typer.Option(help="how long, e.g. '30 d' [default: until it is deleted]")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="tell what would be done, change nothing")]
 
 tag_app = typer.Typer(help="Keep snapshots under a name.", no_args_is_help=True)
 branch_app = typer.Typer(help="Snapshots of their own over the same data.", no_args_is_help=True)
@@ -40,11 +43,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
-    return Catalog(warehouse, **(ctx.obj or {})).table(identifier)
-
-
-def _print_names(names: list[str], as_json: bool) -> None:
-    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+    return open_catalog(ctx, warehouse).table(identifier)
 
 
 @tag_app.command("list")
@@ -52,7 +51,7 @@ def list_tags(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all tags."""
-    _print_names(_table(ctx, warehouse, table).tags.names(), as_json)
+    print_names(_table(ctx, warehouse, table).tags.names(), as_json=as_json)
 
 
 @tag_app.command("create")
@@ -99,7 +98,7 @@ def list_branches(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all branches but main."""
-    _print_names(_table(ctx, warehouse, table).branches.names(), as_json)
+    print_names(_table(ctx, warehouse, table).branches.names(), as_json=as_json)
 
 
 @branch_app.command("create")
@@ -141,20 +140,25 @@ def rollback(
     snapshot: Annotated[int | None, typer.Option(help="snapshot id")] = None,
     tag: Annotated[str | None, typer.Option(help="tag")] = None,
     timestamp: Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")] = None,
+    watermark: Annotated[
+        str | None, typer.Option(help="the first snapshot that has reached it; as --timestamp")
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Go back to an older snapshot; later snapshots and tags are removed. Nothing may write meanwhile."""
-    from paimon_orch.cli import parse_time
+    """Go back to an older snapshot.
 
+    Later snapshots and tags are removed. Nothing may write meanwhile.
+    """
     target = _table(ctx, warehouse, table)
     time = None if timestamp is None else parse_time(timestamp)
-    moment = Moment(snapshot, tag, time)
+    reached = None if watermark is None else parse_time(watermark)
+    moment = Moment(snapshot, tag, time, reached)
     if dry_run and moment:
         found, newest = moment.find(target.snapshots), target.snapshots.latest_id()
         assert found is not None
         print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
         return
-    done = target.rollback(snapshot, tag=tag, timestamp=time)
+    done = target.rollback(snapshot, tag=tag, timestamp=time, watermark=reached)
     print(f"snapshot {done.id} is the newest one now")
 
 
@@ -165,7 +169,10 @@ def drop_partitions(
     partitions: Annotated[str, typer.Option(help="dt=a;dt=b")],
     dry_run: DryRun = False,
 ) -> None:
-    """Remove whole partitions in one snapshot; older snapshots keep them."""
+    """Remove whole partitions in one snapshot.
+
+    Older snapshots keep them.
+    """
     target = _table(ctx, warehouse, table)
     specs = [spec.strip() for spec in partitions.split(";") if spec.strip()]
     if not specs:
@@ -181,7 +188,10 @@ def drop_partitions(
 def truncate(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, dry_run: DryRun = False
 ) -> None:
-    """Remove all rows in one snapshot; older snapshots keep them."""
+    """Remove all rows in one snapshot.
+
+    Older snapshots keep them.
+    """
     target = _table(ctx, warehouse, table)
     if dry_run:
         _print_removal([split.row_count for split in target.files()])

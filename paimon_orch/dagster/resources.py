@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from paimon_orch.steps.executor import Executor, Progress, Undo
+from paimon_orch.storage.options import parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
@@ -22,11 +23,20 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     >>> PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE"))
     """
 
-    warehouse: str = Field(description="Where the tables lie: a local path or a file: URI.")
+    warehouse: str = Field(
+        description="Where the tables lie: a local path, a file: URI, or s3://bucket/path."
+    )
+    storage_options: dict[str, str] = Field(
+        default={},
+        repr=False,
+        description="Options of fsspec for an object store, such as endpoint_url. Secrets belong in the environment "
+        "variable PAIMON_STORAGE_OPTIONS, a JSON object, or in dg.EnvVar.",
+    )
 
     def catalog(self) -> Catalog:
         """Return the library's catalog; nothing is read yet."""
-        return Catalog(self.warehouse)
+        options = (parse_option(f"{name}={text}") for name, text in self.storage_options.items())
+        return Catalog(self.warehouse, **dict(options))
 
     def load_table(self, identifier: str) -> Table:
         """Return ``database.table``; raises :class:`paimon_orch.errors.NotFoundError` if it is not there."""

@@ -1,0 +1,166 @@
+"""The command ``alter``: columns, options and comments of a table, changed all at once."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+import typer
+
+from paimon_orch.cli_common import DryRun, Identifier, Warehouse, open_catalog, pair_of
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import Field, type_to_sql
+from paimon_orch.table.alter import changed_schema
+from paimon_orch.table.schema_changes import (
+    AddColumn,
+    Column,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    ResetOption,
+    SchemaChange,
+    SetOption,
+    UpdateColumnComment,
+    UpdateComment,
+    UpdateDefault,
+    UpdateNullability,
+    UpdateType,
+)
+
+Texts = list[str] | None
+
+_ADD = re.compile(r"\s*(\S+)\s+(.+?)(?:\s+(?:(first)|after\s+(\S+)))?\s*", re.IGNORECASE)
+_MOVE = re.compile(r"\s*(\S+)\s+(?:(first|last)|(before|after)\s+(\S+))\s*", re.IGNORECASE)
+_PLACES: dict[str, Literal["first", "last", "before", "after"]] = {
+    "first": "first",
+    "last": "last",
+    "before": "before",
+    "after": "after",
+}
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    app.command()(alter)
+
+
+def alter(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    drop: Annotated[Texts, typer.Option(help="column to drop")] = None,
+    rename: Annotated[Texts, typer.Option(help="old=new name of a column")] = None,
+    retype: Annotated[Texts, typer.Option("--type", help="v=BIGINT: another type")] = None,
+    nullable: Annotated[Texts, typer.Option(help="column that may be null from now on")] = None,
+    not_null: Annotated[Texts, typer.Option(help="column that may not be null any more")] = None,
+    add: Annotated[
+        Texts, typer.Option(help='"note STRING", "note STRING first", "note STRING after id"')
+    ] = None,
+    default: Annotated[
+        Texts, typer.Option(help="v=0: what writers store for null; v= for nothing")
+    ] = None,
+    move: Annotated[
+        Texts, typer.Option(help='"v first", "v last", "v before id", "v after id"')
+    ] = None,
+    column_comment: Annotated[Texts, typer.Option(help="v=text; v= for none")] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="comment of the table; empty for none")
+    ] = None,
+    set_option: Annotated[Texts, typer.Option("--set", help="bucket=4: an option")] = None,
+    reset: Annotated[Texts, typer.Option(help="option to go back to its default")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change columns, options and comments, all at once.
+
+    Every option may be repeated; they are applied in the order in which they are listed here. The field city of a nested
+    column address is address.city. No file is rewritten: old ones are read in the new shape.
+    """
+    catalog = open_catalog(ctx, warehouse)
+    target = catalog.table(table)
+    schema = target.schema
+
+    def column(text: str) -> Column:
+        """Return a path into nested columns, unless there is a column of that very name."""
+        return text if text in schema.names or "." not in text else tuple(text.split("."))
+
+    changes = [
+        *(DropColumn(column(name)) for name in drop or []),
+        *(RenameColumn(column(old), new) for old, new in _pairs(rename, "--rename old=new")),
+        *(UpdateType(column(name), to) for name, to in _pairs(retype, "--type v=BIGINT")),
+        *(UpdateNullability(column(name), nullable=True) for name in nullable or []),
+        *(UpdateNullability(column(name), nullable=False) for name in not_null or []),
+        *(_added(text, column) for text in add or []),
+        *(UpdateDefault(column(k), v or None) for k, v in _pairs(default, "--default v=0")),
+        *(_moved(text) for text in move or []),
+        *(
+            UpdateColumnComment(column(k), v or None)
+            for k, v in _pairs(column_comment, "--column-comment v=text")
+        ),
+        *([] if comment is None else [UpdateComment(comment or None)]),
+        *(SetOption(key, value) for key, value in _pairs(set_option, "--set bucket=4")),
+        *(ResetOption(key) for key in reset or []),
+    ]
+    if not changes:
+        raise InputError("alter was given nothing to change; see paimon-orch alter --help")
+    if dry_run:
+        has_snapshots = target.snapshots.latest_id() is not None
+        now = int(time.time() * 1000)
+        _print(
+            schema, changed_schema(schema, changes, has_snapshots=has_snapshots, time_millis=now)
+        )
+        print("nothing was changed")
+        return
+    _print(schema, catalog.alter_table(table, changes))
+
+
+def _pairs(texts: Texts, example: str) -> Iterator[tuple[str, str]]:
+    return (pair_of(text, example) for text in texts or [])
+
+
+def _added(text: str, column: Callable[[str], Column]) -> SchemaChange:
+    match = _ADD.fullmatch(text)
+    if match is None:
+        raise InputError(f"--add {text!r} must be a name and a type, such as 'note STRING'")
+    name, data_type, first, after = match.groups()
+    return AddColumn(column(name), data_type, first=bool(first), after=after)
+
+
+def _moved(text: str) -> SchemaChange:
+    match = _MOVE.fullmatch(text)
+    if match is None:
+        raise InputError(f"--move {text!r} must look like 'v first', 'v last' or 'v after id'")
+    name, end, side, to = match.groups()
+    return MoveColumn(name, _PLACES[(end or side).lower()], to)
+
+
+def _print(old: TableSchema, new: TableSchema) -> None:
+    """Print what is different, the old state behind a minus."""
+    before, after = _lines(old), _lines(new)
+    if before == after:
+        print("the table is like this already")
+        return
+    print(f"schema {old.id} -> {new.id}")
+    for line in before:
+        if line not in after:
+            print(f"- {line}")
+    for line in after:
+        if line not in before:
+            print(f"+ {line}")
+
+
+def _lines(schema: TableSchema) -> list[str]:
+    comment = [] if schema.comment is None else [f"comment {schema.comment}"]
+    options = [f"option {key} = {value}" for key, value in sorted(schema.options.items())]
+    return [
+        f"columns {', '.join(schema.names)}",
+        *map(_column, schema.fields),
+        *comment,
+        *options,
+    ]
+
+
+def _column(field: Field) -> str:
+    default = "" if field.default_value is None else f" DEFAULT {field.default_value}"
+    comment = "" if field.description is None else f" COMMENT {field.description}"
+    return f"column {field.name} {type_to_sql(field.type)}{default}{comment}"

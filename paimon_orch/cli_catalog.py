@@ -1,0 +1,130 @@
+"""Commands on databases and tables as a whole: list, create, rename, drop."""
+
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli_common import (
+    AsJson,
+    Identifier,
+    Warehouse,
+    names_of,
+    open_catalog,
+    pair_of,
+    print_names,
+)
+from paimon_orch.errors import InputError
+
+Database = Annotated[str, typer.Argument(metavar="DB", help="name of the database")]
+
+database_app = typer.Typer(help="List, create and drop databases.", no_args_is_help=True)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.add_typer(database_app, name="database")
+    app.command()(tables)
+    app.command()(create)
+    app.command()(rename)
+    app.command()(drop)
+
+
+@database_app.command("list")
+def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = False) -> None:
+    """Print the names of all databases."""
+    print_names(open_catalog(ctx, warehouse).databases(), as_json=as_json)
+
+
+@database_app.command("create")
+def create_database(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    database: Database,
+    if_not_exists: Annotated[bool, typer.Option(help="an existing one is no error")] = False,
+) -> None:
+    """Create an empty database; creating a table makes its database too."""
+    open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
+    print(f"database {database} is there")
+
+
+@database_app.command("drop")
+def drop_database(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    database: Database,
+    cascade: Annotated[bool, typer.Option(help="with all its tables and their files")] = False,
+    if_exists: Annotated[bool, typer.Option(help="a missing one is no error")] = False,
+) -> None:
+    """Remove a database; one that has tables only with --cascade."""
+    open_catalog(ctx, warehouse).drop_database(database, cascade=cascade, if_exists=if_exists)
+    print(f"database {database} is gone")
+
+
+def tables(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    database: Annotated[
+        str | None, typer.Argument(metavar="DB", help="one database [default: all]")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the names of the tables."""
+    catalog = open_catalog(ctx, warehouse)
+    databases = catalog.databases() if database is None else [database]
+    found = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
+    print_names(found, as_json=as_json)
+
+
+def create(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    columns: Annotated[str, typer.Option(help='e.g. "id BIGINT NOT NULL, dt STRING, v DOUBLE"')],
+    primary_key: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
+    partition_by: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated")] = None,
+    comment: Annotated[str | None, typer.Option(help="comment of the table")] = None,
+) -> None:
+    """Create a table, and its database if need be."""
+    open_catalog(ctx, warehouse).create_table(
+        table,
+        columns,
+        primary_key=names_of(primary_key),
+        partition_by=names_of(partition_by),
+        options=dict(pair_of(text, "--option bucket=2") for text in option or []),
+        comment=comment,
+    )
+    print(f"created {table} in {warehouse}")
+
+
+def rename(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    to: Annotated[str, typer.Argument(metavar="DB.TABLE", help="its new name")],
+) -> None:
+    """Give a table another name.
+
+    Nothing may write to it meanwhile. An object store cannot do that, and is refused.
+    """
+    open_catalog(ctx, warehouse).rename_table(table, to)
+    print(f"{table} is called {to} now")
+
+
+def drop(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="do not ask: needed without a terminal")
+    ] = False,
+    if_exists: Annotated[bool, typer.Option(help="a missing one is no error")] = False,
+) -> None:
+    """Remove a table with all its files.
+
+    Snapshots, tags and branches go with it; there is no way back.
+    """
+    if not yes and not typer.confirm(f"remove {table} and all its files for good?"):
+        raise InputError(f"{table} is as it was")
+    open_catalog(ctx, warehouse).drop_table(table, if_exists=if_exists)
+    print(f"{table} is gone")

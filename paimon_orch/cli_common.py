@@ -1,0 +1,88 @@
+"""What commands share: their usual arguments, and how they read and print."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import pendulum
+import typer
+from pendulum.parsing.exceptions import ParserError
+from rich.console import Console
+from rich.progress import Progress
+
+from paimon_orch.errors import InputError
+from paimon_orch.table.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
+Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="tell what would be done, change nothing")]
+Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
+
+errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
+    """Open a warehouse with the storage options that stand before the command."""
+    return Catalog(warehouse, **(ctx.obj or {}))
+
+
+def print_names(names: list[str], *, as_json: bool) -> None:
+    """Print names, one a line or as JSON."""
+    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names of a list that commas separate."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def pair_of(text: str, example: str) -> tuple[str, str]:
+    """Split ``key=value``; raises :class:`InputError` for anything else."""
+    key, separator, value = (part.strip() for part in text.partition("="))
+    if not (key and separator):
+        raise InputError(f"{text!r} must look like key=value, for example {example}")
+    return key, value
+
+
+def parse_time(text: str) -> int:
+    """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = pendulum.parse(text, tz="local")
+    except (ParserError, TypeError, ValueError) as error:
+        raise InputError(f"time {text!r} must be ISO 8601 or epoch milliseconds") from error
+    if not isinstance(moment, pendulum.DateTime):
+        raise InputError(f"time {text!r} names no moment; write for example 2026-01-31T12:00:00")
+    return int(moment.timestamp() * 1000)
+
+
+def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:
+    """Print what a step did; ``nothing`` is said if it committed no snapshot."""
+    if as_json:
+        print(json.dumps(values, indent=2))
+    elif values["snapshot_id"] is None:
+        print(nothing)
+    else:
+        shown = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
+        print("; ".join(shown))
+
+
+def spark_of(master: str) -> "SparkSession":
+    """Start Spark, or connect to it, and say which it is."""
+    from paimon_orch.spark.session import java_in_use, spark_session
+
+    remote = master.startswith("sc://")
+    session = spark_session(remote=master) if remote else spark_session(master)
+    errors.print(f"Spark {session.version} on {java_in_use(session)}", markup=False)
+    return session
+
+
+def bar(bars: Progress, description: str) -> Callable[[int, int], None]:
+    """Return what moves a progress bar."""
+    task = bars.add_task(description, total=None)
+    return lambda done, total: bars.update(task, completed=done, total=total)

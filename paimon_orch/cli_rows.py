@@ -1,0 +1,176 @@
+"""Commands that change single rows: ``delete``, ``update`` and ``merge-into``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.progress import Progress
+
+from paimon_orch.cli_common import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Master,
+    Warehouse,
+    bar,
+    errors,
+    open_catalog,
+    pair_of,
+    print_result,
+    spark_of,
+)
+from paimon_orch.errors import NotFoundError
+from paimon_orch.steps import row_level
+from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult
+
+Sets = Annotated[
+    list[str],
+    typer.Option("--set", help='"column = expression" in Spark\'s SQL; may be repeated'),
+]
+Values = list[str] | None
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command()(delete)
+    app.command()(update)
+    app.command("merge-into")(merge_into)
+
+
+def delete(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    where: Annotated[str, typer.Option(help="filter, e.g. \"status = 'VOID'\"")],
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Delete the rows of a filter, in one snapshot."""
+    target = open_catalog(ctx, warehouse).table(table)
+    planned = row_level.plan(target, where)
+    if dry_run:
+        _print_plan(planned, as_json)
+        return
+    if not planned:
+        _print_done(RowLevelResult(), as_json)
+        return
+    from paimon_orch.spark.executor import SparkExecutor
+
+    with Progress(console=errors, transient=True) as bars:
+        progress = bar(bars, f"delete rows of {table}")
+        executor = SparkExecutor(spark_of(master))
+        result = row_level.delete(target, executor, where, progress=progress)
+    _print_done(result, as_json)
+
+
+def update(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    assignments: Sets,
+    where: Annotated[str | None, typer.Option(help="filter [default: all rows]")] = None,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Give the rows of a filter new values, in one snapshot."""
+    target = open_catalog(ctx, warehouse).table(table)
+    values = _values(assignments)
+    planned = row_level.plan(target, where, "update")
+    if dry_run:
+        _print_plan(planned, as_json)
+        return
+    if not planned:
+        _print_done(RowLevelResult(), as_json)
+        return
+    from paimon_orch.spark import row_level as on_spark
+
+    _hush()
+    with Progress(console=errors, transient=True) as bars:
+        progress = bar(bars, f"update {table}")
+        result = on_spark.update(spark_of(master), target, values, where, progress=progress)
+    _print_done(result, as_json)
+
+
+def merge_into(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    source: Annotated[list[str], typer.Option("--from", help="Parquet, CSV or JSON lines")],
+    on: Annotated[str, typer.Option(help='condition, e.g. "target.id = source.id"')],
+    matched_update: Annotated[
+        Values, typer.Option("--update", help='"column = source.column", or "*"; may be repeated')
+    ] = None,
+    matched_delete: Annotated[
+        str | None, typer.Option("--delete", help='which matched rows go; "true": all')
+    ] = None,
+    insert: Annotated[
+        Values, typer.Option(help='"column = source.column", or "*"; may be repeated')
+    ] = None,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Change the rows that rows of files match, and add those that match none, in one snapshot.
+
+    Conditions and values are Spark's SQL over target.column and source.column. CSV and JSON values come as text.
+    """
+    from paimon_orch.spark import row_level as on_spark
+    from paimon_orch.spark.files import read_files
+
+    target = open_catalog(ctx, warehouse).table(table)
+    _check_there(source)
+    _hush()
+    with Progress(console=errors, transient=True) as bars:
+        progress = bar(bars, f"merge into {table}")
+        result = on_spark.merge_into(
+            read_files(spark_of(master), source),
+            target,
+            on,
+            when_matched_update=_values_or_star(matched_update),
+            when_matched_delete=matched_delete,
+            when_not_matched_insert=_values_or_star(insert),
+            progress=progress,
+        )
+    _print_done(result, as_json)
+
+
+def _check_there(paths: Sequence[str]) -> None:
+    for path in paths:
+        if "://" not in path and not Path(path).exists():
+            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
+
+
+def _values(assignments: Sequence[str]) -> Mapping[str, str]:
+    return dict(pair_of(text, "\"status = 'VOID'\"") for text in assignments)
+
+
+def _values_or_star(assignments: Values) -> Mapping[str, str] | Literal["*"] | None:
+    if assignments is None:
+        return None
+    return "*" if assignments == ["*"] else _values(assignments)
+
+
+def _hush() -> None:
+    """Keep Spark from printing a page about an expression that our own error tells in a line."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _print_plan(planned: RowLevelPlan, as_json: bool) -> None:
+    values = planned.to_dict()
+    if as_json:
+        print(json.dumps(values, indent=2))
+    else:
+        print(
+            f"would look into {values['files']} files of {values['buckets']} buckets, {values['rows']:,} rows; "
+            "nothing was changed"
+        )
+
+
+def _print_done(result: RowLevelResult, as_json: bool) -> None:
+    print_result(result.to_dict(), as_json, "there are no such rows: nothing was committed")

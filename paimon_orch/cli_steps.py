@@ -1,0 +1,130 @@
+"""Steps that few tables need: statistics for query planners, and rows that wait for a bucket."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as RichTable
+
+from paimon_orch.cli_common import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Master,
+    Warehouse,
+    bar,
+    errors,
+    names_of,
+    open_catalog,
+    print_result,
+    spark_of,
+)
+from paimon_orch.errors import InputError
+from paimon_orch.format.table_statistics import TableStatistics
+from paimon_orch.steps import analyze as step
+from paimon_orch.steps import postpone
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    app.command()(analyze)
+    app.command("move-postponed")(move_postponed)
+
+
+def analyze(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    columns: Annotated[
+        str, typer.Option(help="columns to read for figures, separated by commas")
+    ] = "",
+    all_columns: Annotated[bool, typer.Option("--all-columns", help="all but nested ones")] = False,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Count rows and gather figures of columns.
+
+    These are the distinct, null, smallest and largest values and their lengths; a snapshot of its own refers to them.
+
+    Rows that metadata tells are not read; without columns most tables need no read at all.
+    """
+    if columns and all_columns:
+        raise InputError("--columns and --all-columns exclude each other; name one")
+    target = open_catalog(ctx, warehouse).table(table)
+    planned = step.plan(target, None if all_columns else names_of(columns))
+    if dry_run:
+        values = planned.to_dict()
+        text = f"would read {len(planned.units)} buckets; nothing was changed"
+        print(json.dumps(values, indent=2) if as_json else text)
+        return
+    with Progress(console=errors, transient=True) as bars:
+        results = _executor(planned.units, master).map(
+            step.run, planned.units, label=f"analyze {table}", progress=bar(bars, "analyze")
+        )
+    result = step.commit(target, planned, results)
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+    elif result.statistics is None:
+        print("no snapshot yet: the table is empty")
+    else:
+        _print(result.statistics)
+        print(f"snapshot {result.snapshot_id}")
+
+
+def _executor(units: Sequence[object], master: str) -> Executor:
+    """Return Spark if there is anything to read."""
+    if not units:
+        return InProcessExecutor()
+    from paimon_orch.spark.executor import SparkExecutor
+
+    return SparkExecutor(spark_of(master))
+
+
+def _print(found: TableStatistics) -> None:
+    print(f"{found.row_count:,} rows, {(found.size or 0) / 1e6:,.1f} MB")
+    if not found.columns:
+        return
+    shown = RichTable("column", "distinct", "nulls", "smallest", "largest", "average", "longest")
+    for name, column in found.columns.items():
+        values = (
+            column.distinct_count,
+            column.null_count,
+            column.min,
+            column.max,
+            column.average_length,
+            column.max_length,
+        )
+        shown.add_row(name, *("" if value is None else str(value) for value in values))
+    Console(highlight=False).print(shown)
+
+
+def move_postponed(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Move rows that wait in postpone buckets.
+
+    Tables with 'bucket' = -2 may keep new rows aside; here they go to real buckets, where readers see them.
+    """
+    target = open_catalog(ctx, warehouse).table(table)
+    planned = postpone.plan(target)
+    rows = sum(file.row_count for unit in planned.units for file in unit.files)
+    if dry_run:
+        text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
+        print(json.dumps(planned.to_dict(), indent=2) if as_json else text)
+        return
+    with Progress(console=errors, transient=True) as bars:
+        snapshot = postpone.move_postponed(
+            target, _executor(planned.units, master), progress=bar(bars, f"move {table}")
+        )
+    values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
+    print_result(values | {"rows": rows}, as_json, "no rows wait")
