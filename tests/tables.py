@@ -18,6 +18,7 @@ from paimon_orch.files import writer
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import live_entries
+from paimon_orch.merge import stream
 from paimon_orch.merge.keys import KeyColumns, decode_key
 from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.merge.vectors import read_vectors
@@ -39,6 +40,8 @@ def small_batches(rows: int) -> Iterator[None]:
         defaults = FileReader.read.__kwdefaults__
         assert defaults is not None
         patch.setitem(defaults, "batch_rows", rows)
+        patch.setattr(stream, "BATCH_ROWS", rows)
+        patch.setattr(stream, "_FEWEST_ROWS", 1)
         yield
 
 

@@ -16,7 +16,8 @@ import pytest
 from tables import levels_of, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.cli import main, parse_time
+from paimon_orch.cli import main
+from paimon_orch.cli_common import parse_time
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
 

@@ -93,3 +93,14 @@ def test_all_rows_are_removed(table: Table) -> None:
     assert "4 rows" in run(table, "truncate", "--dry-run")
     assert run(table, "truncate") == "snapshot 3: 4 rows removed"
     assert rows_of(table) == []
+
+
+def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) -> None:
+    for number in (1, 2):
+        path = Path(table.snapshots.path(number))
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"watermark": number * 1000}))
+
+    assert len(run(table, "read", "--watermark", "500", "--format", "jsonl").splitlines()) == 2
+    late = run(table, "read", "--watermark", "1970-01-01T00:00:02Z", "--format", "jsonl")
+    assert len(late.splitlines()) == 4
+    assert run(table, "rollback", "--watermark", "1000") == "snapshot 1 is the newest one now"

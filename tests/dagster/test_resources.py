@@ -5,6 +5,7 @@ import pytest
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.errors import NotFoundError
+from paimon_orch.storage.objects import FsspecFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,26 @@ def test_the_warehouse_may_come_from_the_environment(monkeypatch: pytest.MonkeyP
     result = dg.materialize([where], resources={"paimon": resource})
 
     assert result.output_for_node("where") == "/somewhere"
+
+
+def test_storage_options_reach_the_store_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("SOME_SECRET", "very-secret-word")
+
+    @dg.asset
+    def options(paimon: PaimonCatalogResource) -> dict[str, object]:
+        io = paimon.catalog().io
+        assert isinstance(io, FsspecFileIO)
+        assert "very-secret-word" not in f"{paimon!r}{io!r}"
+        return dict(io.options.resolve())
+
+    resource = PaimonCatalogResource(
+        warehouse="memory://options/wh",
+        storage_options={"secret": dg.EnvVar("SOME_SECRET"), "anon": "true"},
+    )
+    result = dg.materialize([options], resources={"paimon": resource})
+
+    assert result.output_for_node("options") == {"secret": "very-secret-word", "anon": True}
 
 
 def test_no_units_need_no_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_columns_are_sorted_in_the_order_of_the_format(name: str) -> None:
     for _ in range(20):
         random.shuffle(order)
         shuffled = KeyColumns.of(column_of(name, [expected[at] for at in order]), ["k"])
-        assert [order[at] for at in shuffled.sort_order()] == list(range(len(expected)))
+        assert [order[at] for at in shuffled.ordered()[0]] == list(range(len(expected)))
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -88,7 +88,7 @@ def test_only_equal_keys_are_the_same(name: str) -> None:
     values = ORDERED[name]
     doubled = KeyColumns.of(column_of(name, [v for v in values for _ in range(2)]), ["k"])
 
-    assert doubled.same_as_next().tolist() == [True, False] * (len(values) - 1) + [True]
+    assert doubled.ordered()[1].tolist() == [True, False] * (len(values) - 1) + [True]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_every_nan_is_the_same_key(kind: type[np.floating], raw: list[int]) -> N
     values = np.frombuffer(b"".join(struct.pack(form, bits) for bits in raw), kind)
     columns = KeyColumns.of(pa.table({"k": values}), ["k"])
 
-    assert columns.same_as_next().tolist() == [True, True]
+    assert columns.ordered()[1].tolist() == [True, True]
 
 
 @given(st.lists(st.text(max_size=4)))
 def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
     texts = [text for text in texts if not any(0xD800 <= ord(char) < 0xE000 for char in text)]
     columns = KeyColumns.of(column_of("STRING", texts), ["k"])
-    ordered = [texts[at] for at in columns.sort_order()]
+    ordered = [texts[at] for at in columns.ordered()[0]]
 
     assert ordered == sorted(texts, key=str.encode)
 
@@ -126,18 +126,60 @@ def test_composite_keys_are_ordered_column_by_column(
         }
     )
     columns = KeyColumns.of(table, ["a", "b"])
-    order = columns.sort_order()
+    order, same = columns.ordered()
     expected = sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
     assert [rows[at] for at in order] == expected
-    same = columns.take(order).same_as_next().tolist()
-    assert same == [one == two for one, two in pairwise(expected)]
+    assert same.tolist() == [one == two for one, two in pairwise(expected)]
 
 
 def test_chunks_and_slices_are_keys_as_well() -> None:
     chunked = pa.chunked_array([[3, 1], [], [2]], pa.int64())
     columns = KeyColumns.of(pa.table({"k": chunked}), ["k"])
 
-    assert columns.sort_order().tolist() == [1, 2, 0]
+    assert columns.ordered()[0].tolist() == [1, 2, 0]
     assert columns.slice(1, 2).at(1) == ((True, 2),)
     assert len(KeyColumns.of(pa.table({"k": chunked}).slice(0, 0), ["k"])) == 0
+
+
+Row = tuple[str, int, bytes]
+ROWS = st.tuples(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+    | st.sampled_from(["a", "a\0", ""]),
+    st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),
+    st.binary(min_size=5, max_size=5),
+)
+
+
+@given(st.lists(ROWS), st.permutations([0, 1, 2]), st.integers(1, 3))
+def test_packed_and_plain_keys_have_one_order(
+    rows: list[Row], order: list[int], count: int
+) -> None:
+    arrays = [
+        pa.array([row[0] for row in rows], pa.string()),
+        pa.array([row[1] for row in rows], pa.int64()),
+        pa.array([row[2] for row in rows], pa.binary()),
+    ]
+    chosen = order[:count]
+    keys = [tuple(row[0].encode() if at == 0 else row[at] for at in chosen) for row in rows]
+    found, same = KeyColumns(tuple(arrays[at] for at in chosen)).ordered()
+
+    assert found.tolist() == sorted(range(len(keys)), key=lambda at: keys[at])  # stable too
+    assert same.tolist() == [one == two for one, two in pairwise(sorted(keys))]
+
+
+@given(st.sets(ROWS), st.sets(ROWS))
+def test_keys_are_found_among_others(own: set[Row], wanted: set[Row]) -> None:
+    def columns(rows: set[Row]) -> tuple[list[Row], KeyColumns]:
+        ordered = sorted(rows, key=lambda row: (row[0].encode(), *row[1:]))
+        arrays = zip(*ordered, strict=True) if ordered else ((), (), ())
+        kinds = (pa.string(), pa.int64(), pa.binary())
+        return ordered, KeyColumns(
+            tuple(pa.array(a, kind) for a, kind in zip(arrays, kinds, strict=True))
+        )
+
+    (mine, my_columns), (theirs, their_columns) = columns(own), columns(wanted)
+    rows, others = my_columns.find(their_columns)
+
+    assert [mine[at] for at in rows] == [theirs[at] for at in others]
+    assert {mine[at] for at in rows} == own & wanted

@@ -1,4 +1,4 @@
-"""Runs and sections of a bucket: sections do not overlap, and have as few runs as they can."""
+"""Runs and sections of a bucket: sections do not overlap, and their runs are older or newer as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import Field, parse_type
-from paimon_orch.merge.levels import newest_first, sections, sorted_runs
+from paimon_orch.merge.levels import newest_first, oldest_first, sections, sorted_runs
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]
@@ -64,8 +64,8 @@ def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> N
 
 
 @given(ranges)
-def test_a_section_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -> None:
-    files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
+def test_a_level_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -> None:
+    files = [file_of(low, high, f"f{at}", level=2) for at, (low, high) in enumerate(found)]
     at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
 
     for section in sections(files, KEY):
@@ -74,6 +74,34 @@ def test_a_section_has_as_many_runs_as_files_meet_in_one_key(found: list[Range])
             sum(low <= key <= high for low, high in members) for key in (low for low, _ in members)
         )
         assert len(section) == deepest
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=15))
+def test_runs_hold_one_level_and_on_level_0_one_file(found: list[Range]) -> None:
+    files = [file_of(at, at + 3, f"f{at}.{n}", level) for n, (at, level) in enumerate(found)]
+
+    for section in sections(files, KEY):
+        for run in section:
+            assert len({file.level for file in run}) == 1
+            assert len(run) == 1 or run[0].level > 0
+
+
+def test_between_equal_rows_lower_levels_win_and_then_later_files() -> None:
+    def file(name: str, level: int, created: int, sequence: int = 3) -> DataFileMeta:
+        return DataFileMeta(
+            name, 1, 1, level=level, creation_time=created, max_sequence_number=sequence
+        )
+
+    ordered = [
+        file("a", 5, 900),
+        file("b", 4, 950),
+        file("z", 0, 990, sequence=1),
+        file("c", 0, 1),
+        file("d", 0, 2),
+        file("e", 0, 2),
+    ]
+
+    assert oldest_first([file] for file in reversed(ordered)) == [[file] for file in ordered]
 
 
 @given(ranges)

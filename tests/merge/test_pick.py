@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.options import Options
@@ -16,6 +19,7 @@ from paimon_orch.merge.pick import (
     force_up_level0,
     full,
     level0_only,
+    minor,
 )
 
 LEVELS = 6
@@ -149,3 +153,88 @@ def test_the_ratio_grows_off_peak(start: int, end: int, hour: int, expected: int
         "compaction.offpeak-ratio": "50",
     }
     assert UniversalCompaction.of(Options(options), NOON.replace(hour=hour)).size_ratio == expected
+
+
+def created(runs: list[SortedRun], level: int, time: datetime | None) -> list[SortedRun]:
+    """Say when the files of a level were written, in milliseconds of the local wall clock."""
+    millis = None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
+    return [
+        replace(run, files=tuple(replace(f, creation_time=millis) for f in run.files))
+        if run.level == level
+        else run
+        for run in runs
+    ]
+
+
+HOURLY = {"compaction.optimization-interval": "1 h"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "age", "expected"),
+    [
+        ("0:1 5:1000", timedelta(minutes=61), (2, 5)),
+        ("0:1 5:1000", timedelta(minutes=59), None),
+        ("0:1 5:1000", None, (2, 5)),  # nobody knows when: it is due
+        ("0:1 4:1000", timedelta(0), (2, 5)),  # nothing was ever compacted fully
+        ("5:1000", timedelta(hours=9), None),  # one run: nothing to merge
+        ("0:1", None, None),
+    ],
+)
+def test_a_full_compaction_is_due_after_the_optimization_interval(
+    runs: str, age: timedelta | None, expected: tuple[int, int] | None
+) -> None:
+    found = created(runs_of(runs), 5, None if age is None else NOON - age)
+    assert picked(minor(Options(HOURLY), NOON, LEVELS, found)) == expected
+
+
+LOOKUP = {"changelog-producer": "lookup"}
+GENTLE = LOOKUP | {"lookup-compact": "gentle"}
+
+
+@pytest.mark.parametrize(
+    ("options", "runs", "expected"),
+    [
+        ({}, "0:1 5:100", None),
+        ({"compaction.force-up-level-0": "true"}, "0:1 5:100", (1, 4)),
+        (LOOKUP, "0:1 5:100", (1, 4)),
+        ({"merge-engine": "first-row"}, "0:1 5:100", (1, 4)),
+        ({"force-lookup": "true"}, "0:1 4:1 5:100", (2, 4)),
+        ({"deletion-vectors.enabled": "true"}, "0:1 4:1 5:100", (1, 3)),
+        ({"deletion-vectors.enabled": "true"}, "0:1 3:1 5:100", (1, 2)),
+        (GENTLE, "0:1 5:100", None),
+        (GENTLE, " ".join(["0:1"] * 4 + ["5:2"]), (5, 5)),  # universal compaction goes first
+        (GENTLE, "0:1 0:9 0:99 0:999 5:99999", None),
+        (
+            GENTLE | {"lookup-compact.max-interval": "5"},
+            "0:1 0:9 0:99 0:999 0:9999 5:999999",
+            (5, 4),
+        ),
+        # never less than the trigger
+        (GENTLE | {"lookup-compact.max-interval": "1"}, "0:1 0:9 5:99999", None),
+        (GENTLE | {"deletion-vectors.enabled": "true"}, "0:1 5:100", None),
+    ],
+)
+def test_minor_compaction_follows_the_options_of_the_table(
+    options: dict[str, str], runs: str, expected: tuple[int, int] | None
+) -> None:
+    assert picked(minor(Options(options), NOON, LEVELS, runs_of(runs))) == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 500)), min_size=1, max_size=10),
+    st.sampled_from([{}, LOOKUP, GENTLE, HOURLY, {"deletion-vectors.enabled": "true"}]),
+)
+def test_a_pick_takes_the_newest_runs_to_a_level_below_all_others(
+    found: list[tuple[int, int]], options: dict[str, str]
+) -> None:
+    levels = sorted({level for level, _ in found if level})
+    sizes = dict(found)
+    level0 = [f"0:{size}" for level, size in found if level == 0]
+    runs = runs_of(" ".join(level0 + [f"{level}:{sizes[level]}" for level in levels]))
+
+    for pick in (minor(Options(options), NOON, LEVELS, runs), full(LEVELS, runs)):
+        if pick is not None:
+            assert 1 <= pick.count <= len(runs)
+            assert 1 <= pick.output_level <= LEVELS - 1
+            assert all(run.level > pick.output_level for run in runs[pick.count :])
+            assert all(run.level <= pick.output_level for run in runs[: pick.count])

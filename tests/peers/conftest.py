@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from peers import environments
-
-T = TypeVar("T")
+from peers.environments import ORACLE
+from peers.peers import Peer, PeerUnavailableError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,26 +18,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.peers)
 
 
-@pytest.fixture(scope="session")
-def pypaimon() -> Path:
-    """The interpreter of pypaimon's environment."""
-    return _or_skip(lambda: environments.peer_python("pypaimon"))
+@pytest.fixture(autouse=True)
+def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncing to the disk takes most of the time of small tables."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 @pytest.fixture(scope="session")
-def pypaimon_rust() -> Path:
-    """The interpreter of pypaimon-rust's environment."""
-    return _or_skip(lambda: environments.peer_python("pypaimon-rust"))
+def open_peer() -> Iterator[Callable[[str], Peer]]:
+    """Gives a peer by its name; each runs once for all tests."""
+    running: dict[str, Peer] = {}
+    missing: dict[str, str] = {}
+
+    def named(name: str) -> Peer:
+        if name not in running and name not in missing:
+            try:
+                running[name] = Peer(name)
+            except PeerUnavailableError as error:
+                missing[name] = str(error)
+        if name in missing:
+            pytest.skip(missing[name])
+        return running[name]
+
+    yield named
+    for peer in running.values():
+        peer.close()
 
 
-@pytest.fixture(scope="session")
-def java_oracle() -> environments.Oracle:
-    """The Java oracle, compiled."""
-    return _or_skip(environments.java_oracle)
+@pytest.fixture
+def peer(request: pytest.FixtureRequest, open_peer: Callable[[str], Peer]) -> Peer:
+    """The peer that the test is parametrised with, by its name."""
+    return open_peer(request.param)
 
 
-def _or_skip(ready: Callable[[], T]) -> T:
-    try:
-        return ready()
-    except environments.PeerUnavailableError as error:
-        pytest.skip(str(error))
+@pytest.fixture
+def referee(open_peer: Callable[[str], Peer]) -> Peer:
+    """Java 0.9 with the checks of ../shared/oracle."""
+    if not ORACLE.exists():
+        pytest.skip("the Java oracle is missing: no ../shared/oracle beside the repository")
+    return open_peer("java-0.9")
+
+
+@pytest.fixture
+def java(open_peer: Callable[[str], Peer]) -> Peer:
+    """The newest Java."""
+    return open_peer("java-1.4")

@@ -30,9 +30,23 @@ REQUIREMENTS = {
     # The wheel declares no requirements, yet every batch goes through pyarrow.
     "pypaimon-rust": ["pypaimon-rust==0.4.0", "pyarrow==19.0.1"],
 }
+# Paimon's connector, and the Spark that it was built for. The variable names a jar to take instead of the repository's.
+SPARK = "paimon-spark"
+_SPARK_NEEDS = ["pyspark==4.0.2", "pyarrow==19.0.1"]
+_CONNECTOR = "org.apache.paimon:paimon-spark-4.0_2.13:1.4.2"
+_CONNECTOR_VARIABLE = "PAIMON_SPARK_JAR"
 
-_JAR_SOURCE = "pypaimon==0.2.0"
-_JAR = "paimon-python-java-bridge-0.9.0.jar"
+_HERE = Path(__file__).parent
+_JAVA = _HERE / "java"
+_BRIDGE_SOURCE = "pypaimon==0.2.0"
+_BRIDGE = "paimon-python-java-bridge-0.9.0.jar"
+_BUNDLE = "org.apache.paimon:paimon-bundle:1.4.2"
+TITLES = {
+    **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
+    "java-0.9": "Java 0.9.0",
+    "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
+}
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
 _JAVA_MINIMUM = 17
 _BUILD_SECONDS = 900
 
@@ -42,46 +56,79 @@ class PeerUnavailableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Oracle:
-    """How to start the Java oracle."""
+class Start:
+    """How to start a peer."""
 
-    command: Path
+    command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 @functools.cache
-def peer_python(name: str) -> Path:
-    """The interpreter of a peer's virtual environment, made when it is not there yet."""
-    requirements = REQUIREMENTS[name]
+def peer_start(name: str) -> Start:
+    """The command of a peer, whose environment is made when it is not there yet."""
+    if name in JAVA:
+        return _java_start(*JAVA[name]())
+    if name == SPARK:
+        jar, path = _connector(), _java_path()  # before Spark itself, which is large
+        command = _script(name, _python(name, _SPARK_NEEDS))
+        return Start((*command, str(jar)), {**os.environ, "PATH": path})
+    return Start(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
+
+
+def _script(name: str, python: Path) -> tuple[str, ...]:
+    script = _HERE / f"{name.replace('-', '_')}_peer.py"
+    # Isolated: nothing of the running environment may reach the peer's.
+    return (str(python), "-I", "-X", "utf8", str(script))
+
+
+def _python(name: str, requirements: list[str]) -> Path:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = f"{name}-{requirements[0].split('==')[1]}-{_digest(*requirements, python)}"
     environment = _make_once(_cache() / folder, lambda target: _build(target, requirements))
     return environment / "bin" / "python"
 
 
-@functools.cache
-def java_oracle() -> Oracle:
-    """The oracle with its jars and compiled classes, ready to run."""
-    script = SHARED / "oracle" / "oracle"
-    if not script.exists():
-        raise PeerUnavailableError(
-            "the Java oracle is missing: no ../shared/oracle beside the repository"
-        )
-    path = _java_path()
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "PAIMON_JAR": str(_make_once(_cache() / _JAR, _download_jar)),
-        "HADOOP_JARS": str(_hadoop_jars()),
-    }
-    source = script.with_name("Oracle.java")
-    # The script compiles again when the source is newer than the classes, so its time belongs to the name.
-    digest = _digest(source.read_text(encoding="utf-8"), str(source.stat().st_mtime_ns))
-    classes = _make_once(
-        _cache() / f"oracle-classes-{digest}",
-        lambda target: _compile(Oracle(script, {**environment, "ORACLE_BUILD": str(target)})),
+def _java_0_9() -> tuple[Path, list[Path]]:
+    sources = [_JAVA / "JavaPeer.java", _JAVA / "0.9" / "Appends.java"]
+    if ORACLE.exists():
+        sources.append(ORACLE)
+    return _make_once(_cache() / _BRIDGE, _download_bridge), sources
+
+
+def _java_1_4() -> tuple[Path, list[Path]]:
+    return _maven(_BUNDLE), [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java"]
+
+
+ORACLE = SHARED / "oracle" / "Oracle.java"
+JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
+    "java-0.9": _java_0_9,
+    "java-1.4": _java_1_4,
+}
+
+
+def _java_start(jar: Path, sources: list[Path]) -> Start:
+    """Compile the sources against the jar, once, and say how to run their class JavaPeer."""
+    environment = {**os.environ, "PATH": _java_path()}
+    path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
+    digest = _digest(jar.name, *(source.read_text(encoding="utf-8") for source in sources))
+    compiled = _make_once(
+        _cache() / f"{jar.stem}-classes-{digest}",
+        lambda target: _compile(target, path, sources, environment),
     )
-    return Oracle(script, {**environment, "ORACLE_BUILD": str(classes)})
+    opened = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+    command = (
+        "java",
+        "-Xmx1g",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dfile.encoding=UTF-8",
+        "-Duser.timezone=UTC",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
+        "-cp",
+        f"{compiled}{os.pathsep}{path}",
+        "JavaPeer",
+    )
+    return Start(command, environment)
 
 
 def _cache() -> Path:
@@ -121,33 +168,48 @@ def _build(target: Path, requirements: list[str]) -> None:
     _run(install, " and ".join(requirements))
 
 
-def _download_jar(target: Path) -> None:
+def _download_bridge(target: Path) -> None:
     """Takes the jar out of the source distribution; isolation keeps this environment's setuptools out of it."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # Only this package has to come as source, not the tools that read its metadata.
         options = ["--no-deps", "--no-binary", "pypaimon", "--use-pep517", "--quiet"]
-        download = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            *options,
-            "--dest",
-            folder,
-            _JAR_SOURCE,
-        ]
-        _run(download, f"the source distribution of {_JAR_SOURCE}")
+        pip = [sys.executable, "-m", "pip", "download", *options, "--dest", folder]
+        _run([*pip, _BRIDGE_SOURCE], f"the source distribution of {_BRIDGE_SOURCE}")
         [archive] = Path(folder).glob("*.tar.gz")
         with tarfile.open(archive) as tar:
-            [name] = [name for name in tar.getnames() if name.endswith(f"/deps/jars/{_JAR}")]
+            [name] = [name for name in tar.getnames() if name.endswith(f"/deps/jars/{_BRIDGE}")]
             content = tar.extractfile(name)
             assert content is not None, name
             with content, target.open("wb") as file:
                 shutil.copyfileobj(content, file)
 
 
-def _compile(oracle: Oracle) -> None:
-    _run([str(oracle.command), "scenarios"], "the classes of the Java oracle", oracle.environment)
+def _connector() -> Path:
+    given = os.environ.get(_CONNECTOR_VARIABLE)
+    return Path(given) if given else _maven(_CONNECTOR)
+
+
+def _maven(artifact: str) -> Path:
+    """A jar from the Maven repository that this machine is set up for."""
+    _, name, version = artifact.split(":")
+    return _make_once(
+        _cache() / f"{name}-{version}.jar", lambda target: _download_jar(target, artifact)
+    )
+
+
+def _download_jar(target: Path, artifact: str) -> None:
+    if shutil.which("mvn") is None:
+        raise PeerUnavailableError(f"{artifact} comes from a Maven repository: no mvn on PATH")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        wanted = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        _run(["mvn", "--batch-mode", "--quiet", _COPY, *wanted], artifact)
+        [jar] = Path(folder).glob("*.jar")
+        jar.rename(target)
+
+
+def _compile(target: Path, path: str, sources: list[Path], environment: Mapping[str, str]) -> None:
+    command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(target), "-cp", path]
+    _run([*command, *map(str, sources)], "the classes of a Java peer", environment)
 
 
 def _java_path() -> str:
@@ -160,27 +222,39 @@ def _java_path() -> str:
         found = shutil.which(tool, path=path)
         if found is None:
             raise PeerUnavailableError(
-                f"the Java oracle needs {tool} {_JAVA_MINIMUM}: none on PATH or in JAVA_HOME"
+                f"a Java peer needs {tool} {_JAVA_MINIMUM}: none on PATH or in JAVA_HOME"
             )
         answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
         version = re.search(r"\d+", answer.stderr + answer.stdout)
         if version is None or int(version[0]) < _JAVA_MINIMUM:
             raise PeerUnavailableError(
-                f"the Java oracle needs {tool} {_JAVA_MINIMUM}: {found} is {answer.stderr.strip()}"
+                f"a Java peer needs {tool} {_JAVA_MINIMUM}: {found} is {answer.stderr.strip()}"
             )
     return path
 
 
-def _hadoop_jars() -> Path:
+def _hadoop_jars() -> list[Path]:
+    """What Paimon's jars expect around them."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise PeerUnavailableError(
-            "the Java oracle takes Hadoop's jars from pyspark, which is not installed here"
+            "the Java peers take Hadoop's jars from pyspark, which is not installed here"
         )
-    jars = Path(spec.origin).parent / "jars"
-    if not list(jars.glob("hadoop-client-runtime-*.jar")):
-        raise PeerUnavailableError(f"the Java oracle needs Hadoop's client jars: none in {jars}")
-    return jars
+    folder = Path(spec.origin).parent / "jars"
+    names = (
+        "hadoop-client-api",
+        "hadoop-client-runtime",
+        "slf4j-api",
+        "jcl-over-slf4j",
+        "snappy-java",
+        "lz4-java",
+    )
+    found = [jar for name in names for jar in sorted(folder.glob(f"{name}-*.jar"))]
+    if len(found) < len(names):
+        raise PeerUnavailableError(
+            f"the Java peers need {', '.join(names)}: not all are in {folder}"
+        )
+    return found
 
 
 def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None = None) -> None:
@@ -193,5 +267,9 @@ def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None 
         timeout=_BUILD_SECONDS,
     )
     if done.returncode != 0:
-        last = "; ".join(done.stderr.strip().splitlines()[-3:])
+        # Maven resets colours even where it has none.
+        lines = re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).strip().splitlines()
+        # Maven's reason is the first line that says something, pip's the last.
+        said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
+        last = next(said, "; ".join(lines[-3:]))
         raise PeerUnavailableError(f"cannot make {wanted} (is the network there?): {last}")

@@ -1,12 +1,7 @@
-"""Reads and writes tables with pypaimon-rust; runs inside that package's own environment, by path.
-
-dump WAREHOUSE db.t [--snapshot N]    one JSON object a row
-write WAREHOUSE db.t                  a JSON document on stdin: fields, partition_keys, primary_keys, options, batches
-"""
+"""Reads and writes tables with pypaimon-rust; runs inside that package's own environment, by path. Commands: see `peers`."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -18,6 +13,9 @@ from pypaimon_rust.datafusion import PaimonCatalog, SQLContext  # type: ignore[i
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from golden import arrow_table, canonical_rows
+from peers.talk import serve
+
+Record = dict[str, Any]
 
 _ATOMS = {
     "BOOLEAN": pa.bool_(),
@@ -37,34 +35,88 @@ _ATOMS = {
 }
 
 
-def dump(catalog: PaimonCatalog, name: str, snapshot: int | None) -> None:
-    """Prints the rows of a table, or of one of its snapshots."""
-    options = {} if snapshot is None else {"scan.snapshot-id": str(snapshot)}
-    builder = catalog.get_table(name).new_read_builder(options)
+def create(warehouse: str, table: str, spec: Record) -> None:
+    """Create a table, and its database if need be."""
+    _sql(warehouse, f"CREATE SCHEMA IF NOT EXISTS peer.{table.partition('.')[0]}")
+    _sql(warehouse, _create_table(f"peer.{table}", spec))
+
+
+def read(
+    warehouse: str, table: str, options: dict[str, str], where: list[Any] | None = None
+) -> list[Record]:
+    """Return all rows, or those that a test finds."""
+    builder = _table(warehouse, table).new_read_builder(options)
+    if where is not None:
+        column, op, value = where
+        method = {"=": "equal", "<>": "notEqual", "<": "lessThan", ">=": "greaterOrEqual"}[op]
+        builder = builder.with_filter({"method": method, "field": column, "literals": [value]})
+    records = []
     for batch in builder.new_read().read(builder.new_scan().plan().splits()):
         rows = pa.Table.from_batches([batch])
-        for row in canonical_rows(rows):
-            record = dict(zip(rows.column_names, row, strict=True))
-            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        records += [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]
+    return records
 
 
-def write(warehouse: str, name: str, spec: dict[str, Any]) -> None:
-    """Creates the table when `fields` are given, and commits each batch of rows as a snapshot."""
-    if "fields" in spec:
-        context = SQLContext()
-        # An empty default database: otherwise one named "default" appears in the warehouse.
-        context.register_catalog("peer", {"warehouse": warehouse}, "")
-        context.sql(f"CREATE SCHEMA IF NOT EXISTS peer.{name.partition('.')[0]}")
-        context.sql(_create_table(f"peer.{name}", spec))
-    for batch in spec["batches"]:
-        table = PaimonCatalog({"warehouse": warehouse}).get_table(name)
-        builder = table.new_batch_write_builder()
-        writer, commit = builder.new_write(), builder.new_commit()
-        for part in arrow_table(batch, _arrow_schema(table)).to_batches():
-            writer.write_arrow(part)
-        commit.commit(writer.prepare_commit())
-        writer.close()
-        commit.close()
+def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
+    """Commit rows; with `replace` in place of the partitions that receive some."""
+    found = _table(warehouse, table)
+    builder = found.new_batch_write_builder()
+    if replace:
+        builder = builder.with_overwrite()
+    writer, commit = builder.new_write(), builder.new_commit()
+    for part in arrow_table(rows, _arrow_schema(found)).to_batches():
+        writer.write_arrow(part)
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
+def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
+    """Replace the partitions that receive rows."""
+    write(warehouse, table, rows, replace=True)
+
+
+def delete(warehouse: str, table: str, rows: list[Record]) -> None:
+    """Delete the rows that have one of the given values in column k."""
+    keys = ", ".join(str(row["k"]) for row in rows)
+    _sql(warehouse, f"DELETE FROM peer.{table} WHERE k IN ({keys})")  # noqa: S608 - numbers
+
+
+def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
+    """Change the schema."""
+    for what, name, *argument in changes:
+        if what == "add":
+            change = f"ADD COLUMN {name} {_sql_type(argument[0])}"
+        elif what == "drop":
+            change = f"DROP COLUMN {name}"
+        elif what == "rename":
+            change = f"RENAME COLUMN {name} TO {argument[0]}"
+        else:
+            change = f"ALTER COLUMN {name} SET DATA TYPE {_sql_type(argument[0])}"
+        _sql(warehouse, f"ALTER TABLE peer.{table} {change}")
+
+
+def tag(warehouse: str, table: str, name: str) -> None:
+    """Tag the newest snapshot."""
+    _sql(warehouse, f"CALL sys.create_tag(table => '{table}', tag => '{name}')")
+
+
+def branch(warehouse: str, table: str, name: str, at: str) -> None:
+    """Branch off at a tag."""
+    _sql(
+        warehouse, f"CALL sys.create_branch(table => '{table}', branch => '{name}', tag => '{at}')"
+    )
+
+
+def _sql(warehouse: str, statement: str) -> None:
+    context = SQLContext()
+    # An empty default database: otherwise one named "default" appears in the warehouse.
+    context.register_catalog("peer", {"warehouse": warehouse}, "")
+    context.sql(statement)
+
+
+def _table(warehouse: str, table: str) -> Any:
+    return PaimonCatalog({"warehouse": warehouse}).get_table(table)
 
 
 def _create_table(name: str, spec: dict[str, Any]) -> str:
@@ -141,20 +193,6 @@ def _arrow_atom(text: str) -> pa.DataType:
     return _ATOMS[name]
 
 
-def main() -> None:
-    """Runs the command that the arguments name."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["dump", "write"])
-    parser.add_argument("warehouse")
-    parser.add_argument("table")
-    parser.add_argument("--snapshot", type=int)
-    arguments = parser.parse_args()
-    if arguments.command == "dump":
-        catalog = PaimonCatalog({"warehouse": arguments.warehouse})
-        dump(catalog, arguments.table, arguments.snapshot)
-    else:
-        write(arguments.warehouse, arguments.table, json.load(sys.stdin))
-
-
 if __name__ == "__main__":
-    main()
+    commands = (create, read, write, overwrite, delete, alter, tag, branch)
+    serve({command.__name__: command for command in commands})

@@ -23,7 +23,7 @@ from tables import (
     vectors_of,
 )
 
-from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
+from paimon_orch.errors import CommitConflictError, InputError, StorageError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compaction import BucketCompaction
 from paimon_orch.steps import compact as step
@@ -283,13 +283,6 @@ def test_nothing_to_do_commits_nothing(tmp_path: Path, strategy: Literal["minor"
 
 def test_an_empty_table_has_nothing_to_compact(tmp_path: Path) -> None:
     assert step.compact(vectored(tmp_path), EXECUTOR).snapshot_id is None
-
-
-def test_append_tables_are_refused_by_name(tmp_path: Path) -> None:
-    table = new_table(tmp_path, key=(), bucket="-1")
-
-    with pytest.raises(UnsupportedError, match=r"db\.t has no primary key"):
-        step.plan(table)
 
 
 def test_a_filter_over_other_than_partition_columns_is_refused(tmp_path: Path) -> None:

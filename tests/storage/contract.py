@@ -13,7 +13,11 @@ from tables import rows_of, table_of
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps import compact
+from paimon_orch.steps.check import check
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
@@ -153,6 +157,47 @@ class StorageContract:
         assert io.exists(f"{root}/t2/a")
         assert io.exists(f"{root}/other/t/a")
 
+    def test_a_directory_is_made_and_renamed_or_refused(self, io: FileIO, root: str) -> None:
+        io.write(f"{root}/old/t/file", b"1")
+        io.write(f"{root}/taken/file", b"2")
+        if io.remote:
+            with pytest.raises(UnsupportedError, match="no empty directories"):
+                io.make_dir(f"{root}/empty")
+            with pytest.raises(UnsupportedError, match="cannot rename at one stroke"):
+                io.rename_dir(f"{root}/old", f"{root}/new")
+        else:
+            assert io.make_dir(f"{root}/a/empty")
+            assert not io.make_dir(f"{root}/a/empty")
+            assert not io.rename_dir(f"{root}/old", f"{root}/taken")
+            assert io.rename_dir(f"{root}/old", f"{root}/b/new")
+            assert not io.exists(f"{root}/old")
+            assert io.read_bytes(f"{root}/b/new/t/file") == b"1"
+        assert io.read_bytes(f"{root}/taken/file") == b"2"
+
+    def test_only_an_empty_directory_is_removed_as_empty(self, io: FileIO, root: str) -> None:
+        io.write(f"{root}/t/full/file", b"1")
+
+        assert not io.delete_empty_dir(f"{root}/t/full")
+        assert not io.delete_empty_dir(f"{root}/t/missing")
+        assert not io.delete_empty_dir(f"{root}/t/full/file")
+        assert io.read_bytes(f"{root}/t/full/file") == b"1"
+        io.delete(f"{root}/t/full/file")
+        io.delete_empty_dir(f"{root}/t/full")
+
+        assert not io.exists(f"{root}/t/full")
+
+    def test_a_file_is_moved_to_a_name_that_is_free(self, io: FileIO, root: str) -> None:
+        io.write(f"{root}/t/a", b"a")
+        io.write(f"{root}/t/b", b"b")
+
+        assert not io.move(f"{root}/t/a", f"{root}/t/b")
+        assert io.move(f"{root}/t/a", f"{root}/u/v/a")
+
+        assert (io.read_bytes(f"{root}/u/v/a"), io.read_bytes(f"{root}/t/b")) == (b"a", b"b")
+        assert [info.name for info in io.list_dir(f"{root}/t")] == ["b"]
+        with pytest.raises(FileNotFoundError):
+            io.move(f"{root}/t/a", f"{root}/t/c")
+
     @pytest.mark.parametrize(
         "name", ["../secret", "a/../../secret", "..", "/etc/passwd", "a/./b", "a\0b", ""]
     )
@@ -219,3 +264,25 @@ class StorageContract:
         assert (catalog.databases(), catalog.tables("db")) == (["db"], ["t"])
         catalog.drop_table("db.t")
         assert (catalog.databases() or ["db"], catalog.io.exists(table.paths.root)) == (["db"], False)  # fmt: skip
+
+    def test_a_table_is_expired_cleaned_and_checked(self, catalog: Catalog) -> None:
+        table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
+        for key in range(4):
+            table.upsert(pa.table({"k": [key]}))
+        compact.compact(table, InProcessExecutor(), strategy="full")
+        orphan = f"{table.paths.root}/bucket-0/data-x.parquet"
+        table.io.write(orphan, b"12345")
+        quarantine = Quarantine(table.io, table.paths.root)
+
+        assert expire_snapshots(table, retain_max=1).snapshots == 4
+        now = int(time.time() * 1000)
+        assert remove_orphan_files(table, older_than=now, quarantine=True).files == 1
+        assert not table.io.exists(orphan)
+        assert quarantine.restore() == 1
+        assert rows_of(table) == [(0,), (1,), (2,), (3,)]
+        now = int(time.time() * 1000)  # in a store, what was moved is new
+        assert remove_orphan_files(table, older_than=now).bytes == 5
+
+        assert not table.io.exists(orphan)
+        assert table.snapshots.ids() == [5]
+        assert check(table, deep=True).findings == ()

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from paimon_orch import cli
+from paimon_orch import cli, cli_common
 from paimon_orch.storage.options import ENVIRONMENT
 from paimon_orch.table.catalog import Catalog
 
@@ -24,7 +24,7 @@ def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> No
         opened.append(Catalog(uri, **options))
         return opened[-1]
 
-    monkeypatch.setattr(cli, "Catalog", catalog)
+    monkeypatch.setattr(cli_common, "Catalog", catalog)
     root = f"memory://{uuid4()}/wh"
     arguments = [
         "--storage-option",
@@ -45,9 +45,16 @@ def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     }  # fmt: skip
 
 
-def test_options_of_one_call_are_not_those_of_the_next() -> None:
+def test_options_of_one_call_are_not_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
+    given: list[dict[str, object]] = []
+
+    def catalog(uri: str, **options: object) -> Catalog:
+        given.append(options)
+        return Catalog(uri, **options)
+
+    monkeypatch.setattr(cli_common, "Catalog", catalog)
     for arguments in (["--storage-option", "key=mine"], []):
         root = f"memory://{uuid4()}/wh"
         CliRunner().invoke(cli.app, [*arguments, "create", root, "db.t", *COLUMNS])
-    assert cli._storage_options == {}
+    assert given == [{"key": "mine"}, {}]

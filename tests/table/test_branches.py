@@ -11,6 +11,8 @@ from tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.check import check
+from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
@@ -154,3 +156,21 @@ def test_main_moves_to_a_branch_of_java(tmp_path: Path) -> None:
     table.branches.fast_forward("dev")
 
     assert str(rows_of(table)) == wanted
+
+
+def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path: Path) -> None:
+    """Below the hint EARLIEST snapshots count as expired; those that came from the branch do not."""
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.tags.create("base")
+    table.branches.create("dev", "base")
+    for text in "bc":
+        table.upsert(table_of("k v", [(1, text)]))
+    expire_snapshots(table, retain_max=1)
+    assert table.snapshots.hint("EARLIEST") == 3
+
+    table.branches.fast_forward("dev")
+
+    assert (table.snapshots.hint("EARLIEST"), table.snapshots.ids()) == (1, [1])
+    assert rows_of(table) == [(1, "a")]
+    assert check(table, deep=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from golden import GOLDEN, assert_rows_equal, canonical_rows, golden_tables, tab
 from tables import Row, new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
@@ -165,3 +166,16 @@ def test_rows_come_as_a_reader_too(keyed: Table) -> None:
     assert reader.schema.names == ["rowkind", "k", "v", "n"]
     assert reader.schema.field("rowkind").type == pa.string()
     assert reader.read_all().num_rows == 2
+
+
+def test_a_changelog_of_another_size_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    table.upsert(table_of("k v", [(1, "a")]))
+    path = Path(table.snapshots.path(1))
+    stored = json.loads(path.read_bytes())
+    path.write_text(json.dumps(stored | {"changelogManifestListSize": 7}))
+
+    with pytest.raises(
+        CorruptFileError, match=rf"{stored['changelogManifestList']}: has .* not the 7"
+    ):
+        _changes(table, 0, 1)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, table_of
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.binary_row import EMPTY_ROW
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, live_entries
 from paimon_orch.format.manifest_list import ManifestFileMeta
@@ -79,7 +80,7 @@ def test_merged_manifests_have_the_same_live_files(options: dict[str, str]) -> N
             assert sorted(live) == sorted(history.live)
             assert len(merged) <= max(1, len(manifests))
             for meta in merged:
-                kinds = [entry.kind for entry in reader.manifest(meta.file_name)]
+                kinds = [entry.kind for entry in reader.entries([meta])]
                 counted = (meta.num_added_files, meta.num_deleted_files)
                 assert counted == (kinds.count(FileKind.ADD), kinds.count(FileKind.DELETE))
             if "manifest.full-compaction-threshold-size" in options and len(manifests) > 1:
@@ -99,3 +100,15 @@ def test_a_table_of_many_commits_keeps_few_manifests(tmp_path: Path) -> None:
     assert [row[0] for row in rows_of(table)] == list(range(23))
     assert rows_of(table, snapshot_id=7) == [(number, "x") for number in range(7)]
     assert_healthy(table)
+
+
+@pytest.mark.parametrize("name", ["full", "minor by count"])
+def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path)
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    manifests = History(table, writer, []).manifests([(1, 0)] * 4)
+    with (Path(table.paths.manifest_dir) / manifests[2].file_name).open("ab") as file:
+        file.write(b"\0")
+
+    with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
+        ManifestMerge(table.manifests, writer, Options(OPTIONS[name])).run(manifests)

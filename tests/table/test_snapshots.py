@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,37 @@ def test_a_snapshot_of_a_newer_version_is_refused(table: Table) -> None:
     path = snapshot_file(table, "snapshot-3")
     path.write_text(path.read_text().replace('"version": 3', '"version": 9'))
     with pytest.raises(UnsupportedError, match="version 9 is newer than 3"):
+        table.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", -3),
+        ("id", "3"),
+        ("id", 3.0),
+        ("id", True),
+        ("id", None),
+        ("id", 2**70),
+        ("id", 2),
+        ("schemaId", -1),
+        ("schemaId", "0"),
+        ("schemaId", [0]),
+        ("commitIdentifier", "x"),
+        ("timeMillis", None),
+        ("totalRecordCount", "many"),
+        ("baseManifestListSize", -1),
+        ("nextRowId", -5),
+        ("nextRowId", {}),
+        ("watermark", "late"),
+        ("version", 0),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(table: Table, key: str, value: object) -> None:
+    path = snapshot_file(table, "snapshot-3")
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {key: value}))
+
+    with pytest.raises(CorruptFileError, match="snapshot-3: "):
         table.snapshot()
 
 

@@ -35,6 +35,7 @@ COLUMNS = {
     "partitions": "partition record_count file_size_in_bytes file_count last_update_time created_at created_by"
     " updated_by options total_buckets done",
     "buckets": "partition bucket record_count file_size_in_bytes file_count last_update_time",
+    "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
 }
 
 
@@ -194,7 +195,7 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
         if folder.name == name:
             table = Catalog(str(folder / "warehouse")).open(table_name(entry))
             assert isinstance(table, Table)
-            for system in NAMES:
+            for system in set(NAMES) - {"row_tracking"}:  # which needs the table's option
                 found = table.system(system).scan()
                 assert found.to_arrow().schema == found.arrow_schema
 

@@ -22,16 +22,16 @@ from tables import (
     table_of,
 )
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError
 from paimon_orch.format.bucket import buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import TableWriter, conform_rows, split_by_bucket
 
 
-def assert_refused(table: Table, rows: pa.Table, message: str, **keywords: str) -> None:
+def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | None = None) -> None:
     before = stored_files(table)
     with pytest.raises(InputError, match=message):
-        table.upsert(rows, **keywords)
+        table.upsert(rows, row_kind=row_kind)
     assert stored_files(table) == before
 
 
@@ -227,21 +227,6 @@ def test_rows_go_to_the_bucket_that_the_format_says(tmp_path: Path, count: int) 
     keys = rows["k"].combine_chunks()
     expected = buckets([keys], [table.schema.field("k").type], count)
     assert found == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
-
-
-def test_bucket_modes_that_are_not_written_yet_are_refused_by_name(tmp_path: Path) -> None:
-    table = new_table(tmp_path, bucket="-2")
-    with pytest.raises(UnsupportedError, match="'bucket' = -2"):
-        table.upsert(table_of("k v", [(1, "a")]))
-
-
-@pytest.mark.parametrize("option", ["row-tracking.enabled", "data-evolution.enabled"])
-def test_tables_that_number_their_rows_are_refused_by_name(tmp_path: Path, option: str) -> None:
-    options = {"row_tracking__enabled": "true", option.replace(".", "__").replace("-", "_"): "true"}
-    table = new_table(tmp_path, key=(), bucket="-1", **options)
-
-    with pytest.raises(UnsupportedError, match="row-tracking"):
-        table.append(table_of("k v", [(1, "a")]))
 
 
 def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,7 @@ from golden import (
     rows_of,
     table_name,
 )
-from peers import peers
-
-Dump = Callable[..., list[peers.Record]]
-
-READERS: dict[str, tuple[str, Dump]] = {
-    "pypaimon": ("pypaimon", peers.dump_pypaimon),
-    "rust": ("pypaimon_rust", peers.dump_rust),
-    "java": ("java_oracle", peers.dump_java),
-}
+from peers.peers import Peer, PeerError
 
 READS = {
     "pypaimon": [
@@ -33,17 +25,24 @@ READS = {
         "pypaimon-2.1/tags_branches/db.t$branch_dev",
         "pypaimon-rust-0.4/pk_b4/db.t",
     ],
-    "rust": [
+    "pypaimon-rust": [
         "java-0.9/alltypes_append/db.t",
         "java-0.9/branches/db.t$branch_dev",
         "java-0.9/pk_dv/db.t",
         "pypaimon-2.1/pk_dynamic/db.t",
     ],
-    "java": [
+    "java-0.9": [
         "java-0.9/alltypes_pk/db.t",
         "java-0.9/branches/db.t$branch_dev",
         "java-0.9/pk_dv/db.t",
         "pypaimon-2.1/pk_b4/db.t",
+    ],
+    "java-1.4": [
+        "java-0.9/alltypes_pk/db.t",
+        "java-0.9/branches/db.t$branch_dev",
+        "java-0.9/manifest_formats/db.t_orc",
+        "pypaimon-2.1/alltypes/db.pk",
+        "pypaimon-rust-0.4/pk_b4/db.t",
     ],
 }
 
@@ -54,7 +53,7 @@ REFUSES = {
         "java-0.9/append_simple/db.t": "_VALUE_STATS_COLS",
         "java-0.9/pk_dv/db.t": "_VALUE_STATS_COLS",
     },
-    "rust": {
+    "pypaimon-rust": {
         "java-0.9/alltypes_append_avro/db.t": "non-nullable but contains null",
         "java-0.9/alltypes_pk_avro/db.t": "non-nullable but contains null",
         "java-0.9/manifest_formats/db.t_orc": "invalid magic bytes",
@@ -63,17 +62,21 @@ REFUSES = {
         "java-0.9/pk_b1_mor_avro/db.t": "non-nullable but contains null",
         "java-0.9/pk_format_per_level/db.t": "non-nullable but contains null",
     },
-    "java": {
+    "java-0.9": {
         # Dictionary pages of FIXED_LEN_BYTE_ARRAY decimals.
         "pypaimon-2.1/alltypes/db.pk": "PlainBinaryDictionary",
         # No primary-key table of pypaimon-rust: its files hold no key columns.
         "pypaimon-rust-0.4/pk_b4/db.t": "_KEY_k",
     },
+    "java-1.4": {
+        # Data evolution together with deletion vectors, which pypaimon allows.
+        "pypaimon-2.1/row_tracking/db.t": "Data evolution config must disabled",
+    },
 }
 
 # The peer answers without an error, and wrongly: what it gets wrong.
 MISREADS = {
-    "rust": {
+    "pypaimon-rust": {
         "java-0.9/alltypes_append_orc/db.t": "CHAR columns keep the padding of ORC",
         "java-0.9/append_simple_avro/db.t": "every value of a Java Avro file is null",
         "java-0.9/schema_evo_casts/db.t": "timestamps cast to text, and text cut to a shorter VARCHAR",
@@ -86,14 +89,6 @@ def _cases(table: Mapping[str, Iterable[str]]) -> list[Any]:
 
 
 @pytest.fixture
-def dump(request: pytest.FixtureRequest, peer: str) -> Dump:
-    """The reader of the peer, which is ready or skips."""
-    fixture, read = READERS[peer]
-    request.getfixturevalue(fixture)
-    return read
-
-
-@pytest.fixture
 def golden(name: str, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """A copy of the warehouse that holds the golden table, and the table's entry."""
     if not GOLDEN.exists():
@@ -102,29 +97,29 @@ def golden(name: str, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     return copy_warehouse(folder, tmp_path / "warehouse"), entry
 
 
-def _compare(dump: Dump, warehouse: Path, entry: dict[str, Any]) -> None:
+def _compare(peer: Peer, warehouse: Path, entry: dict[str, Any]) -> None:
     snapshot = entry["snapshots"][-1]
     types = {field["name"]: str(field["type"]) for field in entry["fields"]}
     columns = snapshot["columns"]
-    rows = rows_of(dump(warehouse, table_name(entry)), columns)
+    rows = rows_of(peer.read(warehouse, table_name(entry)), columns)
     assert_rows_equal(expected_rows(snapshot), rows, [types[column] for column in columns])
 
 
-@pytest.mark.parametrize(("peer", "name"), _cases(READS))
-def test_peer_reads_golden_table(dump: Dump, golden: tuple[Path, dict[str, Any]]) -> None:
-    _compare(dump, *golden)
+@pytest.mark.parametrize(("peer", "name"), _cases(READS), indirect=["peer"])
+def test_peer_reads_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
+    _compare(peer, *golden)
 
 
-@pytest.mark.parametrize(("peer", "name"), _cases(REFUSES))
+@pytest.mark.parametrize(("peer", "name"), _cases(REFUSES), indirect=["peer"])
 def test_peer_refuses_golden_table(
-    dump: Dump, golden: tuple[Path, dict[str, Any]], peer: str, name: str
+    peer: Peer, golden: tuple[Path, dict[str, Any]], name: str
 ) -> None:
     warehouse, entry = golden
-    with pytest.raises(peers.PeerError, match=REFUSES[peer][name]):
-        dump(warehouse, table_name(entry))
+    with pytest.raises(PeerError, match=REFUSES[peer.name][name]):
+        peer.read(warehouse, table_name(entry))
 
 
-@pytest.mark.parametrize(("peer", "name"), _cases(MISREADS))
-def test_peer_misreads_golden_table(dump: Dump, golden: tuple[Path, dict[str, Any]]) -> None:
+@pytest.mark.parametrize(("peer", "name"), _cases(MISREADS), indirect=["peer"])
+def test_peer_misreads_golden_table(peer: Peer, golden: tuple[Path, dict[str, Any]]) -> None:
     with pytest.raises(AssertionError, match="missing"):
-        _compare(dump, *golden)
+        _compare(peer, *golden)

@@ -1,0 +1,275 @@
+"""File indexes: how fast they are built and asked, and what they save.
+
+    python benchmarks/file_index.py [--rows 1000000] [--files 10000] [--repeat 3] [--no-peers]
+
+Goals: bitmaps at 15 million values a second on few texts and 5 million on 100,000 numbers, range bitmaps at 5 million,
+bloom filters at 8 million on numbers and 4 million on texts of 16 bytes, all at least as fast as pypaimon-rust; 10,000
+embedded indexes asked in less than 1.5 times what it takes to decode their manifests; a filter that finds one row in a
+thousand reads a fraction of the table; a rewrite reads no more than the indexed columns and 5 %.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Annotated, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from measure import HERE, console, medians, run_json, show
+from peers.environments import PeerUnavailableError, peer_start
+
+from paimon_orch import Catalog
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.options import READ_ENABLED, IndexSpec, index_specs
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, encode_manifest
+from paimon_orch.format.manifest_columns import open_manifest
+from paimon_orch.format.types import Field, parse_columns
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.pruning import Pruner
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+
+class CountingIO(LocalFileIO):
+    """The local file system, which counts the bytes of data and index files that are read."""
+
+    count = 0
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """Open for random reads."""
+        return cast("IO[bytes]", _Counted(super().open_input(path), self))
+
+
+class _Counted:
+    def __init__(self, file: IO[bytes], owner: CountingIO) -> None:
+        self._file, self._owner = file, owner
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        if "/bucket-" in self._file.name:
+            self._owner.count += len(data)
+        return data
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def columns_of(rows: int) -> dict[str, tuple[str, pa.Array]]:
+    """Return columns to index, by what is in them, with their types."""
+    random = np.random.default_rng(7)
+    few = np.array([f"STATUS-{number}" for number in range(12)])
+    unique = random.integers(0, 2**62, rows)
+    return {
+        "12 texts": ("STRING", pa.array(few[random.integers(0, 12, rows)])),
+        "100,000 numbers": ("INT", pa.array(random.integers(0, 100_000, rows).astype(np.int32))),
+        "unique bigints": ("BIGINT", pa.array(unique)),
+        "unique texts of 16": ("STRING", pa.array([f"{n:016x}" for n in unique.tolist()])),
+    }
+
+
+BUILDS = [
+    ("12 texts", "bitmap", 15), ("100,000 numbers", "bitmap", 5), ("12 texts", "range-bitmap", 5),
+    ("100,000 numbers", "range-bitmap", 5), ("unique bigints", "range-bitmap", None), ("100,000 numbers", "bsi", None),
+    ("unique bigints", "bloom-filter", 8), ("unique texts of 16", "bloom-filter", 4),
+]  # fmt: skip
+
+
+def building(rows: int, repeat: int, *, peers: bool) -> None:
+    """Build every type of index from columns in memory; pypaimon-rust by what an index adds to a write."""
+    columns = columns_of(rows)
+    runs: dict[str, Callable[[], object]] = {}
+    for what, index, _ in BUILDS:
+        kind, values = columns[what]
+
+        def build(kind: str = kind, values: pa.Array = values, index: str = index) -> bytes:
+            specs = index_specs({f"file-index.{index}.columns": "c"})
+            builder = FileIndexBuilder(specs, parse_columns(f"c {kind}"))
+            builder.add(pa.table({"c": values}))
+            return builder.finish()
+
+        runs[f"{index}: {what}"] = build
+    seconds = medians(runs, repeat)
+    theirs = _rust(columns, repeat) if peers else {}
+    shown = []
+    for what, index, goal in BUILDS:
+        name = f"{index}: {what}"
+        rust = theirs.get(name)
+        shown.append((
+            name, f"{rows / seconds[name] / 1e6:.1f}", "" if goal is None else str(goal),
+            "" if rust is None else f"{rows / rust / 1e6:.1f}",
+        ))  # fmt: skip
+    show("Building, million values a CPU second", ("", "ours", "goal", "pypaimon-rust"), shown)
+
+
+def _rust(columns: dict[str, tuple[str, pa.Array]], repeat: int) -> dict[str, float]:
+    try:
+        python = peer_start("pypaimon-rust").command[0]
+    except PeerUnavailableError as error:
+        console.print(f"pypaimon-rust is left out: {error}")
+        return {}
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for what, index, _ in BUILDS:
+            if index not in ("bitmap", "bloom-filter"):
+                continue
+            kind, values = columns[what]
+            source = Path(folder) / "column.parquet"
+            pq.write_table(pa.table({"c": values}), source)
+            script = HERE / "file_index_rust_side.py"
+            found[f"{index}: {what}"] = run_json(
+                python, script, str(source), kind, index, str(repeat)
+            )
+    return found
+
+
+def asking(files: int, repeat: int) -> None:
+    """Ask embedded indexes for one value, beside decoding the manifest that holds them."""
+    specs, fields = (
+        index_specs({"file-index.bitmap.columns": "s"}),
+        parse_columns("k BIGINT, s STRING"),
+    )
+    entries = [_entry(fields, specs, number) for number in range(files)]
+    data = encode_manifest(entries, "zstandard")
+    with tempfile.TemporaryDirectory() as folder:
+        table = Catalog(folder).create_table("db.t", "k BIGINT, s STRING", options={"bucket": "-1"})
+        predicate = table.scan(filter="s = 'S3'").predicate
+        assert predicate is not None
+        found = [entry.file for entry in open_manifest(data, "manifest").entries()]
+
+        def ask() -> int:
+            pruner = Pruner(table.schema, predicate, table.schemas.get)
+            return len(pruner.files(entries[0].partition, found))
+
+        assert 0 < ask() < files
+        seconds = medians(
+            {"decode": lambda: open_manifest(data, "manifest").entries(), "ask": ask}, repeat
+        )
+    ratio = seconds["ask"] / seconds["decode"]
+    rows = [
+        (name, f"{value:.3f}", f"{value / seconds['decode']:.2f}")
+        for name, value in seconds.items()
+    ]
+    show(
+        f"{files:,} embedded bitmaps, goal 1.5, found {ratio:.2f}",
+        ("", "CPU seconds", "beside decoding"),
+        rows,
+    )
+
+
+def _entry(fields: list[Field], specs: list[IndexSpec], number: int) -> ManifestEntry:
+    builder = FileIndexBuilder(specs, fields)
+    texts = [f"S{(number + at) % 40}" for at in range(20)]
+    builder.add(pa.table({"k": np.arange(20), "s": texts}))
+    file = DataFileMeta(f"data-{number}.parquet", 1000, 20, embedded_index=builder.finish())
+    return ManifestEntry(FileKind.ADD, b"\0" * 12, 0, -1, file)
+
+
+def make_orders(root: Path, rows: int, chosen: np.ndarray, *, indexed: bool) -> Table:
+    """Return a table of about 100 bytes a row, where ``status`` is PENDING in the chosen rows."""
+    random = np.random.default_rng(11)
+    status = np.array(["NEW", "PAID", "SENT", "VOID"])[random.integers(0, 4, rows)]
+    status = status.astype("<U7")
+    status[chosen] = "PENDING"
+    options = {"bucket": "-1"} | ({"file-index.bitmap.columns": "status"} if indexed else {})
+    text = "id BIGINT, status STRING, amount DOUBLE, note STRING"
+    table = Catalog(str(root)).create_table("db.t", text, options=options)
+    notes = random.integers(0, 256, (rows, 80), np.uint8) % 64 + 48
+    table.append(
+        pa.table({
+            "id": np.arange(rows), "status": status, "amount": random.random(rows),
+            "note": pa.array(notes.view("S80").ravel().astype("U80")),
+        })
+    )  # fmt: skip
+    return table
+
+
+def saving(rows: int, repeat: int) -> None:
+    """Find one row in a thousand, by index and without."""
+    places = {
+        "scattered": np.arange(0, rows, 1_000),
+        "together": np.arange(rows // 2, rows // 2 + rows // 1_000),
+    }
+    shown = []
+    for name, chosen in places.items():
+        with tempfile.TemporaryDirectory() as folder:
+            table = make_orders(Path(folder), rows, chosen, indexed=True)
+            counting = CountingIO()
+            full, found = (
+                _counted(table, counting, indexed=False),
+                _counted(table, counting, indexed=True),
+            )
+            seconds = medians(
+                {
+                    "full": lambda t=table: _scan(t, indexed=False),
+                    "index": lambda t=table: _scan(t, indexed=True),
+                },
+                repeat,
+            )
+        shown.append((
+            name, f"{full / 1e6:.1f}", f"{found / 1e6:.2f}", f"{full / found:.0f}",
+            f"{seconds['full'] / seconds['index']:.1f}",
+        ))  # fmt: skip
+    columns = ("rows that match", "MB read without", "with index", "times fewer", "times faster")
+    show(f"{rows:,} rows, one in 1,000 matches", columns, shown)
+
+
+def _scan(table: Table, *, indexed: bool) -> int:
+    options = {**table.schema.options, READ_ENABLED: str(indexed).lower()}
+    scan = table.scan(filter="status = 'PENDING'")
+    return replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
+
+
+def _counted(table: Table, io: CountingIO, *, indexed: bool) -> int:
+    io.count = 0
+    assert _scan(replace(table, io=io), indexed=indexed) > 0
+    return io.count
+
+
+def rewriting(rows: int) -> None:
+    """Give an old table an index, and compare what is read with the size of the indexed column."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = make_orders(Path(folder), rows, np.arange(0, rows, 1_000), indexed=False)
+        catalog = Catalog(folder)
+        catalog.alter_table("db.t", [SetOption("file-index.bitmap.columns", "status,id")])
+        io = CountingIO()
+        rewrite_file_index(replace(catalog.table("db.t"), io=io), InProcessExecutor())
+        stored = 0
+        for path in Path(folder).rglob("data-*.parquet"):
+            metadata = pq.ParquetFile(path).metadata
+            names = metadata.schema.to_arrow_schema().names
+            for group in (metadata.row_group(group) for group in range(metadata.num_row_groups)):
+                chunks = (group.column(names.index(name)) for name in ("status", "id"))
+                stored += sum(chunk.total_compressed_size for chunk in chunks)
+        assert table.snapshot() is not None
+    shown = [(f"{stored / 1e6:.2f}", f"{io.count / 1e6:.2f}", "1.05", f"{io.count / stored:.3f}")]
+    show("Rewriting the indexes of two columns", ("MB stored", "MB read", "goal", "share"), shown)
+
+
+def main(
+    rows: Annotated[int, typer.Option(help="Rows of a column or table.")] = 1_000_000,
+    files: Annotated[int, typer.Option(help="Embedded indexes.")] = 10_000,
+    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 3,
+    peers: Annotated[bool, typer.Option(help="Also run pypaimon-rust.")] = True,  # noqa: FBT002
+) -> None:
+    """Measure and print."""
+    building(rows, repeat, peers=peers)
+    asking(files, repeat)
+    saving(rows, repeat)
+    rewriting(rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,56 @@
+"""Keys are read from the columns that hold them beside the values: Java 0.9 wrote rows without their key there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+from pyarrow import parquet as pq
+from tables import new_table
+
+from paimon_orch.files.reader import BucketFile
+from paimon_orch.format.binary_row import EMPTY_ROW
+from paimon_orch.format.manifest import DataFileMeta
+
+ROWS = pa.table(
+    {
+        "_KEY_k": pa.array([1, 2, 3], pa.int64()),
+        "_SEQUENCE_NUMBER": pa.array([7, 8, 9], pa.int64()),
+        "_VALUE_KIND": pa.array([0, 3, 0], pa.int8()),
+        "k": pa.array([1, None, None], pa.int64()),
+        "v": pa.array(["a", "b", "c"]),
+    }
+)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
+    tmp_path: Path, file_format: str
+) -> None:
+    table = new_table(tmp_path, file__format=file_format)
+    reader = table.reader()
+    name = f"data-0.{file_format}"
+    path = Path(reader.path(BucketFile(EMPTY_ROW, 0, DataFileMeta(name, 0, 3))))
+    path.parent.mkdir(parents=True)
+    (pq.write_table if file_format == "parquet" else orc.write_table)(ROWS, path)
+    at = BucketFile(EMPTY_ROW, 0, DataFileMeta(name, path.stat().st_size, 3))
+
+    found = pa.Table.from_batches(reader.read(at, table.schema.fields))
+
+    assert found.to_pydict() == {"k": [1, 2, 3], "v": ["a", "b", "c"]}
+
+
+def test_files_without_key_columns_hold_the_key_among_the_values(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    reader = table.reader()
+    path = Path(reader.path(BucketFile(EMPTY_ROW, 0, DataFileMeta("data-0.parquet", 0, 3))))
+    path.parent.mkdir(parents=True)
+    keys = pa.array([1, 2, 3], pa.int64())
+    pq.write_table(ROWS.drop_columns(["_KEY_k", "k"]).append_column("k", keys), path)
+    at = BucketFile(EMPTY_ROW, 0, DataFileMeta("data-0.parquet", path.stat().st_size, 3))
+
+    (batch,) = reader.read(at, table.schema.fields)
+
+    assert batch.column("k").to_pylist() == [1, 2, 3]

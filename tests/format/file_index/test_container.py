@@ -1,0 +1,205 @@
+"""Containers: names, order, and bytes that cannot be believed."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.container import Blob, decode_container, encode_container
+from paimon_orch.format.file_index.evaluation import IndexFilter, Stored
+from paimon_orch.format.file_index.options import container_order, index_specs
+from paimon_orch.format.file_index.values import encoded_column
+from paimon_orch.format.predicate import And, Leaf, Or
+from paimon_orch.format.types import AtomicType, Field, parse_type
+
+NAMES = st.text(min_size=1, max_size=12)  # NUL, surrogate pairs and all
+KINDS = st.sampled_from(["bitmap", "bloom-filter", "bsi", "range-bitmap", "btree"])
+COLUMNS = st.dictionaries(
+    NAMES, st.dictionaries(KINDS, st.none() | st.binary(max_size=9)), max_size=4
+)
+STRING = AtomicType(True, "VARCHAR", (2**31 - 1,))
+INT = AtomicType()
+
+
+@given(COLUMNS)
+def test_what_goes_in_comes_out(columns: dict[str, dict[str, bytes | None]]) -> None:
+    data = encode_container([(name, indexes.items()) for name, indexes in columns.items()])
+
+    found = decode_container(Blob.of(data))
+
+    read = {
+        name: {kind: None if blob is None else blob.bytes() for kind, blob in indexes.items()}
+        for name, indexes in found.items()
+    }
+    assert read == columns
+
+
+def test_what_newer_versions_put_behind_the_head_is_skipped() -> None:
+    data = encode_container([("c", [("bitmap", b"\x01")])])
+    head = struct.unpack_from(">i", data, 12)[0]
+    longer = bytearray(data[: head - 4] + struct.pack(">i", 3) + b"new" + data[head:])
+    struct.pack_into(">i", longer, 12, head + 3)
+    struct.pack_into(">i", longer, head - 12, head + 3)  # where the body starts now
+
+    blob = decode_container(Blob.of(bytes(longer)))["c"]["bitmap"]
+
+    assert blob is not None
+    assert blob.bytes() == b"\x01"
+
+
+def test_a_newer_container_is_refused_by_its_version() -> None:
+    data = bytearray(encode_container([]))
+    data[11] = 2
+
+    with pytest.raises(UnsupportedError, match="version 2"):
+        decode_container(Blob.of(bytes(data)))
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InputError, match="too long"):
+        encode_container([("é" * 40_000, [])])
+
+
+def whole_container() -> bytes:
+    """One index of every type, over a text and a number."""
+    options = {
+        "file-index.bitmap.columns": "s,n", "file-index.bloom-filter.columns": "s",
+        "file-index.bloom-filter.s.items": "20", "file-index.range-bitmap.columns": "s,n",
+        "file-index.bsi.columns": "n", "file-index.range-bitmap.s.chunk-size": "16",
+        "file-index.bitmap.s.index-block-size": "64",
+    }  # fmt: skip
+    builder = FileIndexBuilder(index_specs(options), [Field(0, "s", STRING), Field(1, "n", INT)])
+    texts = [None if n % 9 == 0 else f"value {n % 13}" for n in range(60)]
+    builder.add(pa.table({"s": texts, "n": pa.array([n % 7 - 3 for n in range(60)], pa.int32())}))
+    return builder.finish()
+
+
+WHOLE = whole_container()
+ASKED = And(
+    (
+        Or((Leaf("s", "=", (pa.scalar("value 5"),)), Leaf("s", ">", (pa.scalar("value 8"),)))),
+        Or((Leaf("n", "<=", (pa.scalar(1, pa.int32()),)), Leaf("n", "is null"))),
+    )
+)
+
+
+def ask(data: bytes) -> None:
+    types = {"s": STRING, "n": INT}
+    IndexFilter(ASKED).evaluate(decode_container(Blob.of(data)), lambda c: Stored(c, types[c]), 60)
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=4))
+def test_damage_is_an_error_or_an_answer_and_nothing_worse(at: int, damage: bytes) -> None:
+    data = WHOLE[:at] + damage + WHOLE[at + len(damage) :]
+    with suppress(ValueError, struct.error, UnsupportedError, IndexError, UnicodeError):
+        ask(data)
+
+
+def test_a_cut_container_is_an_error() -> None:
+    ask(WHOLE)
+    for end in range(0, 200, 7):
+        with pytest.raises((ValueError, struct.error, IndexError)):
+            ask(WHOLE[:end])
+
+
+def test_each_value_of_many_blocks_is_found_and_no_other() -> None:
+    texts = sorted({f"{n % 97}-{'x' * (n % 5)}" for n in range(400)})
+    rows = pa.array([text for text in texts for _ in range(2)])
+    data = encode_bitmap(encoded_column([rows], STRING), STRING, block_size=100)
+    index = Bitmap(Blob.of(data), STRING)
+
+    for number, text in enumerate(texts):
+        found = index.query("=", [text.encode()])
+        assert found is not None
+        assert list(found) == [2 * number, 2 * number + 1]
+    for absent in ("", "0", "96-xxxxxx", "~", "5-xx\0"):
+        assert absent in texts or not index.query("=", [absent.encode()])
+
+
+def test_a_key_inside_another_key_is_not_found() -> None:
+    inner = b"\x00\x00\x00\x01a"  # looks like the entry of the text "a"
+    rows = pa.array([inner.decode() + "b" * 12, "zz"])
+    data = encode_bitmap(encoded_column([rows], STRING), STRING)
+
+    found = Bitmap(Blob.of(data), STRING).query("=", [b"a"])
+
+    assert found is not None
+    assert not found
+
+
+def test_a_value_that_fits_no_block_is_refused() -> None:
+    rows = encoded_column([pa.array(["x" * 90])], STRING)
+
+    with pytest.raises(InputError, match="index-block-size"):
+        encode_bitmap(rows, STRING, block_size=90)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"file-index.bitmap.columns": "n", "file-index.bitmap.n.version": "3"}, "version 1 or 2"),
+        ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "much"}, "fpp"),
+        ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.fpp": "1"}, "cannot be"),
+        ({"file-index.bloom-filter.columns": "n", "file-index.bloom-filter.n.items": "9999999999"}, "too large"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
+    def build() -> None:
+        builder = FileIndexBuilder(index_specs(options), [Field(0, "n", INT)])
+        builder.add(pa.table({"n": pa.array([1], pa.int32())}))
+        builder.finish()
+
+    with pytest.raises(InputError, match=words):
+        build()
+
+
+def test_options_of_a_map_count_for_its_keys_and_those_of_a_key_count_more() -> None:
+    options = {
+        "file-index.bitmap.columns": "m[a],m[b.c]", "file-index.bitmap.m.version": "1",
+        "file-index.bitmap.m[a].version": "2", "file-index.read.enabled": "true",
+        "file-index.in-manifest-threshold": "1 kb",
+    }  # fmt: skip
+    found = {spec.name: dict(spec.options.values) for spec in index_specs(options)}
+
+    assert found == {"m[a]": {"version": "2"}, "m[b.c]": {"version": "1"}}
+
+
+def test_a_key_that_some_maps_do_not_have() -> None:
+    fields = [Field(0, "m", parse_type("MAP<STRING, INT>"))]
+    specs = index_specs({"file-index.bitmap.columns": "m[a]"})
+    builder = FileIndexBuilder(specs, fields)
+    maps = pa.array(
+        [[("x", 0)], [("a", 1)], None, [("b", 2), ("a", 3)], []], pa.map_(pa.string(), pa.int32())
+    )
+    builder.add(pa.table({"m": maps}).slice(1))
+    blob = decode_container(Blob.of(builder.finish()))["m[a]"]["bitmap"]
+    assert blob is not None
+
+    found = {key: list(rows) for key, rows in Bitmap(blob, INT).items()}
+
+    assert found == {None: [1, 3], 1: [0], 3: [2]}
+
+
+@given(st.lists(st.tuples(NAMES, st.sampled_from(["bitmap", "bsi"])), max_size=40, unique=True))
+def test_a_container_lists_every_index_once(declared: list[tuple[str, str]]) -> None:
+    specs = [
+        spec
+        for name, kind in declared
+        if "," not in name and name.strip()
+        for spec in index_specs({f"file-index.{kind}.columns": name})
+    ]
+    unique = {(spec.index, spec.column, spec.key): spec for spec in specs}
+
+    order = container_order([*unique.values()])
+
+    listed = [(spec.index, spec.column, spec.key) for _, indexes in order for spec in indexes]
+    assert sorted(listed, key=repr) == sorted(unique, key=repr)
+    assert all(name == spec.name for name, indexes in order for spec in indexes)

@@ -1,0 +1,222 @@
+"""Whatever the values, the predicate and the indexes: no row that a plain filter finds is ruled out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.container import Blob, decode_container
+from paimon_orch.format.file_index.evaluation import IndexFilter, Stored, stored_column
+from paimon_orch.format.file_index.options import index_specs
+from paimon_orch.format.file_index.values import INDEX_TYPES, checked_type
+from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, to_arrow
+from paimon_orch.format.types import AtomicType, Field, parse_type
+
+TYPES = [
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "DECIMAL(30, 4)", "DATE",
+    "TIME(3)", "TIMESTAMP(0)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(9)", "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "STRING", "CHAR(4)", "BYTES",
+]  # fmt: skip
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_UNICODE = st.text(st.sampled_from("ab\0\x7fé日😀\uffff"), max_size=4)
+
+
+def atomic(text: str) -> AtomicType:
+    found = parse_type(text)
+    assert isinstance(found, AtomicType)
+    return found
+
+
+def supported(data_type: AtomicType) -> list[str]:
+    """The types of index that a column can have; BSI has no room for the smallest number."""
+    found = []
+    for index in INDEX_TYPES:
+        try:
+            checked_type(index, data_type)
+        except Exception:  # noqa: BLE001, S112 - not supported
+            continue
+        found.append(index)
+    return found
+
+
+_FLOATS = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), -float("inf"), 1.401298464324817e-45)
+_TIMES = (0, 1, -1, 999, 1000, 1001, -1000, -1001, 2**45, -(2**45))
+_VALUES: dict[str, Sequence[Any]] = {
+    "BOOLEAN": (False, True),
+    "FLOAT": _FLOATS,
+    "DOUBLE": _FLOATS,
+    "DECIMAL": [Decimal(n) / 100 for n in (0, 1, -1, 250, 99999999, -99999999)],
+    "DATE": (0, -1, 1, 19000, -719162),
+    "TIME": (0, 1, 86_399_999, 500),
+    "TIMESTAMP": _TIMES,
+    "TIMESTAMP_LTZ": _TIMES,
+    "VARBINARY": (b"", b"\0", b"\xff\xff", b"a" * 40),
+    **{name: (0, 1, -1, 2, 7, 2 ** (n - 1) - 1, 1 - 2 ** (n - 1)) for name, n in _BITS.items()},
+}
+
+
+def values(data_type: AtomicType) -> st.SearchStrategy[Any]:
+    """Few values, so that they repeat and meet the literals, extremes among them."""
+    known = _VALUES.get(data_type.name)
+    return _UNICODE if known is None else st.sampled_from(known)
+
+
+def column(rows: list[Any], data_type: AtomicType) -> pa.Array:
+    target = arrow_type(data_type)
+    if data_type.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
+        width = pa.int64() if pa.types.is_timestamp(target) else pa.int32()
+        return pa.array(rows, width).view(target)
+    return pa.array(rows, target)
+
+
+def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
+    def compared(op: str, literal: Any) -> Predicate:
+        return Leaf("c", op, (column([literal], data_type)[0],))
+
+    def among(literals: list[Any]) -> Predicate:
+        found = column(literals, data_type)
+        return Leaf("c", "in", tuple(found[at] for at in range(len(found))))
+
+    one = values(data_type)
+    return st.one_of(
+        st.builds(compared, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), one),
+        st.builds(among, st.lists(one, min_size=1, max_size=3)),
+        st.just(Leaf("c", "is null")),
+    )
+
+
+def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
+    def combined(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+        several = st.lists(children, min_size=2, max_size=3).map(tuple)
+        return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, children))
+
+    return st.recursive(leaves(data_type), combined, max_leaves=4)
+
+
+@pytest.mark.parametrize("text", TYPES)
+@given(data=st.data())
+@settings(max_examples=50)
+def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
+    data_type = atomic(text)
+    rows = column(data.draw(st.lists(st.none() | values(data_type), max_size=30)), data_type)
+    kinds = data.draw(st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True))
+    predicate = data.draw(predicates(data_type))
+    options = {f"file-index.{kind}.columns": "c" for kind in kinds}
+    options |= {"file-index.bloom-filter.c.items": "10"} if "bloom-filter" in kinds else {}
+    options |= {"file-index.bitmap.c.index-block-size": "64"} if "bitmap" in kinds else {}
+
+    builder = FileIndexBuilder(index_specs(options), [Field(0, "c", data_type)])
+    builder.add(pa.table({"c": rows}))
+    indexes = decode_container(Blob.of(builder.finish()))
+    found = (
+        IndexFilter(predicate).evaluate(indexes, lambda _: Stored("c", data_type), len(rows)).rows
+    )
+
+    if found is not None:
+        assert matching(rows, predicate) <= set(found)
+
+
+def matching(rows: pa.Array, predicate: Predicate) -> set[int]:
+    table = pa.table({"c": rows, "row": np.arange(len(rows))})
+    return set(table.filter(to_arrow(predicate)).column("row").to_pylist())
+
+
+def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set[int] | None:
+    data_type = atomic(text)
+    specs = index_specs({f"file-index.{kind}.columns": "c"})
+    builder = FileIndexBuilder(specs, [Field(0, "c", data_type)])
+    builder.add(pa.table({"c": column(rows, data_type)}))
+    indexes = decode_container(Blob.of(builder.finish()))
+    found = (
+        IndexFilter(predicate).evaluate(indexes, lambda _: Stored("c", data_type), len(rows)).rows
+    )
+    return None if found is None else set(found)
+
+
+def leaf(op: str, *literals: Any) -> Leaf:
+    return Leaf("c", op, literals)
+
+
+def test_a_filter_on_zero_finds_zeros_of_either_sign() -> None:
+    rows, zero = [0.0, -0.0, 1.0, None], pa.scalar(0.0)
+    for kind in ("bitmap", "range-bitmap"):
+        assert rows_for("DOUBLE", rows, kind, leaf("=", zero)) == {0, 1}
+    assert rows_for("DOUBLE", rows, "range-bitmap", leaf(">=", zero)) == {0, 1, 2}
+    assert rows_for("DOUBLE", rows, "range-bitmap", leaf("<=", pa.scalar(-0.0))) == {0, 1}
+    assert rows_for("DOUBLE", rows, "range-bitmap", leaf("<", zero)) == set()
+
+
+def test_a_negated_comparison_finds_nan() -> None:
+    rows = [float("nan"), 5.0, 1.0]
+    assert rows_for("DOUBLE", rows, "range-bitmap", Not(leaf(">", pa.scalar(1.0)))) == {0, 2}
+
+
+def test_a_test_of_nan_is_not_asked() -> None:
+    nan = pa.scalar(float("nan"))
+    for op in ("=", "<>", "<", ">="):
+        assert rows_for("DOUBLE", [float("nan"), 1.0], "range-bitmap", leaf(op, nan)) is None
+
+
+def test_timestamps_that_share_a_microsecond_are_told_apart_by_nobody() -> None:
+    rows, literal = [1000, 1001, 5000], pa.scalar(1000, pa.int64()).cast(pa.timestamp("ns"))
+    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf("=", literal)) == {0, 1}
+    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf("<>", literal)) is None
+    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf("<", literal)) == {0, 1}
+    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf(">", literal)) == {0, 1, 2}
+
+
+def test_several_indexes_of_a_column_are_intersected() -> None:
+    specs = index_specs({"file-index.bitmap.columns": "c", "file-index.bsi.columns": "c"})
+    builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
+    builder.add(pa.table({"c": pa.array([1, None, 3], pa.int32())}))
+    indexes = decode_container(Blob.of(builder.finish()))
+    asked = IndexFilter(leaf("<>", pa.scalar(3, pa.int32())))
+
+    found = asked.evaluate(indexes, lambda _: Stored("c", atomic("INT")), 3)
+
+    assert found.rows is not None
+    assert set(found.rows) == {0}  # the bitmap alone keeps the null
+    assert found.used == ("bitmap(c)", "bsi(c)")
+
+
+def test_an_index_of_another_number_of_rows_is_damaged() -> None:
+    specs = index_specs({"file-index.bitmap.columns": "c"})
+    builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
+    builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))
+    indexes = decode_container(Blob.of(builder.finish()))
+    asked = IndexFilter(leaf("=", pa.scalar(1, pa.int32())))
+
+    with pytest.raises(ValueError, match="2 rows"):
+        asked.evaluate(indexes, lambda _: Stored("c", atomic("INT")), 3)
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "usable"),
+    [
+        ("INT", "BIGINT", True),
+        ("INT", "INT NOT NULL", True),
+        ("BIGINT", "INT", False),
+        ("FLOAT", "DOUBLE", False),
+        ("STRING", "VARCHAR(5)", False),
+        ("DECIMAL(10, 2)", "DECIMAL(12, 2)", False),
+    ],
+)
+def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable: bool) -> None:
+    found = stored_column(Field(3, "new", parse_type(read)), Field(3, "old", parse_type(stored)))
+
+    assert found == (Stored("old", atomic(stored)) if usable else None)
+
+
+def test_a_literal_that_the_stored_type_cannot_hold_is_not_asked() -> None:
+    wide = pa.scalar(2**40)
+    assert rows_for("INT", [1, 2], "bitmap", leaf("=", wide)) is None
+    assert rows_for("INT", [1, 2], "bitmap", leaf("=", pa.scalar(2))) == {1}

@@ -1,0 +1,85 @@
+"""Three ways to the bytes of a bitmap, and none of them reads past the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from paimon_orch.format.roaring import (
+    all_rows,
+    deserialized,
+    serialized,
+    serialized_groups,
+    serialized_mask,
+    serialized_size,
+)
+
+LIMIT = 200_000
+RUNS = st.lists(
+    st.tuples(st.integers(0, LIMIT - 1), st.sampled_from([1, 1, 2, 3, 9, 400, 70_000])), max_size=12
+)
+
+
+def rows_of(runs: list[tuple[int, int]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    mask = np.zeros(LIMIT, bool)
+    for start, length in runs:
+        mask[start : start + length] = True
+    return np.flatnonzero(mask)
+
+
+@given(RUNS)
+def test_a_mask_and_its_positions_have_the_same_bytes(runs: list[tuple[int, int]]) -> None:
+    rows = rows_of(runs)
+    mask = np.zeros(LIMIT, bool)
+    mask[rows] = True
+
+    data = serialized(rows)
+
+    assert serialized_mask(mask) == data
+    assert serialized_size(b"xx" + data + b"behind", 2) == len(data)
+    assert set(deserialized(data, LIMIT)) == set(rows.tolist())
+
+
+@given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))
+def test_groups_have_the_bytes_of_each_alone(groups: list[list[tuple[int, int]]]) -> None:
+    parts = [rows_of(runs) for runs in groups]
+    counts = np.array([len(part) for part in parts])
+
+    data, lengths = serialized_groups(np.concatenate(parts), np.cumsum(counts) - counts)
+
+    alone = [serialized(part) for part in parts]
+    assert data == b"".join(alone)
+    assert lengths.tolist() == [len(part) for part in alone]
+
+
+def test_no_groups_are_no_bytes() -> None:
+    data, lengths = serialized_groups(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    assert (data, len(lengths)) == (b"", 0)
+
+
+def test_a_mask_of_dense_random_bits_is_a_bit_set() -> None:
+    mask = np.random.default_rng(3).random(150_000) < 0.4
+
+    assert serialized_mask(mask) == serialized(np.flatnonzero(mask))
+
+
+def test_positions_behind_the_last_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="position 9, of 9 rows"):
+        deserialized(serialized(np.array([1, 9])), 9)
+
+
+def test_a_bitmap_that_is_cut_off_is_refused() -> None:
+    data = serialized(np.array([1, 5, 9]))
+
+    for end in range(len(data)):
+        with pytest.raises(Exception, match=r"."):
+            deserialized(data[:end], 100)
+
+
+def test_all_rows() -> None:
+    assert all_rows(0) == BitMap()
+    assert all_rows(3) == BitMap([0, 1, 2])

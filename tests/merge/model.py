@@ -1,0 +1,249 @@
+"""What a bucket of a primary-key table holds by the rules alone: dictionaries, one row after the other.
+
+Slow and plain on purpose: the oracle for the merge engines, for compaction with and without deletion vectors and for
+the changes that it tells. A row is a dictionary of its columns and of ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) and
+``_number``, its sequence number. A run is the rows of one level, or of one file on level 0, by their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+Change = tuple[str, Row]
+Combine = Callable[[Any, Any], Any]
+
+
+def is_add(row: Row) -> bool:
+    return row["_kind"] in ("+I", "+U")
+
+
+def _of_two(combine: Combine) -> Combine:
+    return lambda old, new: old if new is None else new if old is None else combine(old, new)
+
+
+ADD: dict[str, Combine] = {
+    "sum": _of_two(lambda old, new: old + new),
+    "max": _of_two(max),
+    "min": _of_two(min),
+    "bool_or": _of_two(lambda old, new: old or new),
+    "bool_and": _of_two(lambda old, new: old and new),
+    "listagg": _of_two(lambda old, new: f"{old},{new}"),
+    "collect": _of_two(lambda old, new: old + new),
+    "last_value": lambda _, new: new,
+    "last_non_null_value": lambda old, new: old if new is None else new,
+}
+FIRST = ("first_value", "first_non_null_value")
+
+
+def _sum_without(old: int | None, gone: int | None) -> int | None:
+    return old if gone is None else (old or 0) - gone
+
+
+def _without(old: list[Any] | None, gone: list[Any] | None) -> list[Any] | None:
+    left = None if old is None else list(old)
+    for item in gone or ():
+        if left and item in left:
+            left.remove(item)
+    return left
+
+
+TAKE_BACK: dict[str, Combine] = {
+    "sum": _sum_without,
+    "collect": _without,
+    "last_value": lambda _, __: None,
+    "last_non_null_value": lambda old, gone: old if gone is None else None,
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The options of a table. ``functions`` aggregate; ``group`` is a sequence group: its sequence and its columns."""
+
+    engine: str = "deduplicate"
+    columns: tuple[str, ...] = ("v",)
+    functions: Mapping[str, str] = field(default_factory=dict)
+    sequence: tuple[str, ...] = ()
+    descending: bool = False
+    group: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    ignore_delete: bool = False
+    remove_on_delete: bool = False
+    lookup: bool = False
+    vectors: bool = False
+    producer: str = "none"
+    tells_differences: bool = False
+
+    def place(self, row: Row) -> tuple[Any, ...]:
+        """Where a row comes among those of its key; null is the smallest, whatever the order."""
+        sign = -1 if self.descending else 1
+        named = [(row[n] is not None, sign * (row[n] or 0)) for n in self.sequence]
+        return *named, row["_number"], is_add(row)
+
+    def merge(self, rows: Sequence[Row], *, settles: bool) -> Row | None:
+        """What becomes of the rows of one key; a row alone stays as it is, unless it is a retract to be settled."""
+        rows = sorted(rows, key=self.place)
+        if self.ignore_delete:
+            rows = [row for row in rows if is_add(row)]
+        if not rows or (len(rows) == 1 and (is_add(rows[0]) or not settles)):
+            return rows[0] if rows else None
+        if self.engine in ("deduplicate", "first-row"):
+            return rows[-1 if self.engine == "deduplicate" else 0]
+        merge = self._aggregated if self.engine == "aggregation" else self._updated
+        return {**rows[-1], **merge(rows)}
+
+    def _aggregated(self, rows: Sequence[Row]) -> Row:
+        values: Row = dict.fromkeys(self.columns)
+        met, deleted = set[str](), False
+        for row in rows:
+            deleted = self.remove_on_delete and row["_kind"] == "-D"
+            for name in self.columns:
+                if deleted:
+                    values[name] = row[name]
+                else:
+                    self._fold(values, name, row, met)
+        return values | {"_kind": "-D" if deleted else "+I"}
+
+    def _fold(self, values: Row, name: str, row: Row, met: set[str]) -> None:
+        function = self.functions.get(name, "last_non_null_value")
+        if name in self.sequence:
+            function = "last_value"
+        if not is_add(row):
+            if function in TAKE_BACK:  # of the others the table ignores what is taken back
+                values[name] = TAKE_BACK[function](values[name], row[name])
+        elif function not in FIRST:
+            values[name] = ADD[function](values[name], row[name])
+        elif name not in met and (row[name] is not None or function == "first_value"):
+            values[name] = row[name]
+            met.add(name)
+
+    def _updated(self, rows: Sequence[Row]) -> Row:
+        start = dict.fromkeys(self.columns) if is_add(rows[0]) else rows[0]
+        values: Row = {name: start[name] for name in self.columns}
+        added = deleted = False
+        for row in rows:
+            add = is_add(row)
+            added |= add
+            deleted = self.remove_on_delete and (row["_kind"] == "-D" or (deleted and not add))
+            sequence, grouped = self.group
+            for name in self.columns:
+                overwrites = name not in (*sequence, *grouped) and row[name] is not None
+                if (add and overwrites) or (deleted and row["_kind"] == "-D"):
+                    values[name] = row[name]
+            if any(row[name] is not None for name in sequence):
+                self._update_group(values, row)
+        return values | {"_kind": "-D" if deleted or not added else "+I"}
+
+    def _update_group(self, values: Row, row: Row) -> None:
+        sequence, grouped = self.group
+        fresh = _nulls_first(row, sequence) >= _nulls_first(values, sequence)
+        for name in grouped:
+            if name in self.functions and (fresh or self.functions[name] == "sum"):
+                self._fold(values, name, row, set())
+            elif fresh:
+                values[name] = row[name] if is_add(row) else None
+        if fresh:
+            values.update({name: row[name] for name in sequence})
+
+
+def _nulls_first(row: Row, names: Sequence[str]) -> list[tuple[bool, Any]]:
+    return [(row[name] is not None, row[name]) for name in names]
+
+
+@dataclass
+class Run:
+    level: int
+    rows: dict[Any, Row]
+
+
+@dataclass
+class Model:
+    """A bucket: its runs, the newest first. Writing and compacting do what the rules say, key by key."""
+
+    rules: Rules
+    top: int
+    runs: list[Run] = field(default_factory=list)
+    written: int = 0
+
+    def write(self, rows: Sequence[Row]) -> list[Row]:
+        """Put rows on level 0, each key merged; returns the rows that have a say, numbered."""
+        accepted = [row for row in rows if is_add(row) or not self.rules.ignore_delete]
+        numbered = [row | {"_number": self.written + n} for n, row in enumerate(accepted)]
+        self.written += len(numbered)
+        keys = {row["k"] for row in numbered}
+        merged = {key: self._merge([r for r in numbered if r["k"] == key]) for key in keys}
+        if numbered:
+            self.runs.insert(0, Run(0, {key: row for key, row in merged.items() if row}))
+        return numbered
+
+    def _merge(self, rows: Sequence[Row], *, settles: bool = False) -> Row | None:
+        return self.rules.merge(rows, settles=settles)
+
+    def rows_of(self, runs: Sequence[Run], key: Any) -> list[Row]:
+        """The rows of a key that count: when rows are looked up, those above level 0 are merged already."""
+        new = [run.rows[key] for run in runs if run.level == 0 and key in run.rows]
+        old = [run.rows[key] for run in runs if run.level > 0 and key in run.rows]
+        return [*new, *(old[:1] if self.rules.lookup else old)]
+
+    def content(self, least_level: int | None = None) -> dict[Any, Row]:
+        """The rows that a reader sees, in levels from ``least_level``; without it as batch readers do."""
+        if least_level is None:
+            skips = self.rules.vectors or self.rules.engine == "first-row"
+            least_level = 1 if skips else 0
+        runs = [run for run in self.runs if run.level >= least_level]
+        keys = {key for run in runs for key in run.rows}
+        merged = {key: self._merge(self.rows_of(runs, key)) for key in keys}
+        return {key: row for key, row in merged.items() if row and is_add(row)}
+
+    def compact(self, levels: set[int], output: int) -> list[Change]:
+        """Merge the runs of some levels, which are the newest; returns the changes that the producer tells."""
+        chosen = [run for run in self.runs if run.level in levels]
+        above = [run for run in self.runs if run.level not in levels]
+        settles = self.rules.lookup and 0 in levels
+        result, changes = Run(output, {}), list[Change]()
+        for key in sorted({key for run in chosen for key in run.rows}):
+            rows = self.rows_of(chosen, key)
+            found = None
+            if settles and all(key not in run.rows for run in chosen if run.level > 0):
+                found = self._look_up(above, key)
+            if found and self.rules.engine == "first-row":
+                continue
+            merged = self._merge([*rows, *([found] if found else [])], settles=settles)
+            if self._tells_changes(levels, output):
+                changes += self._changes(chosen, found, key, merged)
+            if merged and (is_add(merged) or (above and not self.rules.vectors)):
+                result.rows[key] = merged
+        self.runs = [result, *above] if result.rows else above
+        return changes
+
+    def _look_up(self, above: Sequence[Run], key: Any) -> Row | None:
+        """The older row of a key, which a deletion vector then hides."""
+        for run in above:
+            if key in run.rows:
+                return run.rows.pop(key) if self.rules.vectors else run.rows[key]
+        return None
+
+    def _tells_changes(self, levels: set[int], output: int) -> bool:
+        by = self.rules.producer
+        return (by == "lookup" and 0 in levels) or (by == "full-compaction" and output == self.top)
+
+    def _changes(
+        self, chosen: Sequence[Run], found: Row | None, key: Any, merged: Row | None
+    ) -> list[Change]:
+        """What readers of changes are told of a key: the row before against the row after."""
+        least = 1 if self.rules.producer == "lookup" else self.top
+        holders = [run for run in chosen if key in run.rows]
+        if all(run.level >= least for run in holders):
+            return []
+        old = [run.rows[key] for run in holders if run.level >= least] + ([found] if found else [])
+        before = old[0] if old and is_add(old[0]) else None
+        after = merged if merged and is_add(merged) else None
+        if before and self.rules.engine == "first-row":
+            return []  # the first row of a key never changes
+        if before and after:
+            same = all(before[name] == after[name] for name in self.rules.columns)
+            if same and self.rules.tells_differences:
+                return []
+            return [("-U", before), ("+U", after)]
+        return [("-D", before)] if before else [("+I", after)] if after else []

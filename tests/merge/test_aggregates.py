@@ -1,0 +1,332 @@
+"""Aggregate functions: what becomes of the values of one key, in the order in which they come."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap, BitMap64
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.schema import new_schema
+from paimon_orch.format.types import parse_columns
+from paimon_orch.merge.engines import merge_engine
+from paimon_orch.merge.stream import sort_step
+
+NUMBER_MAP = "MAP<INT, ROW<v INT, t STRING>>"
+TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"
+
+
+def folded(data_type: str, function: str, *values: Any, **options: str) -> Any:
+    """Merge values of one key; a pair of a row kind and a value is of that kind, all else is added."""
+    named = {f"fields.v.{key.replace('_', '-')}": value for key, value in options.items()}
+    named |= {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
+    schema = new_schema(
+        parse_columns(f"k INT, v {data_type}"),
+        primary_key=["k"],
+        partition_by=[],
+        options=named | {"bucket": "1"},
+    )
+    rows = [value if _has_kind(value) else ("+I", value) for value in values]
+    step = sort_step(
+        pa.table(
+            {
+                "_SEQUENCE_NUMBER": pa.array(range(len(rows)), pa.int64()),
+                "_VALUE_KIND": pa.array([KIND_TEXTS.index(kind) for kind, _ in rows], pa.int8()),
+                "k": pa.array([1] * len(rows), pa.int32()),
+                "v": pa.array([v for _, v in rows], arrow_type(schema.field("v").type)),
+            }
+        ),
+        ["k"],
+    )
+    (row,) = merge_engine(schema).merge(step).to_pylist()
+    return row["v"]
+
+
+def _has_kind(value: Any) -> bool:
+    return isinstance(value, tuple) and value[0] in KIND_TEXTS
+
+
+def back(value: Any) -> tuple[str, Any]:
+    return "-U", value
+
+
+SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
+    ("sum", "INT", (1, None, 4), 5),
+    ("sum", "INT", (None, None), None),
+    ("sum", "BIGINT", (2**62, 2**62 - 1), 2**63 - 1),
+    ("sum", "INT", (5, back(2), back(None)), 3),
+    ("sum", "INT", (None, back(7)), -7),
+    ("sum", "DECIMAL(3, 1)", (Decimal("99.9"), Decimal("0.1"), Decimal("2.5")), Decimal("2.5")),
+    (
+        "sum",
+        "DECIMAL(30, 2)",
+        (Decimal("1e20"), back(Decimal("0.25"))),
+        Decimal("1e20") - Decimal("0.25"),
+    ),
+    ("sum", "DOUBLE", (0.5, 0.25, back(1.0)), -0.25),
+    ("product", "INT", (6, 7, None), 42),
+    ("product", "TINYINT", (-7, 3, back(2)), -10),
+    ("product", "BIGINT", (2**40, -(2**23)), -(2**63)),
+    ("product", "DECIMAL(6, 2)", (Decimal("1.15"), Decimal("1.10"), Decimal(2)), Decimal("2.54")),
+    ("product", "DECIMAL(6, 2)", (Decimal("-2.00"), back(Decimal("3.00"))), Decimal("-0.67")),
+    ("product", "DECIMAL(3, 1)", (Decimal(50), Decimal(2), Decimal("1.5")), Decimal("1.5")),
+    ("product", "DOUBLE", (3.0, back(0.0)), float("inf")),
+    ("max", "STRING", ("b", None, "ä", "a"), "ä"),
+    ("min", "STRING", ("b", None, "a", "ba"), "a"),
+    ("max", "DOUBLE", (-0.0, 0.0, float("-inf")), 0.0),
+    ("min", "DATE", (None, None), None),
+    ("last_value", "INT", (1, 2, None), None),
+    ("last_value", "INT", (1, 2, back(2)), None),
+    ("last_non_null_value", "INT", (1, 2, None), 2),
+    ("last_non_null_value", "INT", (1, back(None)), 1),
+    ("last_non_null_value", "INT", (1, back(9)), None),
+    ("first_value", "INT", (None, 1), None),
+    ("first_non_null_value", "INT", (None, 1, 2), 1),
+    ("first_not_null_value", "INT", (None, 1, 2), 1),
+    ("bool_and", "BOOLEAN", (True, None, True), True),
+    ("bool_and", "BOOLEAN", (True, False), False),
+    ("bool_or", "BOOLEAN", (False, None), False),
+    ("bool_or", "BOOLEAN", (False, True, False), True),
+    ("listagg", "STRING", ("a", " \t", None, "b", "a"), "a,b,a"),
+    ("listagg", "STRING", ("\u2003", "a", "\u00a0"), "a,\u00a0"),
+    ("collect", "ARRAY<INT>", ([1, 2], None, [2, None]), [1, 2, 2, None]),
+    ("collect", "ARRAY<INT>", ([1, 2, 2, 3], back([2, 3, 4])), [1, 2]),
+    ("collect", "ARRAY<INT>", (None, back([2])), None),
+    ("merge_map", "MAP<INT, INT>", ([(1, 1), (2, 2)], [(2, 3)], None), [(1, 1), (2, 3)]),
+    ("merge_map", "MAP<INT, INT>", ([(1, 1), (2, 2)], back([(2, 9)])), [(1, 1)]),
+]
+
+
+@pytest.mark.parametrize(("function", "data_type", "values", "expected"), SIMPLE)
+def test_values_are_folded_one_after_the_other(
+    function: str, data_type: str, values: tuple[Any, ...], expected: Any
+) -> None:
+    assert folded(data_type, function, *values) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "data_type", "values"),
+    [
+        ("sum", "TINYINT", (100, 100, back(90))),
+        ("sum", "BIGINT", (2**63 - 1, 1)),
+        ("sum", "SMALLINT", (None, back(-(2**15)))),
+        ("product", "INT", (2**20, 2**20)),
+        ("product", "BIGINT", (2**40, 2**40)),
+    ],
+)
+def test_an_integer_that_leaves_its_type_is_an_error_at_once(
+    function: str, data_type: str, values: tuple[Any, ...]
+) -> None:
+    with pytest.raises(InputError, match="does not fit"):
+        folded(data_type, function, *values)
+
+
+def test_a_product_cannot_take_back_nothing(tmp_path: object) -> None:
+    with pytest.raises(InputError, match="factor of 0"):
+        folded("INT", "product", 3, back(0))
+
+
+@pytest.mark.parametrize(
+    ("function", "data_type", "value"),
+    [
+        ("max", "INT", 1),
+        ("min", "STRING", "a"),
+        ("first_value", "INT", 1),
+        ("first_non_null_value", "INT", 1),
+        ("bool_and", "BOOLEAN", True),
+        ("bool_or", "BOOLEAN", True),
+        ("listagg", "STRING", "a"),
+        ("rbm32", "BYTES", BitMap([1]).serialize()),
+        ("theta_sketch", "BYTES", b""),
+        ("hll_sketch", "BYTES", b""),
+        ("merge_map_with_keytime", NUMBER_MAP, [(1, {"v": 1, "t": "a"})]),
+    ],
+)
+def test_functions_that_take_nothing_back_say_so_unless_they_ignore_it(
+    function: str, data_type: str, value: Any
+) -> None:
+    with pytest.raises(InputError, match=r"'fields\.v\.ignore-retract' = 'true'"):
+        folded(data_type, function, value, back(value))
+    assert folded(data_type, function, value, back(value), ignore_retract="true") == value
+
+
+def test_distinct_values_come_once() -> None:
+    assert folded("ARRAY<INT>", "collect", None, [3, 3, 1], distinct="true") == [1, 3]
+    assert folded("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
+    assert folded("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
+    assert folded("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
+
+
+def test_a_map_with_times_takes_what_is_later_and_loses_what_is_null() -> None:
+    old = [(1, {"v": 1, "t": "05"}), (2, {"v": 2, "t": "05"}), (3, {"v": 3, "t": None})]
+    new = [
+        (1, {"v": 10, "t": "04"}),
+        (2, None),
+        (3, {"v": 30, "t": "00"}),
+        (4, {"v": 40, "t": None}),
+        (5, {"v": 50, "t": "01"}),
+    ]
+
+    found = dict(folded(NUMBER_MAP, "merge_map_with_keytime", old, new, [(1, {"v": 9, "t": "06"})]))
+
+    assert {key: row["v"] for key, row in found.items()} == {1: 9, 3: 30, 5: 50}
+
+
+def test_a_map_with_times_takes_the_time_from_the_field_that_is_named() -> None:
+    kind = "MAP<INT, ROW<t STRING, v STRING>>"
+    old, new = [(1, {"t": "2", "v": "a"})], [(1, {"t": "1", "v": "z"})]
+
+    assert dict(folded(kind, "merge_map_with_keytime", old, new, ts_field="t")) == dict(old)
+    assert dict(folded(kind, "merge_map_with_keytime", old, new)) == dict(new)
+
+
+def row(x: int | None, y: str | None, s: int | None = None) -> dict[str, Any]:
+    return {"x": x, "y": y, "s": s}
+
+
+def xs(rows: list[dict[str, Any]]) -> dict[Any, Any]:
+    return {found["x"]: found["y"] for found in rows}
+
+
+def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_rows() -> None:
+    one, two, three = row(1, "a"), row(2, "b"), row(3, "c")
+
+    assert folded(TABLE, "nested_update", [one], [two, three], count_limit="2") == [one, two]
+    assert folded(TABLE, "nested_update", None, [one, two, three], count_limit="2") == [one, two]
+    assert folded(TABLE, "nested_update", [one, two, one], back([one])) == [two]
+
+
+def test_a_nested_table_with_key_replaces_removes_and_has_room_for_so_many_keys() -> None:
+    def table(*values: Any, **options: str) -> dict[Any, Any]:
+        return xs(folded(TABLE, "nested_update", *values, nested_key="x", **options))
+
+    old = [row(1, "a"), row(2, "b")]
+    assert table(old, [row(2, "c"), row(3, "d")]) == {1: "a", 2: "c", 3: "d"}
+    assert table(old, [row(2, "c"), row(3, "d")], count_limit="2") == {1: "a", 2: "c"}
+    assert table(old, back([row(2, "?"), row(9, "?")])) == {1: "a"}
+
+
+def test_a_nested_sequence_keeps_rows_from_going_back() -> None:
+    def after(*new: dict[str, Any]) -> str:
+        found = folded(
+            TABLE,
+            "nested_update",
+            [row(1, "old", 5)],
+            list(new),
+            nested_key="x",
+            nested_sequence_field="s",
+        )
+        return str(xs(found)[1])
+
+    assert after(row(1, "older", 4)) == "old"
+    assert after(row(1, "as old", 5)) == "as old"
+    assert after(row(1, "newer", 6)) == "newer"
+    assert after(row(1, "without", None)) == "old"
+
+
+def test_null_keys_of_a_nested_table_are_kept_left_out_or_refused() -> None:
+    old, new = [row(1, "a")], [row(None, "b"), row(None, "c")]
+
+    def table(**options: str) -> dict[Any, Any]:
+        return xs(folded(TABLE, "nested_update", old, new, nested_key="x", **options))
+
+    assert table() == {1: "a", None: "c"}
+    assert table(nested_key_null_strategy="ignore") == {1: "a"}
+    with pytest.raises(InputError, match="nested-key-null-strategy"):
+        table(nested_key_null_strategy="error")
+
+
+def test_a_nested_partial_update_overwrites_what_is_not_null() -> None:
+    found = folded(
+        TABLE,
+        "nested_partial_update",
+        [row(1, "a", 1), row(2, "b")],
+        None,
+        [row(1, None, 7), row(3, "c"), row(1, "z")],
+        nested_key="x",
+    )
+
+    assert sorted((r["x"], r["y"], r["s"]) for r in found) == [
+        (1, "z", 7),
+        (2, "b", None),
+        (3, "c", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "values"), [("rbm32", BitMap, [1, 70000]), ("rbm64", BitMap64, [1, 2**40])]
+)
+def test_bitmaps_are_united(function: str, kind: Any, values: list[int]) -> None:
+    one, two = kind(values[:1]).serialize(), kind(values).serialize()
+
+    assert list(kind.deserialize(folded("BYTES", function, one, None, two))) == values
+
+
+# as the DataSketches library of Java (6.2) serialises two sketches and their union
+SKETCHES = [
+    (
+        "hll_sketch",
+        "0201070c03080100cbd7c204",
+        "0201070c03080100cbd7c204",
+        "0201070c03080100cbd7c204",
+    ),
+    (
+        "theta_sketch",
+        "01030300003acc93e56b61eec8804420",
+        "01030300003acc93e56b61eec8804420",
+        "01030300003acc93e56b61eec8804420",
+    ),
+    (
+        "hll_sketch",
+        "0201070c03080100cbd7c204",
+        "0201070c030801002bf2fb06",
+        "0201070c030802002bf2fb06cbd7c204",
+    ),
+    (
+        "theta_sketch",
+        "01030300003acc93e56b61eec8804420",
+        "01030300003acc9315f97dcbbd86a105",
+        "02030300001acc93020000000000803f15f97dcbbd86a105e56b61eec8804420",
+    ),
+    (
+        "hll_sketch",
+        "0201070c03080500cbd7c2042bf2fb06862ff90d7581660781bc5d06",
+        "0201070c030806007581660781bc5d067b65e608fc2d420ac1e91705d2167307",
+        "0301070c050800010900000081bc5d06862ff90dcbd7c2042bf2fb06c1e91705d2167307758166077b65e608fc2d420a",
+    ),
+    (
+        "hll_sketch",
+        "0201070c030c0000",
+        "0201070c03080300cbd7c2042bf2fb06862ff90d",
+        "0201070c03080300cbd7c2042bf2fb06862ff90d",
+    ),
+    (
+        "theta_sketch",
+        "01030300001e0000",
+        "02030300001acc93030000000000803f15f97dcbbd86a105c397fc1281709d1ee56b61eec8804420",
+        "02030300001acc93030000000000803f15f97dcbbd86a105c397fc1281709d1ee56b61eec8804420",
+    ),
+    ("hll_sketch", "0201070c030c0000", "0201070c030c0000", "0201070c030c0000"),
+    ("theta_sketch", "01030300001e0000", "01030300001e0000", "01030300001e0000"),
+]
+
+
+@pytest.mark.parametrize(("function", "one", "two", "union"), SKETCHES)
+def test_sketches_are_united_to_the_bytes_that_java_writes(
+    function: str, one: str, two: str, union: str
+) -> None:
+    found = folded("BYTES", function, bytes.fromhex(one), None, bytes.fromhex(two))
+
+    assert found.hex() == union
+
+
+@pytest.mark.parametrize("function", ["rbm32", "rbm64", "theta_sketch", "hll_sketch"])
+@pytest.mark.parametrize("junk", [b"", b"x", b"no sketch and no bitmap"])
+def test_bytes_that_are_no_set_are_refused(function: str, junk: bytes) -> None:
+    with pytest.raises(InputError, match="is no serialized"):
+        folded("BYTES", function, junk, junk)

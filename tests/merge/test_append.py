@@ -1,0 +1,136 @@
+"""Picking files of append tables: small ones are packed, hidden rows count, order stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.options import Options
+from paimon_orch.merge.append import AppendPicker, Group, Mark
+
+OPTIONS = {
+    "target-file-size": "100 b",
+    "source.split.open-file-cost": "10 b",
+    "compaction.min.file-num": "3",
+}
+
+
+def picker(**more: str) -> AppendPicker:
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in more.items()}
+    return AppendPicker.of(Options(OPTIONS | named))
+
+
+def files(*sizes: int) -> list[DataFileMeta]:
+    """Files of 100 rows each, named by their place: f0, f1 and so on."""
+    return [
+        DataFileMeta(f"f{at}", size, 100, min_sequence_number=100 * at)
+        for at, size in enumerate(sizes)
+    ]
+
+
+def names(groups: list[Group]) -> list[str]:
+    return [" ".join(file.file_name for file in group) for group in groups]
+
+
+def marks(**cardinalities: int | None) -> dict[str, Mark]:
+    """``f0=5`` is a vector in an index file of its own."""
+    return {name: Mark(f"index-{name}", count) for name, count in cardinalities.items()}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "minor", "full"),
+    [
+        ([], [], []),
+        ([1, 1], [], ["f0 f1"]),
+        ([1, 1, 1], ["f0 f1 f2"], ["f0 f1 f2"]),
+        ([3, 2, 1], ["f2 f1 f0"], ["f2 f1 f0"]),
+        ([70, 71, 200], [], []),
+        ([69, 69, 69], ["f0 f1 f2"], ["f0 f1 f2"]),
+        ([60, 60, 60, 1], ["f3 f0 f1 f2"], ["f3 f0 f1 f2"]),
+        ([60, 60, 60, 60, 60], ["f0 f1 f2"], ["f0 f1 f2", "f3 f4"]),
+        ([1], [], []),
+    ],
+)
+def test_small_files_of_a_partition_are_packed_smallest_first(
+    sizes: list[int], minor: list[str], full: list[str]
+) -> None:
+    assert names(picker().unaware(files(*sizes), {})) == minor
+    assert names(picker().unaware(files(*sizes), {}, full=True)) == full
+
+
+@pytest.mark.parametrize(
+    ("hidden", "chosen"), [(20, False), (21, True), (None, True)], ids=["20 %", "21 %", "unknown"]
+)
+def test_a_large_file_is_rewritten_when_enough_of_its_rows_are_hidden(
+    hidden: int | None, chosen: bool
+) -> None:
+    assert names(picker().unaware(files(500), marks(f0=hidden))) == (["f0"] if chosen else [])
+    assert names(picker().unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
+
+
+def test_files_whose_vectors_share_an_index_file_stay_together() -> None:
+    chosen = files(60, 60, 60, 60, 5, 5)
+    one, two = Mark("index-1", 1), Mark("index-2", 1)
+    known = {"f0": one, "f2": one, "f3": one, "f1": two}
+
+    assert names(picker().unaware(chosen, known)) == ["f1 f0 f2 f3"]
+
+
+def test_marked_files_that_are_left_over_are_rewritten_alone() -> None:
+    assert names(picker().unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([1, 1], []),
+        ([1, 1, 1, 1], ["f0 f1 f2"]),
+        ([1, 1, 1, 1, 1, 1], ["f0 f1 f2", "f3 f4 f5"]),
+        ([150, 150, 1, 1], ["f1 f2 f3"]),
+        ([200, 1, 1], []),
+        ([200, 1, 1, 1], ["f1 f2 f3"]),
+    ],
+)
+def test_a_bucket_is_compacted_in_windows_of_neighbours(
+    sizes: list[int], groups: list[str]
+) -> None:
+    assert names(picker().bucketed(reversed(files(*sizes)), {})) == groups
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([], []),
+        ([1, 1], []),
+        ([1, 1, 1], ["f0 f1 f2"]),
+        ([100, 1, 1, 1], ["f1 f2 f3"]),
+        ([1, 100, 1], ["f0 f1 f2"]),
+        ([1, 100, 100, 1], []),
+        ([100, 100, 100], []),
+    ],
+)
+def test_a_full_compaction_of_a_bucket_leaves_large_files_in_front_alone(
+    sizes: list[int], groups: list[str]
+) -> None:
+    assert names(picker().bucketed(files(*sizes), {}, full=True)) == groups
+
+
+def test_with_vectors_a_full_compaction_rewrites_all_from_the_first_small_or_marked_file() -> None:
+    chosen = picker(deletion_vectors__enabled="true")
+
+    assert names(chosen.bucketed(files(100, 100, 100), marks(f1=1), full=True)) == ["f1 f2"]
+    assert names(chosen.bucketed(files(100, 1, 100), {}, full=True)) == ["f1 f2"]
+    assert names(chosen.bucketed(files(100, 100, 1), {}, full=True)) == []
+
+
+def test_a_forced_full_compaction_rewrites_everything() -> None:
+    forced = picker(compaction__force_rewrite_all_files="true")
+
+    assert names(forced.unaware(files(500), {}, full=True)) == ["f0"]
+    assert names(forced.bucketed(files(500, 1), {}, full=True)) == ["f0 f1"]
+
+
+def test_a_ratio_that_is_no_number_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"'compaction\.small-file-ratio' = 'most'"):
+        picker(compaction__small_file_ratio="most")

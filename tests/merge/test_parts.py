@@ -1,0 +1,107 @@
+"""Parts of a bucket's compaction: together they do all of it, and none does what another does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.format.binary_row import read_field, serialize_row
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.types import Field, parse_type
+from paimon_orch.merge.compaction import CompactionTask
+from paimon_orch.merge.parts import parts_of
+from paimon_orch.merge.slices import KeySlice
+
+BIGINT = parse_type("BIGINT NOT NULL")
+KEY = [Field(0, "k", BIGINT)]
+
+files_of_level_0 = st.lists(
+    st.tuples(st.integers(-40, 40), st.integers(0, 60), st.integers(1, 300)), min_size=1, max_size=9
+)
+cuts_of_a_level = st.lists(st.integers(-40, 60), unique=True, max_size=9).map(sorted)
+
+
+def file_of(name: str, low: int, high: int, size: int, level: int) -> DataFileMeta:
+    first, last = (serialize_row([key], [BIGINT]) for key in (low, high))
+    return DataFileMeta(name, size, 1, first, last, level=level)
+
+
+def starts(file: DataFileMeta) -> list[object]:
+    """A file may be cut where it begins and in its middle."""
+    low, high = number(file.min_key), number(file.max_key)
+    return [low, (low + high) // 2]
+
+
+def number(key: bytes) -> int:
+    value = read_field(key, 0, BIGINT)
+    assert isinstance(value, int)
+    return value
+
+
+def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
+    files = [
+        file_of(f"n{i}", low, low + width, size, 0) for i, (low, width, size) in enumerate(new)
+    ]
+    level = [
+        file_of(f"o{i}", low, high - 1, 200, 5)
+        for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], 100], strict=False))
+    ]
+    return CompactionTask(b"", 0, (*files, *level), (), 5, 5, drop_delete=True)
+
+
+def keys_of(part: CompactionTask, file: DataFileMeta) -> set[int]:
+    """The keys that a part takes from a file, if the file holds every key between its bounds."""
+    keys = part.keys or KeySlice(None, None)
+    found = set(range(number(file.min_key), number(file.max_key) + 1))
+    if keys.low is not None:
+        found -= set(range(-100, number(keys.low)))
+    if keys.high is not None:
+        found -= set(range(number(keys.high), 201))
+    return found
+
+
+@given(files_of_level_0, cuts_of_a_level, st.integers(1, 500))
+def test_every_key_of_every_file_belongs_to_exactly_one_part(
+    new: list[tuple[int, int, int]], cuts: list[int], part_bytes: int
+) -> None:
+    task = task_of(new, cuts)
+    parts = parts_of(task, KEY, part_bytes, starts)
+
+    for file in task.files:
+        taken = [keys_of(part, file) for part in parts if file in part.files]
+        assert sum(map(len, taken)) == len(set().union(*taken))
+        assert set().union(*taken) == keys_of(task, file)
+    assert all(part.is_part for part in parts) == (len(parts) > 1)
+
+
+@given(files_of_level_0, cuts_of_a_level, st.integers(1, 500))
+def test_keys_of_one_part_do_not_lie_among_those_of_another(
+    new: list[tuple[int, int, int]], cuts: list[int], part_bytes: int
+) -> None:
+    parts = parts_of(task_of(new, cuts), KEY, part_bytes, starts)
+
+    taken = [set().union(*(keys_of(part, file) for file in part.files)) for part in parts]
+    ranges = sorted((min(keys), max(keys)) for keys in taken if keys)
+    assert all(one[1] < two[0] for one, two in pairwise(ranges))
+
+
+def test_a_large_section_is_cut_where_files_of_its_largest_run_begin() -> None:
+    task = task_of([(0, 59, 100)], [0, 20, 40])
+    parts = parts_of(task, KEY, 230, starts)
+
+    assert [sorted(file.file_name for file in part.files) for part in parts] == [
+        ["n0", "o0"],
+        ["n0", "o1"],
+        ["n0", "o2"],
+    ]
+
+
+def test_small_work_and_work_with_files_alone_stay_whole() -> None:
+    task = task_of([(0, 59, 100)], [0, 20, 40])
+
+    assert parts_of(task, KEY, 1000, starts) == [task]
+    alone = replace(task, alone=task.files[:1])
+    assert parts_of(alone, KEY, 1, starts) == [alone]

@@ -1,0 +1,360 @@
+"""Kinds of tables, and the life that each has before somebody else reads it.
+
+A life is a list of steps, and each step is a command of `peers` with its arguments, so that every implementation can
+live it. What a reader must find afterwards is computed here, or written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Record = dict[str, Any]
+Step = Mapping[str, Any]
+
+COLUMNS = "k BIGINT NOT NULL, p STRING, s STRING, n INT, d DECIMAL(12, 2), t TIMESTAMP(3)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of table. Without `rows` those of all writes are expected, of a key the last; see `traces` for those."""
+
+    name: str
+    steps: Sequence[Step]
+    columns: str = COLUMNS
+    primary_key: Sequence[str] = ()
+    partition_by: Sequence[str] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    rows: Sequence[Record] | None = None
+    table: str = "db.t"
+    read: Mapping[str, str] = field(default_factory=dict)
+    traces: Sequence[str] = ()
+
+    def expected(self) -> list[Record]:
+        """Return the rows that every reader must find."""
+        if self.rows is not None:
+            return list(self.rows)
+        found: dict[Any, Record] = {}
+        for at, step in enumerate(self.steps):
+            for number, row in enumerate(step.get("rows", ())):
+                key = tuple(row[name] for name in self.primary_key) or (at, number)
+                if step["do"] == "delete":
+                    # Without a key every row that equals it goes.
+                    gone = [key] if self.primary_key else [k for k, r in found.items() if r == row]
+                    for each in gone:
+                        del found[each]
+                else:
+                    found[key] = row
+        return list(found.values())
+
+
+# --- Steps
+
+
+def write(*parts: Sequence[Record]) -> Step:
+    """One commit of rows."""
+    return {"do": "write", "rows": [row for part in parts for row in part]}
+
+
+def delete(rows: Sequence[Record]) -> Step:
+    """One commit that deletes rows."""
+    return {"do": "delete", "rows": rows}
+
+
+def compact(*, full: bool = True) -> Step:
+    """A compaction; who cannot compact leaves it to us."""
+    return {"do": "compact", "full": full}
+
+
+def alter(*changes: Sequence[Any]) -> Step:
+    """One change of the schema."""
+    return {"do": "alter", "changes": changes}
+
+
+def rows(numbers: range, word: str, **fixed: Any) -> list[Record]:
+    """Rows of the usual columns, some values null."""
+    return [
+        {
+            "k": n,
+            "p": ("eu", "us ca")[n % 2],
+            "s": None if n % 7 == 0 else f"{word} {n} é",
+            "n": None if n % 5 == 0 else n * 3,
+            "d": f"{n - 20}.{n % 100:02}",
+            "t": f"2024-02-{1 + n % 29:02}T12:00:00.{n % 1000:03}000000",
+            **fixed,
+        }
+        for n in numbers
+    ]
+
+
+# --- Tables without a key
+
+
+def _append(name: str, *traces: str, **options: str) -> Kind:
+    steps = (write(rows(range(40), "a")), write(rows(range(30, 60), "b")))
+    return Kind(name, steps, options={"bucket": "-1"} | _named(options), traces=traces)
+
+
+def _named(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+
+
+def _partitioned_by(kind: str, values: Sequence[Any]) -> Kind:
+    parts = [{"p": value, "k": n, "v": f"{n}"} for n in range(3) for value in values]
+    return Kind(
+        f"partitioned by {kind}",
+        (write(parts), write(parts[:1])),
+        columns=f"p {kind}, k BIGINT NOT NULL, v STRING",
+        partition_by=["p"],
+        options={"bucket": "-1"},
+    )
+
+
+_PARTITIONS: dict[str, list[Any]] = {
+    "INT": [1, -7],
+    "BIGINT": [2**40, 0],
+    "DATE": ["2024-05-14", "1969-12-31"],
+    "BOOLEAN": [True, False],
+    "DECIMAL(10, 2)": ["12.30", "-1.00"],
+    "STRING": ["a b", "a/b", "=%:", "ü", "__x", None],
+}
+
+_OLD: list[Record] = [
+    {"k": 1, "gone": 1, "s": "a", "n": 7, "r": {"x": 1}},
+    {"k": 2, "gone": None, "s": None, "n": None, "r": None},
+]
+_NEW: list[Record] = [{"k": 3, "title": "c", "n": 2**40, "r": {"x": 2}, "more": 0.5}]
+_EVOLVED = Kind(
+    "append, schema changed",
+    (
+        write(_OLD),
+        alter(
+            ("drop", "gone"),
+            ("rename", "s", "title"),
+            ("type", "n", "BIGINT"),
+            ("add", "more", "DOUBLE"),
+        ),
+        write(_NEW),
+    ),
+    columns="k BIGINT NOT NULL, gone INT, s STRING, n INT, r ROW<x INT>",
+    options={"bucket": "-1"},
+    rows=[
+        *({"k": o["k"], "title": o["s"], "n": o["n"], "r": o["r"], "more": None} for o in _OLD),
+        *_NEW,
+    ],
+)
+
+_ROWS = rows(range(40), "a")
+_HIDDEN = [row for row in _ROWS if row["k"] % 3 == 0]
+
+
+def _hidden_append(bits: str, **options: str) -> Kind:
+    vectors = {
+        "deletion-vectors.enabled": "true",
+        "deletion-vectors.bitmap64": str(bits == "64").lower(),
+    }
+    name = f"append, {'fixed buckets, ' if options else ''}rows hidden by {bits}-bit vectors"
+    steps = (write(_ROWS[:20]), write(_ROWS[20:]), delete(_HIDDEN[:6]), delete(_HIDDEN[6:]))
+    every = {"bucket": "-1"} | vectors | _named(options)
+    return Kind(name, steps, options=every, traces=[f"{bits}-bit vectors"])
+
+
+APPEND = [
+    _append("append", "parquet files", "zstd"),
+    _append("append, fixed buckets", "buckets", bucket="3", bucket_key="k"),
+    _append(
+        "append, buckets by mod", "buckets", bucket="3", bucket_key="k", bucket_function__type="mod"
+    ),
+    _append("append, ORC files", "orc files", file__format="orc"),
+    _append("append, Avro files", "avro files", file__format="avro"),
+    *(
+        _append(f"append, {codec}", *traces, file__compression=codec)
+        # Paimon's lz4 is that of Hadoop, which pyarrow does not name.
+        for codec, *traces in [("lz4",), ("snappy", "snappy"), ("gzip", "gzip")]
+    ),
+    _append("append, no statistics", metadata__stats_mode="none"),
+    _append("append, ORC manifests", "ORC manifests", manifest__format="orc"),
+    _append("append, row tracking", "row ids", row_tracking__enabled="true"),
+    *(_partitioned_by(kind, values) for kind, values in _PARTITIONS.items()),
+    _EVOLVED,
+    Kind(
+        "append, compacted",
+        (*(write(rows(range(n, n + 5), "a")) for n in range(0, 30, 5)), compact()),
+        options={"bucket": "-1", "compaction.max.file-num": "5"},
+        traces=["a snapshot of COMPACT"],
+    ),
+    Kind(
+        "append, a partition overwritten",
+        (
+            write(rows(range(20), "a")),
+            {"do": "overwrite", "rows": rows(range(1, 5, 2), "new")},
+        ),
+        partition_by=["p"],
+        options={"bucket": "-1"},
+        rows=rows(range(0, 20, 2), "a") + rows(range(1, 5, 2), "new"),
+    ),
+    _hidden_append("32"),
+    _hidden_append("64"),
+    _hidden_append("32", bucket="2", bucket_key="k"),
+]
+
+
+# --- Tables with a key
+
+
+def _values(names: str, *lines: Sequence[Any]) -> list[Record]:
+    return [dict(zip(names.split(), line, strict=True)) for line in lines]
+
+
+def _keyed(
+    name: str, *steps: Step, traces: Sequence[str] = (), partitioned: bool = False, **options: str
+) -> Kind:
+    return Kind(
+        name,
+        steps or (write(rows(range(60), "a")), write(rows(range(30, 80), "b"))),
+        primary_key=["p", "k"] if partitioned else ["k"],
+        partition_by=["p"] if partitioned else [],
+        options={"bucket": "2"} | _named(options),
+        traces=traces,
+    )
+
+
+_WAVES = (
+    write(rows(range(60), "scheduled")),
+    compact(full=False),
+    write(rows(range(20, 50), "departed")),
+    compact(full=False),
+    write(rows(range(55, 70), "late")),
+    compact(full=False),
+)
+_MARKED = (
+    write(_values("k v op", (1, "a", "+I"), (2, "a", "+I"))),
+    write(_values("k v op", (1, "b", "+U"), (2, None, "-D"), (3, "c", "+I"))),
+)
+_LONG_KEY = "a BIGINT NOT NULL, b STRING NOT NULL, c DATE NOT NULL, d DECIMAL(20, 3) NOT NULL, e TIMESTAMP(6) NOT NULL, f BOOLEAN NOT NULL, v DOUBLE"
+_LONG_KEYS = [
+    {
+        "a": n,
+        "b": "" if n % 5 == 0 else "é" * (n % 20),
+        "c": f"{1960 + n}-01-01",
+        "d": f"{n - 30}.000",
+        "e": f"{1960 + n}-01-01T00:00:00.{n:06}000",
+        "f": n % 2 == 0,
+        "v": n / 4,
+    }
+    for n in range(60)
+]
+
+KEYED = [
+    _keyed("primary key", traces=["parquet files", "buckets"]),
+    _keyed("primary key, compacted", *_WAVES[:1], *_WAVES[2:3], compact(), traces=["a snapshot of COMPACT"]),
+    _keyed("primary key, partitioned", partitioned=True),
+    _keyed("primary key, rows deleted", *_WAVES[:1], delete(rows(range(5, 15), "scheduled"))),
+    _keyed("primary key, buckets by mod", traces=["buckets"], bucket_function__type="mod"),
+    _keyed("primary key, buckets by hive", traces=["buckets"], bucket_function__type="hive"),
+    _keyed("primary key, ORC files", file__format="orc", traces=["orc files"]),
+    _keyed("primary key, Avro files", file__format="avro", traces=["avro files"]),
+    _keyed("primary key, a format per level", *_WAVES[:1], *_WAVES[2:3], compact(), *_WAVES[4:5], file__format__per__level="0:avro,5:orc", traces=["avro files", "orc files"]),
+    _keyed("primary key, thin files", data_file__thin_mode="true", traces=["no key columns"]),
+    _keyed("primary key, input changelog", changelog_producer="input", traces=["changelog"]),
+    _keyed("primary key, dynamic buckets", bucket="-1", dynamic_bucket__target_row_num="15", traces=["hash index", "buckets"]),
+    _keyed("primary key, dynamic buckets, partitioned", partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", traces=["hash index", "buckets"]),
+    _keyed("primary key, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", traces=["32-bit vectors"]),
+    _keyed("primary key, 64-bit vectors", *_WAVES, deletion_vectors__enabled="true", deletion_vectors__bitmap64="true", traces=["64-bit vectors"]),
+    _keyed("primary key, ORC, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", file__format="orc", traces=["orc files", "32-bit vectors"]),
+    _keyed("primary key, vectors, partitioned dynamic buckets", *_WAVES, partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", deletion_vectors__enabled="true", traces=["hash index", "32-bit vectors"]),
+    Kind("primary key, rowkind.field", _MARKED, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_values("k v op", (1, "b", "+U"), (3, "c", "+I"))),
+    Kind("primary key of six columns", (write(_LONG_KEYS), write(_LONG_KEYS[10:30])), columns=_LONG_KEY, primary_key=list("abcdef"), options={"bucket": "4"}),
+    replace(_EVOLVED, name="primary key, schema changed", primary_key=["k"], options={"bucket": "1"}),
+]  # fmt: skip
+
+
+# --- Merge engines
+
+
+def _merged(
+    name: str, columns: str, steps: Sequence[Step], found: Sequence[Record], **options: str
+) -> Kind:
+    return Kind(
+        name,
+        steps,
+        columns=columns,
+        primary_key=["k"],
+        rows=found,
+        options={"bucket": "1"} | _named(options),
+    )
+
+
+_PARTS = "k BIGINT NOT NULL, a INT, b STRING, g INT, x STRING"
+_FIRST = _values(
+    "k a b g x", (1, 1, "p", 5, "five"), (2, None, "q", 5, "five"), (3, 3, None, None, None)
+)
+_SECOND = _values(
+    "k a b g x", (1, None, "r", 4, "four"), (2, 9, None, 6, "six"), (4, None, None, 1, None)
+)
+_TWICE = (write(_FIRST), write(_SECOND))
+_LAST = _values(
+    "k a b g x",
+    (1, 1, "r", 4, "four"),
+    (2, 9, "q", 6, "six"),
+    (3, 3, None, None, None),
+    (4, None, None, 1, None),
+)
+
+ENGINES = [
+    _merged("partial-update", _PARTS, _TWICE, _LAST, merge_engine="partial-update"),
+    _merged(
+        "partial-update, sequence group",
+        _PARTS,
+        _TWICE,
+        [_LAST[0] | {"g": 5, "x": "five"}, *_LAST[1:]],
+        merge_engine="partial-update",
+        fields__g__sequence_group="x",
+    ),
+    _merged(
+        "aggregation",
+        _PARTS,
+        _TWICE,
+        _values("k a b g x", (1, 1, "r", 5, "five,four"), (2, 9, "q", 6, "five,six"), (3, 3, None, None, None), (4, None, None, 1, None)),
+        merge_engine="aggregation",
+        fields__a__aggregate_function="sum",
+        fields__b__aggregate_function="last_non_null_value",
+        fields__g__aggregate_function="max",
+        fields__x__aggregate_function="listagg",
+    ),
+    _merged("first-row", _PARTS, (write(_FIRST), compact(), write(_SECOND), compact()), [*_FIRST, _SECOND[2]], merge_engine="first-row"),
+    _merged(
+        "deduplicate, sequence field",
+        _PARTS,
+        (write(_SECOND), write(_FIRST)),
+        [_FIRST[0], _SECOND[1], _FIRST[2], _SECOND[2]],
+        sequence__field="g",
+    ),
+]  # fmt: skip
+
+
+# --- Other states than the newest of the main branch
+
+_TAGGED = (write(rows(range(10), "a")), {"do": "tag", "name": "x"}, write(rows(range(5, 15), "b")))
+
+
+def _state(name: str, *steps: Step, table: str = "db.t", **read: str) -> Kind:
+    return Kind(
+        name,
+        (*_TAGGED, *steps),
+        primary_key=["k"],
+        options={"bucket": "1"},
+        rows=rows(range(10), "a"),
+        table=table,
+        read=_named(read),
+    )
+
+
+STATES = [
+    _state("an older snapshot", scan__snapshot_id="1"),
+    _state("a tag", scan__tag_name="x"),
+    _state("a branch", {"do": "branch", "name": "dev", "at": "x"}, table="db.t$branch_dev"),
+]
+
+KINDS = {kind.name: kind for kind in [*APPEND, *KEYED, *ENGINES, *STATES]}

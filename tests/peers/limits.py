@@ -1,0 +1,99 @@
+"""What an implementation cannot do, by name: no exception is made in silence, and each is tried in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Does = Literal["reads", "writes", "checks"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Why, in our words, and a pattern that the failure matches."""
+
+    reason: str
+    words: str
+
+
+Listed = Iterator[tuple[str, Does, Limit, list[str]]]
+
+_WIDE = ["append, rows hidden by 64-bit vectors", "primary key, 64-bit vectors"]
+_HIDDEN = [
+    "append, rows hidden by 32-bit vectors",
+    "append, fixed buckets, rows hidden by 32-bit vectors",
+    "append, rows hidden by 64-bit vectors",
+]
+_ORC = ["append, ORC files", "primary key, ORC files", "primary key, ORC, 32-bit vectors"]
+_MANIFESTS = ["append, ORC manifests"]
+_TRACKED = ["append, row tracking"]
+_DELETED = ["primary key, rows deleted"]
+_THIN = ["primary key, thin files"]
+_BUCKETS = [
+    "append, buckets by mod",
+    "primary key, buckets by mod",
+    "primary key, buckets by hive",
+]
+_LEVELS = ["primary key, a format per level"]
+_GROUPS = ["partial-update, sequence group"]
+
+
+def _of_us() -> Listed:
+    avro = Limit("manifests are written in Avro alone", "manifest.format")
+    yield "us", "writes", avro, _MANIFESTS
+
+
+def _of_pypaimon() -> Listed:
+    magic = Limit("knows no 64-bit vectors", "Invalid magic number")
+    yield "pypaimon", "reads", magic, _WIDE
+    groups = Limit("has no sequence groups", "sequence-group")
+    yield "pypaimon", "reads", groups, _GROUPS
+    yield "pypaimon", "writes", groups, _GROUPS
+    rows = Limit("deletes rows of append tables by row id alone", "cannot delete")
+    yield "pypaimon", "writes", rows, _HIDDEN
+    field = Limit("deletes by key through the option rowkind.field alone", "cannot delete")
+    yield "pypaimon", "writes", field, _DELETED
+    manifests = Limit("ignores manifest.format and writes Avro", "ORC manifests")
+    yield "pypaimon", "writes", manifests, _MANIFESTS
+    yield "pypaimon", "writes", Limit("ignores data-file.thin-mode", "no key columns"), _THIN
+    level = Limit("ignores file.format.per.level", "avro files")
+    yield "pypaimon", "writes", level, _LEVELS
+    hashed = Limit("ignores bucket-function.type", "in another bucket")
+    yield "pypaimon", "writes", hashed, _BUCKETS
+
+
+def _of_rust() -> Listed:
+    manifests = Limit("ignores manifest.format and writes Avro", "ORC manifests")
+    yield "pypaimon-rust", "writes", manifests, _MANIFESTS
+    level = Limit("ignores file.format.per.level", "avro files")
+    yield "pypaimon-rust", "writes", level, _LEVELS
+    plain = Limit("writes ORC uncompressed alone, and zstd is the default", "ORC compression")
+    yield "pypaimon-rust", "writes", plain, _ORC
+    copies = Limit("writes no vectors, but files without the deleted rows", "-bit vectors")
+    yield "pypaimon-rust", "writes", copies, _HIDDEN
+    field = Limit("deletes by key through the option rowkind.field alone", "not yet supported")
+    yield "pypaimon-rust", "writes", field, _DELETED
+    yield "pypaimon-rust", "writes", Limit("makes no branches", "create_branch"), ["a branch"]
+
+
+def _of_java() -> Listed:
+    size = Limit("knows no 64-bit vectors", "Size not match")
+    columns = Limit("wants the key columns twice in each file", "_KEY_k")
+    for does in ("reads", "checks"):
+        yield "java-0.9", does, size, _WIDE
+        yield "java-0.9", does, columns, _THIN
+    hashed = Limit("ignores bucket-function.type", "bucket")
+    yield "java-0.9", "writes", hashed, _BUCKETS
+    yield "java-0.9", "checks", hashed, _BUCKETS
+    yield "java-0.9", "writes", Limit("writes 32-bit vectors", "64-bit vectors"), _WIDE
+    yield "java-0.9", "writes", Limit("ignores data-file.thin-mode", "no key columns"), _THIN
+    yield "java-0.9", "writes", Limit("ignores row-tracking.enabled", "row ids"), _TRACKED
+
+
+LIMITS = {
+    (who, does, kind): limit
+    for listed in (_of_us(), _of_pypaimon(), _of_rust(), _of_java())
+    for who, does, limit, kinds in listed
+    for kind in kinds
+}

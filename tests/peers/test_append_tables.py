@@ -1,0 +1,182 @@
+"""Append tables that we delete from, compact and sort: the other implementations read the same rows after each step."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import (
+    GOLDEN,
+    assert_rows_equal,
+    canonical_rows,
+    copy_warehouse,
+    expected_rows,
+    golden_tables,
+    rows_of,
+)
+from peers.peers import PEERS, Peer
+from tables import assert_healthy, new_table, stored_files, table_of, vectors_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps import ingest
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.sort_compact import Order, commit, plan, read_units
+from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+VECTORS = {"deletion_vectors__enabled": "true"}
+BUCKETS = {"bucket": "2", "bucket_key": "k"}
+COLUMNS = "p STRING, k BIGINT, v DOUBLE"
+every_peer = pytest.mark.parametrize("peer", PEERS, indirect=True)
+
+
+def assert_agrees(peer: Peer, warehouse: Path, table: Table) -> None:
+    ours = table.scan().to_arrow()
+    found = rows_of(peer.read(warehouse), ours.column_names)
+    assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
+    assert_healthy(table)
+
+
+def filled(root: Path, **options: str) -> Table:
+    table = new_table(root, COLUMNS, key=(), partition_by=["p"], **{"bucket": "-1"} | options)
+    for batch in range(6):
+        append(table, batch * 20)
+    return table
+
+
+def append(table: Table, start: int) -> None:
+    rows = [("ab"[n % 2], n, None if n % 7 == 0 else n / 8) for n in range(start, start + 20)]
+    table.append(table_of("p k v", rows))
+
+
+@every_peer
+@pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
+def test_deletes_and_compactions_are_read_alike(
+    peer: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = filled(tmp_path, **options)
+
+    delete(table, EXECUTOR, "k < 30 or v is null")
+    assert_agrees(peer, tmp_path, table)
+    append(table, 200)
+    compact(table, EXECUTOR)
+    delete(table, EXECUTOR, "k in (41, 101, 205)")
+    assert bool(vectors_of(table)) == (options.get("deletion_vectors__enabled") == "true")
+    assert_agrees(peer, tmp_path, table)
+    assert referee.check(tmp_path) == []
+    compact(table, EXECUTOR, strategy="full")
+    assert_agrees(peer, tmp_path, table)
+    assert referee.check(tmp_path) == []
+
+
+@every_peer
+def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
+    table = filled(tmp_path, **VECTORS)
+    delete(table, EXECUTOR, "k < 30")
+    planned = plan(table, Order(("v", "k"), "zorder"))
+    writing = ingest.plan(table, table.schema.names)
+    batches = (
+        batch
+        for unit in read_units(planned)
+        for rows in unit.read(table.schema.fields)
+        for batch in rows.select(table.schema.names).combine_chunks().to_batches()
+    )
+
+    commit(table, planned, [CommitMessage.decode(writing.write(batches))])
+
+    assert_agrees(peer, tmp_path, table)
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
+def test_java_and_we_compact_one_table_in_turn(
+    java: Peer, referee: Peer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    table, chance = filled(tmp_path, **options), random.Random(3)  # noqa: S311 - data, not a secret
+    for turn in range(4):
+        append(table, 1000 + 20 * turn)
+        chosen = ", ".join(str(chance.randrange(1080)) for _ in range(200))
+        delete(table, EXECUTOR, f"k in ({chosen})")
+        if turn % 2:
+            java.run("compact", tmp_path, full=turn == 3)
+        else:
+            compact(table, EXECUTOR, strategy="full" if turn else "minor")
+
+        assert_agrees(java, tmp_path, table)
+        assert referee.check(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
+def test_java_finds_the_ids_of_rows_that_we_moved(
+    java: Peer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = filled(tmp_path, row_tracking__enabled="true", **options)
+    columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+
+    for step in (
+        lambda: delete(table, EXECUTOR, "k in (3, 44)"),
+        lambda: compact(table, EXECUTOR, strategy="full"),
+        lambda: delete(table, EXECUTOR, "k in (5, 46)"),
+    ):
+        step()
+        ours = table.scan(columns=columns).to_arrow()
+        found = rows_of(java.read(tmp_path, "db.t$row_tracking"), columns)
+        assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
+
+
+# --- tables of others
+
+
+def append_tables() -> list[Any]:
+    tables = golden_tables()
+    chosen = [(name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]]
+    return [pytest.param(folder, entry, id=name) for name, folder, entry in chosen]
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables beside this checkout")
+@pytest.mark.parametrize(("folder", "entry"), append_tables())
+def test_append_tables_of_others_keep_their_rows_when_compacted(
+    tmp_path: Path, folder: Path, entry: dict[str, Any]
+) -> None:
+    if entry.get("branch"):
+        pytest.skip("a branch has the files of its table")
+    warehouse = copy_warehouse(folder, tmp_path / "warehouse")
+    table = Catalog(str(warehouse)).table(entry["table"])
+    if table.options.boolean("data-evolution.enabled"):
+        with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+            compact(table, EXECUTOR, strategy="full")
+        return
+
+    for _ in range(3):
+        compact(table, EXECUTOR, strategy="full")
+
+    ours = table.scan().to_arrow()
+    types = [str(kind) for kind in ours.schema.types]
+    assert_rows_equal(expected_rows(entry["snapshots"][-1]), canonical_rows(ours), types)
+    assert not vectors_of(table)
+    before = stored_files(table)
+    assert compact(table, EXECUTOR, strategy="full").snapshot_id is None
+    assert stored_files(table) == before
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables beside this checkout")
+@pytest.mark.parametrize("name", ["append_dv", "append_bucketed_compacted", "append_compacted"])
+def test_java_reads_its_own_tables_after_our_deletes_and_compactions(
+    java: Peer, referee: Peer, tmp_path: Path, name: str
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-0.9" / name, tmp_path / "warehouse")
+    table = Catalog(str(warehouse)).table("db.t")
+    column = next(c for c in table.schema.names if c not in table.schema.partition_keys)
+
+    for step in (
+        lambda: delete(table, EXECUTOR, f"{column} in (3, 11, 20, 31, 44)"),
+        lambda: compact(table, EXECUTOR, strategy="full"),
+    ):
+        step()
+        assert_agrees(java, warehouse, table)
+        assert referee.check(warehouse) == []

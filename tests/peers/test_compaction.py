@@ -1,0 +1,181 @@
+"""Java and we compact each other's tables, and both read the same rows afterwards."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import assert_rows_equal, rows_of
+from peers import ours
+from peers.environments import JAVA
+from peers.kinds import APPEND, ENGINES, KEYED, Kind, Record, compact
+from peers.limits import LIMITS
+from peers.peers import Peer
+
+from paimon_orch.errors import UnsupportedError
+
+FULL = compact()
+
+
+def cases(*needs: tuple[str, str]) -> list[Any]:
+    """Kinds and versions of Java; those that `limits` excepts are tried there."""
+    return [
+        pytest.param(java, kind, id=f"{java}: {kind.name}")
+        for kind in (*APPEND, *KEYED, *ENGINES)
+        for java in JAVA
+        if not any((who.format(java), does, kind.name) in LIMITS for who, does in needs)
+    ]
+
+
+def assert_rows(kind: Kind, *readers: list[Record]) -> None:
+    expected = kind.expected()
+    names = list(expected[0])
+    lines = [[[row[name] for name in names] for row in rows] for rows in (expected, *readers)]
+    for found in lines[1:]:
+        assert_rows_equal(lines[0], found)
+
+
+@pytest.mark.parametrize(
+    ("peer", "kind"), cases(("us", "writes"), ("{}", "reads")), indirect=["peer"]
+)
+def test_java_compacts_what_we_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
+    ours.live(tmp_path, kind)
+    peer.run(warehouse=tmp_path, **FULL)
+    assert_rows(kind, ours.read(tmp_path, kind), peer.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("peer", "kind"),
+    cases(("us", "writes"), ("{}", "writes"), ("{}", "reads")),
+    indirect=["peer"],
+)
+def test_we_compact_what_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
+    peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    for step in kind.steps:
+        peer.run(warehouse=tmp_path / "t", **step)
+    ours.run(tmp_path / "t", FULL)
+    assert_rows(kind, ours.read(tmp_path / "t", kind), peer.read(tmp_path / "t"))
+
+
+# --- In turn
+
+COLUMNS = "k INT NOT NULL, a BIGINT, b STRING, s INT"
+ENGINE_OPTIONS: dict[str, dict[str, str]] = {
+    "deduplicate": {},
+    "partial-update": {"merge-engine": "partial-update"},
+    "aggregation": {
+        "merge-engine": "aggregation",
+        "fields.a.aggregate-function": "sum",
+        "fields.b.aggregate-function": "max",
+    },
+    "first-row": {"merge-engine": "first-row"},
+}
+
+
+def of_engine(engine: str, **options: str) -> Kind:
+    every = {"bucket": "2", **ENGINE_OPTIONS[engine], **options}
+    return Kind(engine, (), columns=COLUMNS, primary_key=["k"], options=every)
+
+
+def batch(seed: int, *, deletes: bool) -> list[Record]:
+    chance = random.Random(seed)  # noqa: S311 - data, not a secret
+    rows = []
+    for key in chance.sample(range(60), 25):
+        kind = "-D" if deletes and chance.random() < 0.2 else "+I"
+        value = None if chance.random() < 0.2 else chance.randrange(100)
+        rows.append(
+            {"_kind": kind, "k": key, "a": value, "b": f"b{seed}", "s": chance.randrange(9)}
+        )
+    return rows
+
+
+def write_only(peer: Peer, warehouse: Path, turn: int, engine: str) -> None:
+    rows = batch(turn, deletes=engine == "deduplicate")
+    peer.run("write", warehouse, rows=rows, options={"write-only": "true"})
+
+
+@pytest.mark.parametrize("peer", JAVA, indirect=True)
+@pytest.mark.parametrize("engine", ENGINE_OPTIONS)
+def test_compacting_in_turn_keeps_every_row(
+    peer: Peer, referee: Peer, tmp_path: Path, engine: str
+) -> None:
+    vectors = {} if engine == "first-row" else {"deletion-vectors.enabled": "true"}
+    kind = of_engine(engine, **vectors)
+    peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    for turn in range(6):
+        write_only(peer, tmp_path / "t", turn, engine)
+        step = compact(full=turn > 3)
+        if turn % 2:
+            peer.run(warehouse=tmp_path / "t", **step)
+        else:
+            ours.run(tmp_path / "t", step)
+
+        found = ours.read(tmp_path / "t", kind)
+        names = list(found[0])
+        assert_rows_equal(rows_of(peer.read(tmp_path / "t"), names), rows_of(found, names))
+        assert referee.check(tmp_path / "t") == []
+
+
+LOOKUP = {"changelog-producer": "lookup"}
+VECTORS = LOOKUP | {"deletion-vectors.enabled": "true"}
+CHANGES = [
+    ("deduplicate", LOOKUP | {"changelog-producer.row-deduplicate": "true"}),
+    ("deduplicate", {"changelog-producer": "full-compaction"}),
+    ("partial-update", VECTORS | {"changelog-producer.row-deduplicate": "true"}),
+    ("first-row", LOOKUP),
+]
+
+
+@pytest.mark.parametrize("peer", JAVA, indirect=True)
+@pytest.mark.parametrize(("engine", "options"), CHANGES)
+def test_compaction_writes_the_changes_that_java_writes(
+    peer: Peer, referee: Peer, tmp_path: Path, engine: str, options: dict[str, str]
+) -> None:
+    by_java, by_us = tmp_path / "java", tmp_path / "us"
+    kind = of_engine(engine, **options)
+    peer.run("create", by_java, spec=ours.spec(tmp_path / "spec", kind))
+    full = options["changelog-producer"] == "full-compaction"
+    for turn in range(3):
+        write_only(peer, by_java, turn, engine)
+        if turn == 0:  # both go on from here
+            peer.run(warehouse=by_java, **FULL)
+            shutil.copytree(by_java, by_us)
+            continue
+        write_only(peer, by_us, turn, engine)
+        peer.run(warehouse=by_java, **compact(full=full))
+        ours.run(by_us, compact(full=full))
+
+    assert changes(referee, by_java) == changes(referee, by_us)
+    assert referee.check(by_us) == []
+
+
+def changes(referee: Peer, warehouse: Path) -> list[str]:
+    """Return the rows of all changelog files as text, in no order."""
+    rows = referee.changelog(warehouse)
+    kept = (
+        {
+            name: value
+            for name, value in row.items()
+            if "file" not in name and "snapshot" not in name
+        }
+        for row in rows
+    )
+    return sorted(str(sorted(row.items())) for row in kept)
+
+
+def test_nothing_is_written_to_a_table_whose_manifests_java_keeps_in_orc(
+    java: Peer, tmp_path: Path
+) -> None:
+    kind = of_engine("deduplicate", **{"manifest.format": "orc"})
+    java.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    for turn in range(3):
+        write_only(java, tmp_path / "t", turn, "deduplicate")
+    before = sorted((tmp_path / "t").rglob("*"))
+
+    with pytest.raises(UnsupportedError, match=r"manifest\.format"):
+        ours.run(tmp_path / "t", FULL)
+
+    assert sorted((tmp_path / "t").rglob("*")) == before

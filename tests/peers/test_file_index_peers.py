@@ -1,0 +1,230 @@
+"""The other implementations use the file indexes that we write, and we use theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from golden import GOLDEN, canonical_rows, copy_warehouse, rows_of
+from peers.peers import Peer
+from tables import new_table, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.files.file_indexes import open_indexes
+from paimon_orch.files.reader import BucketFile
+from paimon_orch.format.file_index.bitmap import Bitmap
+from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.container import Blob, decode_container
+from paimon_orch.format.file_index.options import IndexSpec, index_specs
+from paimon_orch.format.predicate import Leaf
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
+
+COLUMNS = "k INT, s STRING, b BIGINT, d DATE, f DOUBLE, ts TIMESTAMP(3), dec DECIMAL(10, 2)"
+ROWS = 60
+
+
+def rows(first: int, target: pa.Schema) -> pa.Table:
+    """Rows whose bounds tell nothing: every column has low and high values in every file."""
+    numbers = [first + 4 * n if n % 2 else 10_000 - first - 4 * n for n in range(ROWS)]
+    texts = [None if n % 11 == 0 else f"{'az'[n % 2]}-é-{value}" for n, value in enumerate(numbers)]
+    columns = {
+        "k": pa.array(numbers, pa.int32()),
+        "s": pa.array(texts),
+        "b": pa.array([value * 2**33 for value in numbers]),
+        "d": pa.array(numbers, pa.int32()).view(pa.date32()),
+        "f": pa.array([value / 4 for value in numbers]),
+        "ts": pa.array([value * 1000 for value in numbers]).view(pa.timestamp("ms")),
+        "dec": pa.array([Decimal(value) for value in numbers], target.field("dec").type),
+    }
+    return pa.table(columns)
+
+
+def write(root: Path, **options: str) -> Table:
+    table = new_table(root, COLUMNS, key=(), bucket="-1", metadata__stats_mode="none", **options)
+    for first in range(3):
+        table.append(rows(first, table.scan().arrow_schema))
+    return table
+
+
+KINDS: dict[str, dict[str, str]] = {
+    "bloom-filter": {
+        "file_index__bloom_filter__columns": "k,s,b,d,f,ts",
+        **{
+            f"file_index__bloom_filter__{name}__items": "100"
+            for name in ("k", "s", "b", "d", "f", "ts")
+        },
+        **{
+            f"file_index__bloom_filter__{name}__fpp": "0.0001"
+            for name in ("k", "s", "b", "d", "f", "ts")
+        },
+    },
+    "bitmap 1": {
+        "file_index__bitmap__columns": "k,s,b,d,ts",
+        **{f"file_index__bitmap__{name}__version": "1" for name in ("k", "s", "b", "d", "ts")},
+    },
+    "bitmap 2": {"file_index__bitmap__columns": "k,s,b,d,f,ts"},
+    "range-bitmap": {"file_index__range_bitmap__columns": "k,s,b,d,f,ts,dec"},
+    "bsi": {"file_index__bsi__columns": "k,b,d,ts,dec"},
+}
+TESTS: list[list[Any]] = [
+    ["k", "=", 5],
+    ["s", "=", "z-é-5"],
+    ["b", "=", 5 * 2**33],
+    ["d", "=", "1970-01-06"],
+]
+READERS = [
+    ("java-0.9", "bloom-filter"), ("java-0.9", "bitmap 1"), ("java-1.4", "bloom-filter"), ("java-1.4", "bitmap 1"),
+    ("java-1.4", "bitmap 2"), ("java-1.4", "range-bitmap"), ("java-1.4", "bsi"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
+@pytest.mark.parametrize(("peer", "kind"), READERS, indirect=["peer"])
+def test_java_finds_the_same_rows_by_our_indexes_and_leaves_out_others(
+    tmp_path: Path, peer: Peer, kind: str, place: str
+) -> None:
+    options = {"metadata__stats_dense_store": "false", "file_index__in_manifest_threshold": place}
+    table = write(tmp_path, **KINDS[kind], **options)
+    names = table.scan().arrow_schema.names
+    for where in [test for test in TESTS if test[0] != "s" or kind != "bsi"]:
+        expected = [
+            r
+            for r in rows_of(peer.read(tmp_path), names)
+            if matches(r[names.index(where[0])], where[2])
+        ]
+
+        found = rows_of(peer.find(tmp_path, where), names)
+
+        assert len(expected) == 1, where
+        assert all(row in found for row in expected), where
+        # a filter or an old bitmap leaves whole files out, the others rows
+        assert len(found) <= ROWS, where
+
+
+def matches(value: Any, literal: Any) -> bool:
+    return bool(value == literal)
+
+
+@pytest.mark.parametrize("peer", ["pypaimon-rust"], indirect=True)
+@pytest.mark.parametrize("place", ["0 b", "1 mb"], ids=["beside", "embedded"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rust_finds_the_same_rows_by_our_indexes(
+    tmp_path: Path, peer: Peer, kind: str, place: str
+) -> None:
+    table = write(tmp_path, **KINDS[kind], file_index__in_manifest_threshold=place)
+    names = table.scan().arrow_schema.names
+    for where in (["k", "=", 5], ["s", "=", "z-é-5"], ["b", "=", 5 * 2**33], ["k", ">=", 9_990]):
+        text = f"{where[0]} {where[1]} {where[2]!r}"
+        found = rows_of(peer.find(tmp_path, where), names)
+        assert sorted(map(repr, found)) == sorted(
+            map(repr, canonical_rows(table.scan(filter=text).to_arrow()))
+        )
+
+
+@pytest.mark.parametrize("kind", ["bloom-filter", "bitmap 1"])
+def test_the_referee_finds_our_indexes_sound(tmp_path: Path, referee: Peer, kind: str) -> None:
+    write(
+        tmp_path, **KINDS[kind], file_index__in_manifest_threshold="300 b",
+        metadata__stats_dense_store="false",
+    )  # fmt: skip
+
+    assert referee.check(tmp_path) == []
+
+
+@pytest.mark.parametrize("peer", ["java-1.4"], indirect=True)
+def test_java_reads_a_table_with_deletion_vectors_by_our_indexes(
+    tmp_path: Path, peer: Peer
+) -> None:
+    table = new_table(
+        tmp_path,
+        "k INT, s STRING",
+        deletion_vectors__enabled="true",
+        file_index__bitmap__columns="s",
+    )
+    table.upsert(
+        table_of("k s", [(n, f"v{n % 5}") for n in range(50)]).cast(table.scan().arrow_schema)
+    )
+    compact(table, InProcessExecutor())
+    table.upsert(table_of("k s", [(n, "new") for n in range(10)]).cast(table.scan().arrow_schema))
+    compact(table, InProcessExecutor())
+
+    found = peer.find(tmp_path, ["s", "=", "v3"])
+
+    assert sorted(row["k"] for row in found) == list(range(13, 50, 5))
+
+
+# Java 0.9 gives the files of tables with a key no index
+GOLDEN_TABLES = [
+    ("java-0.9/fileindex_bitmap", "db.t_emb"), ("java-0.9/fileindex_bitmap", "db.t_ext"),
+    ("java-0.9/fileindex_bloom", "db.t_emb"), ("java-0.9/fileindex_bloom", "db.t_ext"),
+    ("pypaimon-rust-0.4/fileindex", "db.emb"), ("pypaimon-rust-0.4/fileindex", "db.ext"),
+]  # fmt: skip
+needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables in ../shared")
+
+
+@needs_golden
+@pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
+def test_the_indexes_of_others_find_what_a_plain_scan_finds(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
+    table = Catalog(str(warehouse)).table(name)
+    everything = table.scan().to_arrow()
+    indexed = {spec.column for spec in index_specs(table.schema.options) if spec.key is None}
+    asked = 0
+    for column in sorted(indexed):
+        for value in everything.column(column).unique().drop_null()[:12]:
+            scan = table.scan(filter=Leaf(column, "=", (value,)))
+            expected = sum(other == value for other in everything.column(column))
+            assert scan.to_arrow().num_rows == expected, (column, value)
+            asked += len(scan.explain().indexes)
+    assert asked > 0
+
+
+@needs_golden
+@pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
+def test_from_the_rows_of_others_we_make_their_indexes(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    """Byte by byte for Java; pypaimon-rust lists values in the order of its own hash table."""
+    warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
+    table = Catalog(str(warehouse)).table(name)
+    options = dict(table.schema.options)
+    if folder.startswith("java-0.9"):  # it knows bitmaps of version 1 alone
+        named = [c.strip() for c in options.get("file-index.bitmap.columns", "").split(",") if c]
+        options |= {f"file-index.bitmap.{column}.version": "1" for column in named}
+    compared = 0
+    for spec, ours, theirs in blobs_of(table, options):
+        compared += 1
+        if folder.startswith("java-0.9") or spec.index != "bitmap":
+            assert ours.bytes() == theirs.bytes(), spec
+        else:
+            data_type = spec.value_type(table.schema.fields)
+            assert dict(Bitmap(ours, data_type).items()) == dict(Bitmap(theirs, data_type).items())
+    assert compared
+
+
+def blobs_of(table: Table, options: dict[str, str]) -> Iterator[tuple[IndexSpec, Blob, Blob]]:
+    """Every index of every file, as we make it and as it is stored."""
+    specs, reader = index_specs(options), table.reader()
+    for split in table.files():
+        for file in split.files:
+            at = BucketFile(split.partition, split.bucket, file)
+            builder = FileIndexBuilder(specs, table.schema.fields)
+            for batch in reader.read(at, table.schema.fields):
+                builder.add(pa.Table.from_batches([batch]))
+            ours = decode_container(Blob.of(builder.finish()))
+            with open_indexes(table.io, reader.path(at), file) as theirs:
+                assert theirs is not None
+                assert theirs.keys() == ours.keys()
+                for spec in specs:
+                    mine, stored = ours[spec.name][spec.index], theirs[spec.name][spec.index]
+                    assert mine is not None
+                    assert stored is not None
+                    yield spec, mine, stored

@@ -1,0 +1,92 @@
+"""Golden tables with a primary key, compacted by us: their rows stay, for us and for every Java."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import (
+    assert_rows_equal,
+    canonical_rows,
+    copy_warehouse,
+    golden_tables,
+    rows_of,
+    table_name,
+)
+from peers.environments import JAVA
+from peers.peers import Peer
+
+from paimon_orch import Catalog
+from paimon_orch.steps.compact import Strategy, compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
+
+STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
+
+
+def cases() -> Iterator[Any]:
+    for name, folder, entry in golden_tables():
+        if entry["primary_keys"]:
+            yield pytest.param(folder, entry, id=name)
+
+
+def rows_in(table: Table) -> list[str]:
+    return sorted(json.dumps(row) for row in canonical_rows(table.scan().to_arrow()))
+
+
+def levels_of(table: Table) -> set[int]:
+    return {file.level for split in table.files() for file in split.files}
+
+
+@pytest.mark.parametrize(("folder", "entry"), list(cases()))
+def test_rows_of_a_golden_table_stay_when_it_is_compacted(
+    folder: Path, entry: dict[str, Any], tmp_path: Path
+) -> None:
+    name = table_name(entry)
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
+    skips = table.options.batch_scan_skips_level0 and 0 in levels_of(table)
+    before = None if skips else rows_in(table)  # rows that nobody sees yet come with the first one
+
+    for strategy in STRATEGIES:
+        compact(table, InProcessExecutor(), strategy=strategy)
+        before = rows_in(table) if before is None else before
+        assert rows_in(table) == before
+
+    assert levels_of(table) <= {table.options.num_levels - 1}
+    assert not any(file.delete_row_count for split in table.files() for file in split.files)
+    assert not [r for split in table.files() for entry in split.vectors for r in entry.ranges or ()]
+
+
+PICKED = (
+    "pk_b4_mor",
+    "pk_dv_multi_files",
+    "pk_dv_engines",
+    "pk_partial_update_groups",
+    "pk_aggregation_complex",
+    "pk_first_row",
+    "pk_format_per_level",
+    "pk_composite_types",
+    "changelog_lookup_engines",
+    "changelog_full_compaction",
+)
+
+
+@pytest.mark.parametrize("peer", JAVA, indirect=True)
+@pytest.mark.parametrize(
+    ("folder", "entry"), [case for case in cases() if case.values[0].name in PICKED]
+)
+def test_java_reads_a_golden_table_that_we_compacted(
+    peer: Peer, referee: Peer, folder: Path, entry: dict[str, Any], tmp_path: Path
+) -> None:
+    warehouse, name = copy_warehouse(folder, tmp_path / "w"), table_name(entry)
+    table = Catalog(str(warehouse)).table(name)
+
+    for strategy in STRATEGIES:
+        compact(table, InProcessExecutor(), strategy=strategy)
+        ours = table.scan().to_arrow()
+        theirs = rows_of(peer.read(warehouse, name), ours.column_names)
+        assert_rows_equal(theirs, canonical_rows(ours), [str(f.type) for f in ours.schema])
+        assert referee.check(warehouse, name) == []

@@ -1,0 +1,152 @@
+"""After we expired and cleaned, other implementations read every version that was kept as they did before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN, canonical_rows, copy_warehouse
+from peers.peers import Peer, Record
+from steps.histories import branch_of, contents, kept, loose_files, make_old, make_table
+
+from paimon_orch import Catalog
+from paimon_orch.steps import remove_orphan_files as orphan_step
+from paimon_orch.steps.check import check
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.table.table import Table
+
+needs_golden = pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout"
+)
+SCENARIOS = ["java-0.9/tags", "java-0.9/branches", "java-0.9/expired", "java-0.9/many_snapshots", "pypaimon-2.1/tags_branches"]  # fmt: skip
+
+
+def warehouse_of(table: Table) -> Path:
+    return Path(table.paths.root).parents[1]
+
+
+def texts(records: list[Record]) -> list[str]:
+    return sorted(json.dumps(record, ensure_ascii=False) for record in records)
+
+
+def records(table: Table, **scan: object) -> list[str]:
+    rows = table.scan(**scan).to_arrow()  # type: ignore[arg-type]
+    return texts([dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)])
+
+
+def tables_of(warehouse: Path) -> list[Table]:
+    catalog = Catalog(str(warehouse))
+    return [catalog.table(f"db.{name}") for name in catalog.tables("db")]
+
+
+def maintained(table: Table) -> None:
+    """Expire all but the newest snapshot of each branch, clean, and look that nothing else changed."""
+    before = contents(table)
+    for name in table.branches.names():
+        expire_snapshots(branch_of(table, name), retain_max=1, max_deletes=1000)
+    expire_snapshots(table, retain_max=1, max_deletes=1000)
+    make_old(table)
+    remove_orphan_files(table)
+    after = contents(table)
+    assert after == kept(before, after)
+    assert loose_files(table) == set()
+    assert check(table, deep=True).findings == ()
+    make_old(table)
+    assert remove_orphan_files(table).files == 0
+
+
+def assert_agrees(peer: Peer, table: Table) -> None:
+    warehouse, name = warehouse_of(table), table.identifier
+    newest = table.snapshots.latest_id()
+    if newest is not None:
+        assert texts(peer.read(warehouse, name)) == records(table)
+        at = peer.read(warehouse, name, scan__snapshot_id=str(newest))
+        assert texts(at) == records(table, snapshot_id=newest)
+    for tag in table.tags.names():
+        assert texts(peer.read(warehouse, name, scan__tag_name=tag)) == records(table, tag=tag)
+
+
+@needs_golden
+@pytest.mark.parametrize("peer", ["java-0.9", "java-1.4"], indirect=True)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_java_reads_every_version_that_is_kept(
+    tmp_path: Path, scenario: str, peer: Peer, referee: Peer
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / scenario, tmp_path / "w")
+    for table in tables_of(warehouse):
+        maintained(table)
+        for one in (table, *(branch_of(table, name) for name in table.branches.names())):
+            assert_agrees(peer, one)
+        assert referee.check(warehouse, table.identifier) == []
+        assert referee._oracle("orphans", warehouse, table.identifier) == []
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    ("peer", "scenario"),
+    [
+        ("pypaimon", "pypaimon-2.1/tags_branches"),  # it does not read the manifests of 0.9
+        ("pypaimon-rust", "pypaimon-2.1/tags_branches"),
+        ("pypaimon-rust", "java-0.9/tags"),
+    ],
+    indirect=["peer"],
+)
+def test_python_and_rust_read_every_version_that_is_kept(
+    tmp_path: Path, scenario: str, peer: Peer
+) -> None:
+    for table in tables_of(copy_warehouse(GOLDEN / scenario, tmp_path / "w")):
+        maintained(table)
+        assert_agrees(peer, table)
+
+
+HISTORY = [("tag", 0), ("full", 0), ("upsert", 1), ("minor", 0), ("upsert", 2), ("upsert", 3), ("full", 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["vectors", "changelog"])
+def test_java_expires_what_we_left_and_we_what_java_left(
+    tmp_path: Path, kind: str, referee: Peer
+) -> None:
+    table = make_table(tmp_path, kind, HISTORY)
+    before = contents(table)
+
+    expire_snapshots(table, retain_max=6)
+    referee._oracle("expire", tmp_path, "db.t", "--retain", "4")
+    assert len(table.snapshots.ids()) == 4
+    assert check(table, deep=True).findings == ()
+    expire_snapshots(table, retain_max=2)
+
+    after = contents(table)
+    assert after == kept(before, after)
+    assert check(table, deep=True).findings == ()
+    assert referee.check(tmp_path, "db.t") == []
+    assert_agrees(referee, table)
+    assert loose_files(table) == set()
+
+
+def test_java_and_we_leave_the_same_files(tmp_path: Path, referee: Peer) -> None:
+    tables = [make_table(tmp_path / name, "vectors", HISTORY) for name in "ab"]
+
+    expire_snapshots(tables[0], retain_max=2)
+    referee._oracle("expire", tmp_path / "b", "db.t", "--retain", "2")
+
+    left = [
+        sorted((path.parent.name, path.name.split("-")[0]) for path in Path(table.paths.root).rglob("*") if path.is_file())
+        for table in tables
+    ]  # fmt: skip
+    assert left[0] == left[1]
+    assert contents(tables[0]) == contents(tables[1])
+
+
+def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> None:
+    history = [("tag", 0), ("branch", 0), ("on branch", 1), *HISTORY]
+    table = make_table(tmp_path, "vectors", history)
+    table.rollback(4)
+    table.branches.delete("dev")
+    make_old(table)
+
+    found = {str(Path(f.path).relative_to(table.paths.root)) for f in orphan_step.plan(table).files}
+
+    assert len(found) > 10
+    assert found == set(referee._oracle("orphans", tmp_path, "db.t"))

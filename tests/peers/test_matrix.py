@@ -1,0 +1,118 @@
+"""Every kind of table: what we write every peer reads, what a peer writes we read; exceptions are in `limits`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import assert_rows_equal
+from peers import ours
+from peers.compatibility import page
+from peers.kinds import KINDS, Kind, Record
+from peers.limits import LIMITS, Does
+from peers.peers import PEERS, Peer, PeerError
+from peers.traces import traces
+
+from paimon_orch.errors import PaimonError
+
+Written = Callable[[Kind], Path]
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """Lets us live the life of a kind, once for all who read it."""
+    made: dict[str, Path] = {}
+
+    def by_us(kind: Kind) -> Path:
+        if kind.name not in made:
+            made[kind.name] = tmp_path_factory.mktemp("ours")
+            ours.live(made[kind.name], kind)
+        return made[kind.name]
+
+    return by_us
+
+
+def assert_as_asked(kind: Kind, warehouse: Path) -> None:
+    """Check what the files show, and the rows that we read, all and by their key."""
+    assert set(kind.traces) <= traces(warehouse / "db.db" / "t")
+    assert_found(kind, ours.read(warehouse, kind))
+    expected = kind.expected()
+    sought = len(expected) // (9 if "buckets" in kind.traces else 2)
+    for key in {row["k"] for row in expected[:: max(sought, 1)] if "k" in row}:
+        found = ours.read(warehouse, kind, f"k = {key}")
+        assert len(found) == sum(r["k"] == key for r in expected), "in another bucket than it says"
+
+
+def assert_found(kind: Kind, found: list[Record]) -> None:
+    """Compare rows by the names of their columns: where a new column goes is each writer's choice."""
+    expected = kind.expected()
+    names = list(expected[0])
+    for record in found:
+        assert sorted(record) == sorted(names)
+    wanted, seen = (
+        [[record[name] for name in names] for record in part] for part in (expected, found)
+    )
+    assert_rows_equal(wanted, seen)
+
+
+@contextmanager
+def as_listed(who: str, does: Does, kind: Kind) -> Iterator[None]:
+    """Holds that what is listed as impossible still is."""
+    limit = LIMITS.get((who, does, kind.name))
+    if limit is None:
+        yield
+        return
+    with pytest.raises((PeerError, PaimonError, AssertionError), match=limit.words):
+        yield
+
+
+# What we do not write nobody reads.
+OURS = [name for name in KINDS if ("us", "writes", name) not in LIMITS]
+
+
+def cases(kinds: Iterable[str]) -> list[Any]:
+    return [pytest.param(peer, kind, id=f"{peer}: {kind}") for kind in kinds for peer in PEERS]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_we_read_what_we_write(name: str, written: Written) -> None:
+    kind = KINDS[name]
+    with as_listed("us", "writes", kind):
+        assert_as_asked(kind, written(kind))
+
+
+@pytest.mark.parametrize(("peer", "name"), cases(OURS), indirect=["peer"])
+def test_a_peer_reads_what_we_write(peer: Peer, name: str, written: Written) -> None:
+    kind = KINDS[name]
+    with as_listed(peer.name, "reads", kind):
+        assert_found(kind, peer.read(written(kind), kind.table, **kind.read))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_referee_finds_nothing_wrong_with_what_we_write(
+    referee: Peer, name: str, written: Written
+) -> None:
+    kind = KINDS[name]
+    with as_listed(referee.name, "checks", kind):
+        assert referee.check(written(kind), kind.table) == []
+
+
+@pytest.mark.parametrize(("peer", "name"), cases(KINDS), indirect=["peer"])
+def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    with as_listed(peer.name, "writes", kind):
+        peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+        for step in kind.steps:
+            if step["do"] == "compact" and not peer.name.startswith("java"):
+                ours.run(tmp_path / "t", step)
+            else:
+                peer.run(warehouse=tmp_path / "t", **step)
+        assert_as_asked(kind, tmp_path / "t")
+
+
+def test_the_page_on_compatibility_says_what_the_tests_hold(repository: Path) -> None:
+    text = (repository / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    assert text == page(), "write it anew: see tests/peers/compatibility.py"

@@ -1,0 +1,117 @@
+"""Paimon's connector for Spark, in SQL: it reads, changes and compacts our tables, and we do with its tables.
+
+The connector comes from the Maven repository; where that does not have it, or there is no mvn, these tests are skipped and
+say so. The variable PAIMON_SPARK_JAR names a jar to run them with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden import assert_rows_equal
+from peers import ours
+from peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
+from peers.environments import SPARK
+from peers.exchange import reads, writes
+from peers.kinds import KINDS, Kind, Record, compact
+from peers.limits import Does
+from peers.peers import Peer
+
+# A session answers in a second or so: not all kinds.
+TRIED = [
+    "append",
+    "append, fixed buckets",
+    "append, ORC files",
+    "append, Avro files",
+    "append, row tracking",
+    "partitioned by STRING",
+    "append, schema changed",
+    "append, rows hidden by 32-bit vectors",
+    "append, rows hidden by 64-bit vectors",
+    "append, fixed buckets, rows hidden by 32-bit vectors",
+    "primary key, partitioned",
+    "primary key, rows deleted",
+    "primary key, ORC files",
+    "primary key, Avro files",
+    "primary key, dynamic buckets",
+    "primary key, 32-bit vectors",
+    "primary key, 64-bit vectors",
+    "primary key, schema changed",
+    "partial-update",
+    "aggregation",
+    "first-row",
+    "deduplicate, sequence field",
+    "a tag",
+    "a branch",
+]
+FULL = compact()
+
+LACKS = {
+    "time": "has no TIME",
+    "array_of_times": "has no TIME",
+    "multiset": "has no MULTISET",
+    "multiset_of_numbers": "has no MULTISET",
+    "nanos": "has timestamps of 6 digits at most",
+    "recent_nanos": "has timestamps of 6 digits at most",
+    "array_of_nanos": "has timestamps of 6 digits at most",
+    "row_not_null": "gives out no null row that may hold no nulls",
+    "date": "takes the first day of year 1 from Python as one two days earlier",
+}
+
+
+@pytest.fixture
+def spark_peer(open_peer: Callable[[str], Peer]) -> Peer:
+    return open_peer(SPARK)
+
+
+def assert_rows(kind: Kind, found: list[Record]) -> None:
+    names = list(kind.expected()[0])
+    wanted, seen = (
+        [[row[name] for name in names] for row in rows] for rows in (kind.expected(), found)
+    )
+    assert_rows_equal(wanted, seen)
+
+
+def assert_both(kind: Kind, warehouse: Path, peer: Peer) -> None:
+    assert_rows(kind, ours.read(warehouse, kind))
+    assert_rows(kind, peer.read(warehouse, kind.table, **kind.read))
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_spark_reads_and_compacts_what_we_write(
+    spark_peer: Peer, name: str, tmp_path: Path
+) -> None:
+    kind = KINDS[name]
+    ours.live(tmp_path, kind)
+    assert_both(kind, tmp_path, spark_peer)
+    spark_peer.run(warehouse=tmp_path, **FULL)
+    assert_both(kind, tmp_path, spark_peer)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_we_read_and_compact_what_spark_writes(spark_peer: Peer, name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    spark_peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    for step in kind.steps:
+        spark_peer.run(warehouse=tmp_path / "t", **step)
+    assert_both(kind, tmp_path / "t", spark_peer)
+    ours.run(tmp_path / "t", FULL)
+    assert_both(kind, tmp_path / "t", spark_peer)
+
+
+def held(does: Does, kind: str) -> list[str]:
+    lacking = {column for *case, column in COLUMN_LIMITS if case == ["java-1.4", does, kind]}
+    return sorted(COLUMNS.keys() - LACKS.keys() - lacking)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_spark_reads_every_type(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
+    refused = {column for who, _, where, column in COLUMN_LIMITS if (who, where) == ("us", kind)}
+    reads(spark_peer, tmp_path, kind, [c for c in held("reads", kind) if c not in refused])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_we_read_every_type_of_spark(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
+    writes(spark_peer, tmp_path, kind, held("writes", kind))

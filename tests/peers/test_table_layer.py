@@ -1,0 +1,203 @@
+"""Statistics, row ids and postpone buckets: what one implementation keeps of them, the others find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from peers.peers import Peer, Record
+from tables import new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.format.manifest import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps import postpone
+from paimon_orch.steps.analyze import analyze
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.table import Table
+
+OpenPeer = Callable[[str], Peer]
+
+TRACKED = ["id", "_ROW_ID", "_SEQUENCE_NUMBER"]
+
+
+def spec(columns: dict[str, str], key: list[str], **options: str) -> dict[str, Any]:
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+    fields = [
+        {"id": at, "name": name, "type": kind} for at, (name, kind) in enumerate(columns.items())
+    ]
+    return {"fields": fields, "partition_keys": [], "primary_keys": key, "options": named}
+
+
+def values_of(records: list[Record]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(record.values()) for record in records)
+
+
+def test_java_finds_our_statistics(tmp_path: Path, java: Peer, referee: Peer) -> None:
+    table = new_table(tmp_path, "k INT, s STRING, d DECIMAL(10, 2), f DOUBLE, b BOOLEAN")
+    table.upsert(table_of("k s d f b", [(n, f"text {n}", n, n / 2, n > 2) for n in range(5)]))
+
+    analyze(table, InProcessExecutor(), columns=None)
+
+    assert referee.check(tmp_path) == []  # it reads the file, and the bounds in the columns' types
+    [theirs] = java.read(tmp_path, "db.t$statistics")
+    [ours] = table.system("statistics").scan().to_arrow().to_pylist()
+    figures = [json.loads(record.pop("colstat")) for record in (theirs, ours)]
+    assert theirs == ours
+    assert figures[0] == figures[1]
+    assert len(java.read(tmp_path)) == 5
+    java.run("write", tmp_path, rows=[{"k": 9}])
+    last = table.snapshot()
+    assert last is not None
+    assert last.statistics is not None, "Java's next commit keeps them"
+
+
+def tracked_table(root: Path) -> Table:
+    table = new_table(root, "id INT", key=(), bucket="-1", row_tracking__enabled="true")
+    table.append(table_of("id", [(1,), (2,)]))
+    table.append(table_of("id", [(3,)]))
+    return table
+
+
+def rewrite(table: Table) -> None:
+    """Put all rows into one file, as a compaction does."""
+    [split] = table.files()
+    reader, fields = table.reader(), [*table.schema.fields, *tracking_fields(table.schema)]
+    writer = table.writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    for file in split.files:
+        batches = reader.read(BucketFile(split.partition, 0, file), fields)
+        writer.write(pa.Table.from_batches(batches))
+    removed = [(FileKind.DELETE, file) for file in split.files]
+    entries = tuple(
+        ManifestEntry(kind, split.partition, 0, -1, file)
+        for kind, file in [*removed, *((FileKind.ADD, file) for file in writer.close())]
+    )
+    table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+
+
+def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Peer) -> None:
+    table = tracked_table(tmp_path)
+    assert values_of(java.read(tmp_path, "db.t$row_tracking")) == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
+
+    rewrite(table)
+    assert values_of(java.read(tmp_path, "db.t$row_tracking")) == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
+
+    for number in range(4, 9):
+        java.run("write", tmp_path, rows=[{"id": number}])
+    before = rows_of(table, columns=TRACKED)
+    assert before[3:] == [(number, number - 1, number) for number in range(4, 9)]
+    java.run("compact", tmp_path, full=True)
+    assert len(table.files()[0].files) == 1
+    assert rows_of(table, columns=TRACKED) == before
+    assert rows_of(table, filter="id = 5 OR _ROW_ID = 0") == [(1,), (5,)]
+
+
+def test_we_and_pypaimon_number_rows_in_turn(tmp_path: Path, open_peer: OpenPeer) -> None:
+    peer, table = open_peer("pypaimon"), tracked_table(tmp_path)
+    peer.run("write", tmp_path, rows=[{"id": 4}, {"id": 5}])
+    table.append(table_of("id", [(6,)]))
+
+    assert rows_of(table, columns=TRACKED)[2:] == [(3, 2, 2), (4, 3, 3), (5, 4, 3), (6, 5, 4)]
+    rewrite(table)
+    assert values_of(peer.read(tmp_path)) == [(number,) for number in range(1, 7)]
+
+
+def test_java_0_9_reads_rows_with_ids(tmp_path: Path, referee: Peer) -> None:
+    table = tracked_table(tmp_path)
+    rewrite(table)
+
+    assert values_of(referee.read(tmp_path)) == [(1,), (2,), (3,)]
+    assert referee.check(tmp_path) == []
+
+
+PAIRS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def waiting(options: dict[str, str]) -> dict[str, Any]:
+    return spec(PAIRS, ["k"], bucket="-2", **options)
+
+
+def test_rows_that_java_let_wait_are_moved(tmp_path: Path, java: Peer) -> None:
+    java.run("create", tmp_path, spec=waiting({"postpone__batch_write_fixed_bucket": "false"}))
+    rows = [{"k": 3, "v": "a"}, {"k": 1, "v": "b"}, {"k": 3, "v": "c"}]
+    java.run("write", tmp_path, rows=rows)
+    java.run("write", tmp_path, rows=[{"k": 1, "v": "d"}])
+    table = Catalog(str(tmp_path)).table("db.t")
+    table.upsert(table_of("k v", [(4, "ours"), (3, "e")]))
+    assert java.read(tmp_path) == []
+
+    postpone.move_postponed(table, InProcessExecutor())
+
+    assert rows_of(table) == [(1, "d"), (3, "e"), (4, "ours")]
+    assert values_of(java.read(tmp_path)) == [(1, "d"), (3, "e"), (4, "ours")]
+    java.run("compact", tmp_path, full=True, options={"bucket": "1"})
+    assert rows_of(table) == [(1, "d"), (3, "e"), (4, "ours")]
+
+
+@pytest.mark.parametrize("fixed", ["true", "false"])
+def test_pypaimon_reads_what_we_wrote_with_postpone_buckets(
+    tmp_path: Path, open_peer: OpenPeer, fixed: str
+) -> None:
+    peer = open_peer("pypaimon")
+    table = new_table(
+        tmp_path,
+        "k INT, v STRING",
+        bucket="-2",
+        postpone__batch_write_fixed_bucket=fixed,
+        postpone__default_bucket_num="3",
+    )
+    table.upsert(table_of("k v", [(k, "ours") for k in range(20)]))
+    peer.run("write", tmp_path, rows=[{"k": k, "v": "theirs"} for k in range(15, 30)])
+    seen = [(k, "ours") for k in range(20)] if fixed == "true" else []
+    assert values_of(peer.read(tmp_path)) == seen, "what its batches write waits"
+    postpone.move_postponed(table, InProcessExecutor())
+
+    wanted = [(k, "ours" if k < 15 else "theirs") for k in range(30)]
+    assert {split.total_buckets for split in table.files()} == {3}
+    assert rows_of(table) == wanted
+    assert values_of(peer.read(tmp_path)) == wanted
+
+
+@pytest.mark.parametrize("deletes", [True, False], ids=["deletes", "updates"])
+def test_columns_that_pypaimon_changed_in_our_rows_and_its_own_are_read_from_their_files(
+    tmp_path: Path, open_peer: OpenPeer, java: Peer, deletes: bool
+) -> None:
+    peer = open_peer("pypaimon")
+    gone = [[5, 61], [6]] if deletes else [[], []]
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    columns = {"id": "INT", "v": "STRING", "n": "BIGINT"}
+    made = spec(columns, [], bucket="-1", deletion_vectors__enabled=str(deletes).lower(), **options)
+    peer.run("create", tmp_path, spec=made)
+    peer.run("write", tmp_path, rows=[{"id": n, "v": f"v{n}", "n": n} for n in range(50)])
+    table = Catalog(str(tmp_path)).table("db.t")
+    table.append(table_of("id v n", [(n, f"v{n}", n) for n in range(50, 100)]))
+    changed = [{"_ROW_ID": n, "n": -n} for n in (3, 7, 60)]
+    peer.run("update", tmp_path, rows=changed, gone=gone[0])
+    again = [{"_ROW_ID": n, "v": "new", "n": 0} for n in (7, 8)]
+    peer.run("update", tmp_path, rows=again, gone=gone[1])
+    assert any(file.write_cols for split in table.files() for file in split.files)
+
+    wanted = {n: (n, f"v{n}", n) for n in range(100)}
+    wanted |= {n: (n, f"v{n}", -n) for n in (3, 60)} | {n: (n, "new", 0) for n in (7, 8)}
+    rows_left = [wanted[n] for n in range(100) if n not in {*gone[0], *gone[1]}]
+    assert values_of(peer.read(tmp_path)) == rows_left
+    assert rows_of(table) == rows_left
+    assert rows_of(table, filter="n <= 0 AND _ROW_ID > 3") == [
+        (7, "new", 0),
+        (8, "new", 0),
+        (60, "v60", -60),
+    ]
+    assert [row[0] for row in rows_of(table, columns=["_ROW_ID"])] == [row[0] for row in rows_left]
+    assert rows_of(table, columns=["n"], filter="v = 'new'") == [(0,), (0,)]
+    if not deletes:  # Java 1.4 refuses tables with both
+        assert values_of(java.read(tmp_path)) == rows_left
+    found = analyze(table, InProcessExecutor()).statistics
+    assert found is not None
+    assert found.row_count == len(rows_left)

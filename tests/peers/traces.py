@@ -1,0 +1,56 @@
+"""What the files of a table show of its kind: a writer may ignore an option, and nobody would notice by the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+_VECTORS_32 = (1581511376).to_bytes(4, "big")
+_VECTORS_64 = (1681511377).to_bytes(4, "little")
+_VECTORS_VERSION = b"\x01"
+
+
+def traces(table: Path) -> set[str]:
+    """Return the traces found; the names are those that `kinds` asks for."""
+    found = {*_data(table), *_index(table), *_snapshots(table)}
+    if any(path.read_bytes().startswith(b"ORC") for path in (table / "manifest").iterdir()):
+        found.add("ORC manifests")
+    return found
+
+
+def _data(table: Path) -> Iterator[str]:
+    files = list(table.rglob("bucket-*/data-*"))
+    yield from {f"{path.suffix[1:]} files" for path in files}
+    if len({path.parent for path in files}) > 1:
+        yield "buckets"
+    for path in files:
+        if path.suffix == ".parquet":
+            parquet = pq.ParquetFile(path)
+            yield parquet.metadata.row_group(0).column(0).compression.lower()
+            if not any(name.startswith("_KEY_") for name in parquet.schema.names):
+                yield "no key columns"
+
+
+def _index(table: Path) -> Iterator[str]:
+    for path in (table / "index").glob("index-*"):
+        data = path.read_bytes()
+        # version, length of the first vector, its magic
+        if data.startswith(_VECTORS_VERSION) and data[5:9] == _VECTORS_32:
+            yield "32-bit vectors"
+        elif data.startswith(_VECTORS_VERSION) and data[5:9] == _VECTORS_64:
+            yield "64-bit vectors"
+        else:
+            yield "hash index"
+
+
+def _snapshots(table: Path) -> Iterator[str]:
+    for path in (table / "snapshot").glob("snapshot-*"):
+        snapshot = json.loads(path.read_bytes())
+        if snapshot.get("nextRowId") is not None:
+            yield "row ids"
+        if snapshot.get("changelogManifestList") is not None:
+            yield "changelog"
+        yield f"a snapshot of {snapshot['commitKind']}"

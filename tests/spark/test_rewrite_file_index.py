@@ -1,0 +1,28 @@
+"""Work units that rewrite file indexes travel to Spark and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from tables import new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.spark.executor import SparkExecutor
+from paimon_orch.steps.rewrite_file_index import plan, rewrite_file_index
+from paimon_orch.table.schema_changes import SetOption
+
+
+def test_spark_makes_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:
+    table = new_table(tmp_path, "day STRING, k BIGINT", key=(), partition_by=["day"], bucket="-1")
+    for day in "abc":
+        table.append(table_of("day k", [(day, n) for n in range(30)]))
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table("db.t", [SetOption("file-index.bitmap.columns", "k")])
+    table = catalog.table("db.t")
+
+    result = rewrite_file_index(table, SparkExecutor(spark))
+
+    assert (result.files, result.snapshots) == (3, 1)
+    assert not plan(table)
+    assert rows_of(table, filter="k = 7") == [("a", 7), ("b", 7), ("c", 7)]

@@ -1,0 +1,421 @@
+"""UPDATE and MERGE INTO through Spark: on every kind of table, whoever commits meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError, NotFoundError, PaimonError, UnsupportedError
+from paimon_orch.spark.row_level import merge_into, update
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
+
+VECTORS = {"deletion_vectors__enabled": "true"}
+KINDS: dict[str, dict[str, Any]] = {
+    "unaware": {"key": (), "bucket": "-1"},
+    "unaware, vectors": {"key": (), "bucket": "-1", **VECTORS},
+    "bucketed": {"key": (), "bucket": "2", "bucket_key": "k"},
+    "bucketed, vectors": {"key": (), "bucket": "2", "bucket_key": "k", **VECTORS},
+    "key": {"bucket": "2"},
+    "key, vectors": {"bucket": "2", **VECTORS},
+    "key, dynamic buckets": {"bucket": "-1"},
+}
+
+
+def kinds(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", [pytest.param(KINDS[name], id=name) for name in names])
+
+
+every_kind = kinds(*KINDS)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def filled(root: Path, **kind: Any) -> Table:
+    """Keys 0 to 19 in two commits; those below 3 have no value."""
+    table = new_table(root, "k BIGINT, v STRING, n INT", **kind)
+    for start in (0, 10):
+        numbers = range(start, start + 10)
+        table.append(table_of("k v n", [(k, "old" if k > 2 else None, k) for k in numbers]))
+    return table
+
+
+def seen(table: Table) -> list[Row]:
+    """The rows of a table, once what is on level 0 has moved to where readers look."""
+    compact(table, InProcessExecutor())
+    assert_healthy(table)
+    return rows_of(table)
+
+
+def first_call(race: Callable[[], object]) -> Callable[[int, int], None]:
+    """A progress callback by which another commit comes in between, once."""
+    races = [race]
+
+    def progress(done: int, total: int) -> None:
+        if races and done == total:
+            races.pop()()
+
+    return progress
+
+
+def source(spark: SparkSession, *rows: tuple[int, str | None]) -> DataFrame:
+    return spark.createDataFrame(list(rows), "k long, v string")
+
+
+@every_kind
+def test_an_update_changes_the_rows_of_the_filter_and_no_others(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    table = filled(tmp_path, **kind)
+
+    result = update(
+        spark, table, {"v": "concat(v, '-', n)", "n": fn.col("n") + 1}, "v = 'old' and k < 12"
+    )
+
+    expected = [(k, f"old-{k}", k + 1) for k in range(3, 12)]
+    before = [(k, None, k) for k in range(3)]
+    after = [(k, "old", k) for k in range(12, 20)]
+    assert (result.updated, result.deleted, result.inserted) == (9, 0, 0)
+    assert seen(table) == [*before, *expected, *after]
+
+
+@every_kind
+def test_a_merge_updates_deletes_and_inserts(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    table = filled(tmp_path, **kind)
+    changes = source(spark, (5, "five"), (15, None), (16, "sixteen"), (100, "new"))
+
+    result = merge_into(
+        changes,
+        table,
+        "target.k = source.k",
+        when_matched_delete="source.v is null",
+        when_matched_update={"v": "source.v", "n": "target.n * 2"},
+        when_not_matched_insert={"k": "source.k", "v": "upper(source.v)"},
+    )
+
+    model: dict[int, Row] = {k: (k, "old" if k > 2 else None, k) for k in range(20)}
+    model |= {5: (5, "five", 10), 16: (16, "sixteen", 32), 100: (100, "NEW", None)}
+    del model[15]
+    assert (result.updated, result.deleted, result.inserted) == (2, 1, 1)
+    assert seen(table) == [model[k] for k in sorted(model)]
+
+
+@kinds("unaware, vectors", "bucketed", "key")
+def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    table = filled(tmp_path, **kind)
+    before = stored_files(table)
+    twice = source(spark, (5, "a"), (6, "b"), (5, "c"))
+
+    with pytest.raises(InputError, match="several rows of the source match one row"):
+        merge_into(twice, table, "target.k = source.k", when_matched_update={"v": "source.v"})
+
+    assert stored_files(table) == before
+
+
+def test_a_second_match_of_a_row_that_stays_does_no_harm(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path, key=(), bucket="-1")
+    twice = source(spark, (5, "delete"), (5, "keep"))
+
+    result = merge_into(
+        twice, table, "target.k = source.k", when_matched_delete="source.v = 'delete'"
+    )
+
+    assert result.deleted == 1
+    assert len(rows_of(table)) == 19
+
+
+def test_rows_with_a_null_in_the_condition_match_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v n", [(None, "nobody", 0)]))
+    nulls = spark.createDataFrame([(None, "x")], "k long, v string")
+
+    result = merge_into(
+        nulls,
+        table,
+        "target.k = source.k",
+        when_matched_update={"v": "source.v"},
+        when_not_matched_insert={"k": "source.k", "v": "source.v"},
+    )
+
+    assert (result.updated, result.inserted) == (0, 1)
+    assert rows_of(table)[:2] == [(None, "nobody", 0), (None, "x", None)]
+
+
+def test_a_star_takes_the_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    whole = spark.createDataFrame([("five", 5, 50), ("new", 100, 0)], "v string, k long, n int")
+
+    merge_into(
+        whole,
+        table,
+        fn.expr("target.k = source.k"),
+        when_matched_update="*",
+        when_not_matched_insert="*",
+    )
+
+    assert rows_of(table)[5] == (5, "five", 50)
+    assert rows_of(table)[-1] == (100, "new", 0)
+
+
+def test_a_merge_into_an_empty_table_inserts(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+
+    merge_into(source(spark, (1, "a")), table, "target.k = source.k", when_not_matched_insert="*")
+
+    assert rows_of(table) == [(1, "a")]
+
+
+def test_a_merge_with_nothing_to_change_commits_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path)
+    before = stored_files(table)
+
+    result = merge_into(
+        source(spark, (100, "x")), table, "target.k = source.k", when_matched_update={"v": "'x'"}
+    )
+
+    assert result.snapshot_id is None
+    assert stored_files(table) == before
+
+
+def test_partitions_keep_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "p STRING, k BIGINT, v STRING", key=(), partition_by=["p"], bucket="-1", **VECTORS
+    )
+    table.append(table_of("p k v", [(p, k, "old") for p in ("a", "b", None) for k in range(3)]))
+
+    update(spark, table, {"v": "coalesce(p, 'none')"}, "k = 1")
+
+    assert [row for row in rows_of(table) if row[1] == 1] == [
+        (None, 1, "none"),
+        ("a", 1, "a"),
+        ("b", 1, "b"),
+    ]
+    assert_healthy(table)
+
+
+def test_columns_that_spark_has_no_type_for_survive(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "k BIGINT, v STRING, t TIME(3), ns TIMESTAMP(9), ms TIMESTAMP(3), l TIMESTAMP_LTZ(6), "
+        "d DECIMAL(38, 18), b BYTES, a ARRAY<ROW<x INT, y STRING>>, m MAP<STRING, INT>, s TINYINT",
+        key=(),
+        bucket="-1",
+    )
+    row: dict[str, Any] = {
+        "k": 1,
+        "v": "old",
+        "t": time(1, 2, 3, 4000),
+        "ms": datetime(1969, 12, 31, 23, 59, 59, 1000),
+        "l": datetime(2026, 1, 1, tzinfo=UTC),
+        "d": Decimal("12345678901234567890.123456789012345678"),
+        "b": b"\x00\xff",
+        "a": [{"x": 1, "y": None}, None],
+        "m": [("a", 1), ("b", None)],
+        "s": -128,
+    }
+    rows = pa.Table.from_pylist([row, {"k": 2, "v": "null"}], schema=table.scan().arrow_schema)
+    exact = pa.array([1_234_567_890_123_456_789, None]).cast(pa.timestamp("ns"))
+    rows = rows.set_column(rows.schema.get_field_index("ns"), "ns", exact)
+    table.append(rows)
+
+    update(spark, table, {"v": "'new'"})
+
+    found = table.scan().to_arrow().sort_by("k")
+    assert found["v"].to_pylist() == ["new", "new"]
+    assert found.drop_columns("v").equals(rows.drop_columns("v"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ({}, "k"),
+        ({"key": (), "bucket": "-1", "partition_by": ["v"]}, "v"),
+        ({"key": (), "bucket": "2", "bucket_key": "n"}, "n"),
+    ],
+    ids=["primary key", "partition", "bucket key"],
+)
+def test_columns_that_say_where_a_row_lies_cannot_be_set(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any], column: str
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING, n INT", **kind)
+
+    with pytest.raises(InputError, match=f"{column} cannot be set"):
+        update(spark, table, {column: "1"})
+    with pytest.raises(InputError, match=f"{column} cannot be set"):
+        merge_into(source(spark), table, "true", when_matched_update={column: "1"})
+
+
+def test_what_cannot_be_understood_is_refused_in_one_line(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path)
+
+    with pytest.raises(NotFoundError, match="nope"):
+        update(spark, table, {"nope": "1"})
+    with pytest.raises(InputError, match=r"Spark does not understand an expression: .*nope"):
+        update(spark, table, {"v": "nope"})
+    with pytest.raises(InputError, match="Spark does not understand an expression"):
+        update(spark, table, {"v": "1 +"})
+    with pytest.raises(InputError, match="at least one column to set"):
+        update(spark, table, {})
+    with pytest.raises(InputError, match="a merge needs something to do"):
+        merge_into(source(spark), table, "true")
+
+
+def test_values_that_do_not_fit_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING NOT NULL, n INT")
+    table.upsert(table_of("k v n", [(1, "a", 1)]))
+    before = stored_files(table)
+
+    with pytest.raises(PaimonError, match=r"(?i)cast|overflow"):
+        update(spark, table, {"n": "k + 3000000000"})
+    with pytest.raises(InputError, match="column 'v' has 1 null values"):
+        update(spark, table, {"v": "null"})
+
+    assert stored_files(table) == before
+
+
+def test_names_of_columns_may_need_quotes(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, `c d` STRING", key=(), bucket="-1")
+    table.append(pa.table({"k": [1, 2], "c d": ["x", "y"]}))
+    changes = spark.createDataFrame([(2, "z"), (3, "new")], "k long, `c d` string")
+
+    update(spark, table, {"c d": "concat(`c d`, k)"}, "k = 1")
+    on = "target.k = source.k"
+    merge_into(changes, table, on, when_matched_update="*", when_not_matched_insert="*")
+
+    assert rows_of(table) == [(1, "x1"), (2, "z"), (3, "new")]
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = filled(tmp_path, key=(), bucket="-1")
+    (damaged, _) = sorted(path for path in stored_files(table) if "/data-" in path)
+    Path(damaged).write_bytes(b"no Parquet")
+
+    with pytest.raises(PaimonError, match=f"CorruptFileError.*{Path(damaged).name}"):
+        update(spark, table, {"v": "'x'"})
+
+
+def test_a_table_that_ignores_deletes_is_merged_into_without_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path, ignore_delete="true")
+    changes, on = source(spark, (5, "five")), "target.k = source.k"
+
+    merge_into(changes, table, on, when_matched_update={"v": "source.v"})
+
+    assert rows_of(table)[5] == (5, "five", 5)
+    with pytest.raises(UnsupportedError, match="ignores deletes"):
+        merge_into(changes, table, on, when_matched_delete="true")
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+def test_engines_that_would_merge_the_change_are_refused(
+    spark: SparkSession, tmp_path: Path, engine: str
+) -> None:
+    table = new_table(tmp_path, merge_engine=engine)
+
+    with pytest.raises(UnsupportedError, match="needs 'merge-engine' = 'deduplicate'"):
+        update(spark, table, {"v": "'x'"})
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
+def test_changed_rows_keep_their_ids_and_new_ones_get_new_ids(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true", **options)
+    for start in (0, 3):
+        table.append(table_of("k v", [(k, "old") for k in range(start, start + 3)]))
+
+    update(spark, table, {"v": "'new'"}, "k in (1, 4)")
+    changes, on = source(spark, (2, "merged"), (3, None), (9, "added")), "target.k = source.k"
+    merge_into(
+        changes,
+        table,
+        on,
+        when_matched_delete="source.v is null",
+        when_matched_update="*",
+        when_not_matched_insert="*",
+    )
+
+    assert rows_of(table, columns=["k", "v", "_ROW_ID", "_SEQUENCE_NUMBER"]) == [
+        (0, "old", 0, 1),
+        (1, "new", 1, 3),
+        (2, "merged", 2, 4),
+        (4, "new", 4, 3),
+        (5, "old", 5, 2),
+        (9, "added", 6, 4),
+    ]
+    assert_healthy(table)
+
+
+# --- races
+
+
+@kinds("unaware", "unaware, vectors", "bucketed, vectors", "key, dynamic buckets")
+def test_a_row_that_changes_meanwhile_is_updated_from_its_new_value(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    table = filled(tmp_path, **kind)
+
+    race = first_call(lambda: update(spark, table, {"n": "n + 100"}, "k = 7"))
+    result = update(spark, table, {"n": "n * 2"}, "k in (7, 8)", progress=race)
+
+    assert result.attempts == 2
+    assert [row[2] for row in seen(table)][7:9] == [214, 16]
+
+
+@kinds("unaware", "key")
+def test_a_row_inserted_meanwhile_is_not_inserted_again(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    table = filled(tmp_path, **kind)
+
+    result = merge_into(
+        source(spark, (100, "merged")),
+        table,
+        "target.k = source.k",
+        when_matched_update={"v": "concat(target.v, source.v)"},
+        when_not_matched_insert={"k": "source.k", "v": "source.v"},
+        progress=first_call(lambda: table.append(table_of("k v n", [(100, "raced ", 0)]))),
+    )
+
+    assert result.attempts == 2
+    assert rows_of(table)[20:] == [(100, "raced merged", 0)]
+
+
+def test_a_compaction_meanwhile_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
+    table = filled(tmp_path, key=(), bucket="-1", **VECTORS)
+
+    def compacted() -> None:
+        compact(table, InProcessExecutor(), strategy="full")
+
+    result = update(spark, table, {"v": "'new'"}, "k = 12", progress=first_call(compacted))
+
+    assert result.attempts == 2
+    assert rows_of(table)[12] == (12, "new", 12)
+    assert len(rows_of(table)) == 20
+    assert_healthy(table)

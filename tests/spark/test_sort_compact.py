@@ -1,0 +1,137 @@
+"""Sort compaction through Spark: rows stay, lie in order or near each other, and races lose none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tables import assert_healthy, new_table, rows_of, table_of
+
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.spark.sort_compact import sort_table
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.sort_compact import Order, OrderStrategy
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def grid(root: Path, **options: str) -> Table:
+    """All points of a square in each of two partitions, in no order."""
+    table = new_table(
+        root,
+        "p STRING, x INT, y INT",
+        key=(),
+        partition_by=["p"],
+        **{"bucket": "-1", "target_file_size": "4 kb"} | options,
+    )
+    points = [(p, x, y) for p in ("a", "b") for x in range(40) for y in range(40)]
+    shuffled = np.random.default_rng(1).permutation(len(points))
+    for part in np.array_split(shuffled, 3):
+        table.append(table_of("p x y", [points[at] for at in part]))
+    return table
+
+
+def widths(table: Table, column: str) -> list[int]:
+    """The distance between the smallest and the largest value of each file of partition a."""
+    (split,) = [split for split in table.files() if b"a" in split.partition]
+    found = []
+    for file in split.files:
+        rows = pa.Table.from_batches(
+            table.reader().read(bucket_file(split, file), table.schema.select([column]))
+        )
+        values = rows[column].to_numpy()
+        found.append(int(values.max() - values.min()))
+    return found
+
+
+def bucket_file(split: Any, file: Any) -> Any:
+    from paimon_orch.files.reader import BucketFile
+
+    return BucketFile(split.partition, split.bucket, file)
+
+
+def test_rows_of_a_partition_come_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    table = grid(tmp_path)
+    before = rows_of(table)
+
+    result = sort_table(spark, table, Order(("x", "y")), partitions=["p=a"])
+
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert (result.snapshot_id, snapshot.commit_kind) == (snapshot.id, CommitKind.OVERWRITE)
+    assert result.rows_written == 1600
+    assert rows_of(table) == before
+    assert_healthy(table)
+    (split,) = [split for split in table.files() if b"a" in split.partition]
+    assert len(split.files) > 1
+    assert max(widths(table, "x")) < 39
+
+
+@pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
+def test_near_points_lie_in_one_file(
+    spark: SparkSession, tmp_path: Path, strategy: OrderStrategy
+) -> None:
+    table = grid(tmp_path, target_file_size="1 kb")
+    before = rows_of(table)
+
+    sort_table(spark, table, Order(("x", "y"), strategy))
+
+    assert rows_of(table) == before
+    assert_healthy(table)
+    for column in ("x", "y"):
+        assert np.mean(widths(table, column)) < 39 * 0.8
+
+
+def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
+    table = grid(tmp_path)
+    races = [lambda: table.append(table_of("p x y", [("a", 1000, 0)]))]
+
+    def progress(done: int, total: int) -> None:
+        if races and done == total:
+            races.pop()()
+
+    result = sort_table(spark, table, Order(("x",)), progress=progress)
+
+    assert result.attempts == 1
+    assert len(rows_of(table)) == 3201
+
+
+def test_rows_deleted_during_the_sort_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    table = grid(tmp_path, deletion_vectors__enabled="true")
+    races = [lambda: delete(table, InProcessExecutor(), "x = 7")]
+
+    def progress(done: int, total: int) -> None:
+        if races and done == total:
+            races.pop()()
+
+    result = sort_table(spark, table, Order(("x",)), progress=progress)
+
+    assert result.attempts == 2
+    assert len(rows_of(table)) == 3120
+    assert_healthy(table)
+
+
+def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None:
+    table = grid(tmp_path, row_tracking__enabled="true")
+    columns = ["p", "x", "y", "_ROW_ID", "_SEQUENCE_NUMBER"]
+    before = rows_of(table, columns=columns)
+
+    sort_table(spark, table, Order(("x", "y"), "hilbert"))
+
+    assert rows_of(table, columns=columns) == before
+    assert_healthy(table)
+
+
+def test_an_empty_table_has_nothing_to_sort(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+
+    assert sort_table(spark, table, Order(("k",))).snapshot_id is None

@@ -1,0 +1,87 @@
+"""Damaging tables on purpose: metadata is rewritten so that only what was changed is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from paimon_orch.format.index_manifest import IndexManifestEntry, encode_index_manifest
+from paimon_orch.format.manifest import DataFileMeta, ManifestEntry, encode_manifest
+from paimon_orch.format.manifest_list import ManifestFileMeta, encode_manifest_list
+from paimon_orch.table.table import Table
+
+
+def edit_snapshot(table: Table, snapshot_id: int, **changes: Any) -> None:
+    """Change fields of a snapshot file."""
+    store = table.snapshots
+    changed = replace(store.get(snapshot_id), **changes)
+    Path(store.path(snapshot_id)).write_bytes(changed.to_json())
+
+
+def edit_delta(
+    table: Table,
+    snapshot_id: int,
+    edit: Callable[[list[ManifestEntry]], Sequence[ManifestEntry]],
+) -> None:
+    """Rewrite what a snapshot changed; counts and sizes of lists stay right."""
+    snapshot = table.snapshots.get(snapshot_id)
+    [meta] = table.manifests.manifest_list(snapshot.delta_manifest_list)
+    entries = list(edit(table.manifests.open(meta).entries()))
+    data = encode_manifest(entries)
+    (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
+    schema = table.schema
+    summary = ManifestFileMeta.of(
+        meta.file_name, len(data), entries, schema.partition_fields, schema.id
+    )
+    for number in table.snapshots.ids():
+        for name in ("base_manifest_list", "delta_manifest_list"):
+            _edit_list(table, number, name, summary)
+
+
+def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileMeta) -> None:
+    """Say the new size and counts of a manifest wherever it is listed."""
+    file_name = getattr(table.snapshots.get(snapshot_id), name)
+    metas = table.manifests.manifest_list(file_name)
+    if any(meta.file_name == changed.file_name for meta in metas):
+        listed = [changed if meta.file_name == changed.file_name else meta for meta in metas]
+        data = encode_manifest_list(listed)
+        (Path(table.paths.manifest_dir) / file_name).write_bytes(data)
+        edit_snapshot(table, snapshot_id, **{f"{name}_size": len(data)})
+
+
+def edit_files(table: Table, snapshot_id: int, **changes: Any) -> None:
+    """Change the metadata of every file that a snapshot added or deleted."""
+    edit_delta(
+        table, snapshot_id, lambda entries: [_changed(entry, **changes) for entry in entries]
+    )
+
+
+def _changed(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
+    of_file = {name: value for name, value in changes.items() if name in DataFileMeta.__slots__}
+    others = {name: value for name, value in changes.items() if name not in of_file}
+    return replace(entry, file=replace(entry.file, **of_file), **others)
+
+
+def edit_index(
+    table: Table,
+    snapshot_id: int,
+    edit: Callable[[list[IndexManifestEntry]], Sequence[IndexManifestEntry]],
+) -> None:
+    """Rewrite the index manifest of a snapshot."""
+    name = table.snapshots.get(snapshot_id).index_manifest
+    assert name is not None
+    data = encode_index_manifest(edit(table.manifests.index_manifest(name)))
+    (Path(table.paths.manifest_dir) / name).write_bytes(data)
+
+
+def data_files(table: Table) -> list[Path]:
+    """Return the live data files of the newest snapshot."""
+    reader = table.reader()
+    schema = table.schema
+    return [
+        Path(reader.paths.data_file(schema, split.partition, split.bucket, file))
+        for split in table.files()
+        for file in split.files
+    ]

@@ -1,0 +1,120 @@
+"""Changing the number of buckets: rows stay as they are (invariant 44)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from steps.histories import contents, kept, loose_files, make_table
+from tables import new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.steps import rescale as step
+from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.rescale import rescale
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+
+def bucket_counts(table: Table) -> set[int]:
+    return {split.total_buckets for split in table.files()}
+
+
+@pytest.mark.parametrize("kind", ["plain", "vectors", "lookup"])
+def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
+    table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
+    before = contents(table)
+
+    planned = step.plan(table, 4)
+    assert table.snapshots.latest_id() == planned.snapshot_id
+    snapshot = rescale(table, 4)
+
+    assert snapshot is not None
+    assert bucket_counts(table) == {4}
+    after = contents(table)
+    assert kept(after, before) == before
+    assert after[f"main {snapshot.id}"] == before[f"main {snapshot.id - 1}"]
+    assert check(table, deep=True).findings == ()
+    assert rescale(table, 4) is None
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("bucket", "4")])
+    table.upsert(table_of("p k v", [(0, 0, "new")]))
+    compact(table, InProcessExecutor())
+    assert (0, 0, "new") in rows_of(table)
+    assert check(table, deep=True).findings == ()
+
+
+def test_the_option_of_the_table_is_the_default_and_partitions_can_be_chosen(
+    tmp_path: Path,
+) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1)])
+    assert rescale(table) is None
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("bucket", "3")])
+    rows = rows_of(table)
+
+    rescale(table, partitions=["p=1"])
+
+    assert bucket_counts(table) == {1, 3}
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+
+
+def test_append_tables_with_a_bucket_key_are_rescaled(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="2", bucket_key="k")
+    table.append(table_of("k v", [(k, str(k)) for k in range(20)]))
+    rows = rows_of(table)
+
+    rescale(table, 5)
+
+    assert rows_of(table) == rows
+    assert bucket_counts(table) == {5}
+    assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
+def test_merged_rows_stay_merged(tmp_path: Path, engine: str) -> None:
+    options = {"fields__n__aggregate_function": "sum"} if engine == "aggregation" else {}
+    table = new_table(tmp_path, "k BIGINT, n INT", merge_engine=engine, **options)
+    for number in (1, 2, None):
+        table.upsert(table_of("k n", [(1, number), (number, 5)] if number else [(1, None)]))
+    compact(table, InProcessExecutor(), strategy="full")
+    rows = rows_of(table)
+    assert rows
+
+    rescale(table, 3)
+
+    assert rows_of(table) == rows
+    table_rows = check(table, deep=True)
+    assert table_rows.findings == ()
+
+
+def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1)])
+
+    class Late(InProcessExecutor):
+        def map(self, *arguments: object, **named: object) -> list[bytes]:
+            done = super().map(*arguments, **named)  # type: ignore[arg-type]
+            table.upsert(table_of("p k v", [(0, 50, "late")]))
+            return done
+
+    with pytest.raises(CommitConflictError):
+        rescale(table, 4, Late())
+
+    assert (0, 50, "late") in rows_of(table)
+    assert loose_files(table) == set()
+
+
+def test_what_cannot_be_rescaled_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    dynamic = make_table(tmp_path / "a", "dynamic", [])
+    with pytest.raises(UnsupportedError, match="fixed buckets"):
+        rescale(dynamic, 4)
+    waiting = make_table(tmp_path / "b", "vectors", [])
+    before = stored_files(waiting)
+    with pytest.raises(InputError, match="compact it"):
+        rescale(waiting, 4)
+    with pytest.raises(InputError, match="0 buckets"):
+        rescale(waiting, 0)
+    assert stored_files(waiting) == before
+    assert rescale(new_table(tmp_path / "c"), 4) is None

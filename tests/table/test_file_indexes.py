@@ -1,0 +1,345 @@
+"""File indexes in a table's life: written with the files, asked by scans, and never believed when damaged."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tables import new_table, rows_of, small_batches, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.files import writer
+from paimon_orch.files.file_indexes import open_indexes
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.predicate import to_arrow
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.schema_changes import RenameColumn, SchemaChange
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+LOGGER = "paimon_orch.files.file_indexes"
+
+
+def orders(numbers: range, status: str | None = None) -> pa.Table:
+    names = ("NEW", "PAID", None, "SENT")
+    return table_of(
+        "k status price", [(n, status or names[n % 4], n / 2 if n % 5 else None) for n in numbers]
+    )
+
+
+def append_table(
+    root: Path, columns: str = "k BIGINT, status STRING, price DOUBLE", **options: str
+) -> Table:
+    return new_table(root, columns, key=(), bucket="-1", **options)
+
+
+def alter(root: Path, *changes: SchemaChange) -> Table:
+    catalog = Catalog(str(root))
+    catalog.alter_table("db.t", changes)
+    return catalog.table("db.t")
+
+
+def files_of(table: Table) -> list[DataFileMeta]:
+    return [file for split in table.files() for file in split.files]
+
+
+def path_of(table: Table, name: str) -> Path:
+    (found,) = Path(table.paths.root).rglob(name)
+    return found
+
+
+def indexes_of(table: Table, file: DataFileMeta) -> dict[str, list[str]]:
+    with open_indexes(table.io, str(path_of(table, file.file_name)), file) as found:
+        return {} if found is None else {name: list(kinds) for name, kinds in found.items()}
+
+
+def test_a_small_index_is_in_the_manifest_and_a_large_one_beside_the_file(tmp_path: Path) -> None:
+    small = append_table(tmp_path / "a", file_index__bitmap__columns="status")
+    small.append(orders(range(40)))
+    large = append_table(
+        tmp_path / "b",
+        file_index__bitmap__columns="status",
+        file_index__in_manifest_threshold="10 b",
+    )
+    large.append(orders(range(40)))
+
+    (file,) = files_of(small)
+    assert file.embedded_index is not None
+    assert file.extra_files == ()
+    assert indexes_of(small, file) == {"status": ["bitmap"]}
+    (file,) = files_of(large)
+    assert file.embedded_index is None
+    assert file.extra_files == (f"{file.file_name}.index",)
+    assert indexes_of(large, file) == {"status": ["bitmap"]}
+
+
+def test_several_indexes_of_one_column_and_of_a_key_of_a_map(tmp_path: Path) -> None:
+    table = append_table(
+        tmp_path, "k INT, m MAP<STRING, INT>",
+        file_index__bitmap__columns="k, m[a]", file_index__bsi__columns="k",
+    )  # fmt: skip
+    maps = [[("a", 1)], [], None, [("b", 2), ("a", 7)]]
+    table.append(
+        pa.table(
+            {
+                "k": pa.array(range(4), pa.int32()),
+                "m": pa.array(maps, pa.map_(pa.string(), pa.int32())),
+            }
+        )
+    )
+
+    (file,) = files_of(table)
+    assert indexes_of(table, file) == {"k": ["bitmap", "bsi"], "m[a]": ["bitmap"]}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("file_index__bitmap__columns", "nowhere", "nowhere"),
+        ("file_index__bitmap__columns", "k, ,status", "blank"),
+        ("file_index__hash__columns", "k", "no type of file index"),
+        ("file_index__bsi__columns", "status", "cannot be made of"),
+        ("file_index__bitmap__columns", "k[x]", "no map"),
+        ("file_index__bitmap__k__version", "1", "does not name"),
+    ],
+)
+def test_a_table_does_not_take_indexes_that_cannot_be(
+    tmp_path: Path, option: str, value: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        append_table(tmp_path, **{option: value})
+
+
+def test_an_embedded_index_skips_a_file_that_is_not_even_there(tmp_path: Path) -> None:
+    table = append_table(tmp_path, file_index__bitmap__columns="k")
+    table.append(table_of("k status price", [(1, "a", 1.0), (9, "a", 1.0)]))
+    table.append(table_of("k status price", [(2, "b", 1.0), (8, "b", 1.0)]))
+    path_of(table, files_of(table)[0].file_name).unlink()
+
+    assert rows_of(table, filter="k = 8") == [(8, "b", 1.0)]
+
+
+def test_an_index_beside_the_file_skips_it_unopened(tmp_path: Path) -> None:
+    table = append_table(
+        tmp_path, file_index__bloom_filter__columns="status", file_index__bloom_filter__status__items="100",
+        file_index__in_manifest_threshold="0 b",
+    )  # fmt: skip
+    table.append(table_of("k status price", [(1, "a", 1.0), (9, "z", 1.0)]))
+    path_of(table, files_of(table)[0].file_name).unlink()
+
+    assert rows_of(table, filter="status = 'm'") == []
+
+
+def test_a_selection_of_rows_keeps_the_positions_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 4)
+    with small_batches(3):
+        table = append_table(tmp_path, file_index__range_bitmap__columns="k")
+        table.append(orders(range(50)))
+
+        assert [k for k, *_ in rows_of(table, filter="k in (7, 20, 21, 49)")] == [7, 20, 21, 49]
+
+    report = table.scan(filter="k in (7, 20, 21, 49)").explain()
+    assert (report.files, report.rows, report.rows_selected) == (1, 50, 4)
+    assert report.bytes_not_read > report.bytes / 3  # the footer of 50 rows is large
+    assert list(report.indexes) == ["range-bitmap(k)"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_rows_that_vectors_hide_stay_hidden(tmp_path: Path, kind: str) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, status STRING, price DOUBLE", deletion_vectors__enabled="true",
+        file_index__bitmap__columns="status", file_format=kind,
+    )  # fmt: skip
+    table.upsert(orders(range(40)))
+    compact(table, EXECUTOR)
+    table.upsert(orders(range(10), "LATE"))
+    compact(table, EXECUTOR)
+
+    assert [k for k, *_ in rows_of(table, filter="status = 'NEW'")] == list(range(12, 40, 4))
+    assert [k for k, *_ in rows_of(table, filter="status = 'LATE'")] == list(range(10))
+    assert all(file.embedded_index for file in files_of(table))
+
+
+def test_files_that_are_merged_are_not_judged_one_by_one(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, status STRING, price DOUBLE", file_index__bitmap__columns="k,status"
+    )
+    table.upsert(orders(range(8), "OLD"))
+    table.upsert(orders(range(4, 8), "FRESH"))
+
+    assert [k for k, *_ in rows_of(table, filter="status = 'OLD'")] == [0, 1, 2, 3]
+    assert table.scan(filter="status = 'OLD'").explain().indexes == {}
+    assert list(table.scan(filter="k = 5").explain().indexes) == ["bitmap(k)"]
+
+
+def test_a_file_that_moves_up_keeps_its_index(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, status STRING, price DOUBLE", file_index__bitmap__columns="status",
+        file_index__in_manifest_threshold="0 b", num_sorted_run__compaction_trigger="1",
+    )  # fmt: skip
+    table.upsert(orders(range(8)))
+    (before,) = files_of(table)
+    compact(table, EXECUTOR, strategy="full")
+
+    (after,) = files_of(table)
+    assert after == replace(before, level=after.level)
+    assert after.level > 0
+    assert [k for k, *_ in rows_of(table, filter="status = 'PAID'")] == [1, 5]
+
+
+def test_changelog_files_have_no_index(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, status STRING, price DOUBLE", file_index__bitmap__columns="status",
+        file_index__in_manifest_threshold="0 b", changelog_producer="input",
+    )  # fmt: skip
+    table.upsert(orders(range(8)))
+
+    names = [path.name for path in Path(table.paths.root).rglob("*.index")]
+    assert [name.split("-")[0] for name in names] == ["data"]
+
+
+def test_a_write_that_fails_leaves_no_index_behind(tmp_path: Path) -> None:
+    table = append_table(
+        tmp_path, file_index__bsi__columns="k", file_index__bitmap__columns="status",
+        file_index__in_manifest_threshold="0 b", target_file_size="1 kb",
+    )  # fmt: skip
+    rows = pa.concat_tables(
+        [orders(range(5000)), table_of("k status price", [(-(2**63), "x", 1.0)])]
+    )
+
+    with pytest.raises(InputError, match="'k' cannot be indexed"):
+        table.append(rows)
+
+    left = list(Path(table.paths.root).rglob("data-*"))
+    assert left == []
+
+
+def test_indexes_are_not_asked_when_reading_them_is_switched_off(tmp_path: Path) -> None:
+    table = append_table(
+        tmp_path, file_index__bitmap__columns="k", file_index__read__enabled="false"
+    )
+    table.append(orders(range(9)))
+
+    assert table.scan(filter="k = 3").explain().indexes == {}
+    assert [k for k, *_ in rows_of(table, filter="k = 3")] == [3]
+
+
+def damaged(root: Path, data: bytes | None, **options: str) -> Table:
+    table = append_table(
+        root,
+        file_index__bitmap__columns="status",
+        file_index__in_manifest_threshold="0 b",
+        **options,
+    )
+    table.append(orders(range(40)))
+    path = path_of(table, f"{files_of(table)[0].file_name}.index")
+    content = path.read_bytes()
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data or content[: len(content) * 2 // 3])
+    return table
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage that is long enough for a head", None], ids=["cut", "other", "gone"]
+)
+def test_a_damaged_index_is_named_once_and_not_believed(
+    tmp_path: Path, data: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = damaged(tmp_path, data)
+
+    with caplog.at_level(logging.WARNING, LOGGER):
+        for _ in range(2):
+            assert len(rows_of(table, filter="status = 'PAID'")) == 10
+
+    (record,) = [record for record in caplog.records if record.name == LOGGER]
+    assert f"{files_of(table)[0].file_name}.index" in record.getMessage()
+
+
+@pytest.mark.parametrize("data", [b"", None], ids=["cut", "gone"])
+def test_a_strict_table_refuses_a_damaged_index(tmp_path: Path, data: bytes | None) -> None:
+    table = damaged(tmp_path, data, file_index__strict="true")
+
+    with pytest.raises(CorruptFileError, match=r"\.index"):
+        rows_of(table, filter="status = 'PAID'")
+
+
+def test_an_index_follows_its_column_through_a_rename(tmp_path: Path) -> None:
+    table = append_table(tmp_path, file_index__bitmap__columns="k,status")
+    table.append(orders(range(8)))
+    table = alter(tmp_path, RenameColumn("status", "state"))
+
+    assert table.schema.options["file-index.bitmap.columns"] == "k,state"
+    assert list(table.scan(filter="state = 'PAID'").explain().indexes) == ["bitmap(state)"]
+    assert [k for k, *_ in rows_of(table, filter="state = 'PAID'")] == [1, 5]
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "k": st.integers(0, 9),
+    "status": st.none() | st.sampled_from(["", "a", "b", "é", "日本"]),
+    "price": st.none() | st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf")]),
+}
+FILTERS = [
+    "k = 3", "k <> 3", "k in (1, 2, 8)", "not k in (1, 2)", "k between 2 and 5", "not (k between 2 and 5)",
+    "status = 'a'", "status <> 'a'", "status is null", "not status is null", "status >= 'b'", "status like 'é'",
+    "price = 0.0", "price < 0", "price >= 0", "not price > 1", "price <> 1.5", "price is null or k > 7",
+    "(status = 'a' or price = 1.5) and k <> 4", "not (status = 'a' and k = 3)",
+]  # fmt: skip
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_rows_are_the_same_with_indexes_and_without(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    kinds = data.draw(
+        st.lists(
+            st.sampled_from(["bitmap", "range-bitmap", "bloom-filter"]), min_size=1, unique=True
+        )
+    )
+    options = {f"file_index__{kind.replace('-', '_')}__columns": "k,status,price" for kind in kinds}
+    options["file_index__in_manifest_threshold"] = data.draw(st.sampled_from(["0 b", "1 mb"]))
+    options["file_format"] = data.draw(st.sampled_from(["parquet", "orc", "avro"]))
+    if "bloom-filter" in kinds:
+        options |= {f"file_index__bloom_filter__{name}__items": "10" for name in VALUES}
+    keyed = data.draw(st.booleans())
+    if keyed:
+        options |= {"deletion_vectors__enabled": data.draw(st.sampled_from(["true", "false"]))}
+    with small_batches(data.draw(st.sampled_from([2, 100]))):
+        table = new_table(
+            tmp_path_factory.mktemp("t"), "k BIGINT, status STRING, price DOUBLE",
+            key=("k",) if keyed else (), bucket="1" if keyed else "-1", **options,
+        )  # fmt: skip
+        for rows in data.draw(
+            st.lists(
+                st.lists(st.tuples(*VALUES.values()), min_size=1, max_size=12),
+                min_size=1,
+                max_size=3,
+            )
+        ):
+            new = table_of("k status price", rows).cast(table.scan().arrow_schema)
+            table.upsert(new) if keyed else table.append(new)
+            if keyed:
+                compact(table, EXECUTOR)
+        for text in FILTERS:
+            assert sorted(map(repr, rows_of(table, filter=text))) == plain(table, text), text
+
+
+def plain(table: Table, text: str) -> list[str]:
+    """What the filter finds in all rows."""
+    predicate = bound_filter(text, table.schema)
+    assert predicate is not None
+    found = table.scan().to_arrow().filter(to_arrow(predicate))
+    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    return sorted(map(repr, rows))

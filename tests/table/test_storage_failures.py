@@ -1,0 +1,134 @@
+"""Storage that fails while a table is read: said as such, with the file, and never taken for damage."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    StorageError,
+    corrupt_unless_decoded,
+)
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.storage.base import FileInfo
+from paimon_orch.table.table import Table
+
+FAILURES: list[Callable[[], Exception]] = [
+    lambda: OSError(5, "Input/output error"),
+    lambda: PermissionError(13, "Permission denied"),
+    lambda: ConnectionResetError("the peer is gone"),
+    lambda: TimeoutError("it takes too long"),
+    lambda: StorageError("x: the store is busy"),
+]
+
+
+class Failing(io.BytesIO):
+    """A file whose content cannot be read."""
+
+    failure: Callable[[], Exception]
+
+    def read(self, _size: int | None = -1) -> bytes:
+        raise self.failure()
+
+    def readinto(self, _buffer: object) -> int:
+        raise self.failure()
+
+
+@pytest.fixture(params=FAILURES, ids=["errno", "permission", "connection", "timeout", "ours"])
+def failure(request: pytest.FixtureRequest) -> Callable[[], Exception]:
+    made: Callable[[], Exception] = request.param
+    return made
+
+
+@pytest.fixture(params=["parquet", "orc", "avro"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made = new_table(tmp_path, file__format=request.param)
+    made.upsert(table_of("k v", [(n, "x" * 50) for n in range(100)]))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["snapshot-", "schema-", "manifest-list-", "manifest-"])
+def test_metadata_that_cannot_be_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, failure: Callable[[], Exception]
+) -> None:
+    table, original = new_table(tmp_path), LocalFileIO.read_bytes
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    def read_bytes(self: LocalFileIO, path: str) -> bytes:
+        name = path.rsplit("/", 1)[-1]
+        if name.startswith(kind) and (kind != "manifest-" or "list" not in name):
+            raise failure()
+        return original(self, path)
+
+    monkeypatch.setattr(LocalFileIO, "read_bytes", read_bytes)
+    with pytest.raises(StorageError) as caught:
+        rows_of(table)
+    assert kind in str(caught.value) or "the store is busy" in str(caught.value)
+
+
+def test_data_that_cannot_be_read_is_no_damage(
+    table: Table, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
+) -> None:
+    original = LocalFileIO.open_input
+
+    def open_input(self: LocalFileIO, path: str) -> IO[bytes]:
+        with original(self, path) as file:
+            failing = Failing(file.read())
+        failing.failure = failure
+        return failing
+
+    monkeypatch.setattr(LocalFileIO, "open_input", open_input)
+    monkeypatch.setattr(LocalFileIO, "read_bytes", lambda _, path: Path(path).read_bytes())
+    with pytest.raises(StorageError):
+        rows_of(table)
+
+
+def test_a_directory_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+
+    def list_dir(_self: LocalFileIO, path: str) -> Iterator[FileInfo]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(LocalFileIO, "list_dir", list_dir)
+    with pytest.raises(StorageError, match=r"/db\.db/t/.*: cannot be read \(Permission denied\)"):
+        rows_of(table)
+
+
+def test_a_hint_that_cannot_be_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
+) -> None:
+    table, original = new_table(tmp_path), LocalFileIO.read_bytes
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    def read_bytes(self: LocalFileIO, path: str) -> bytes:
+        if path.endswith("LATEST"):
+            raise failure()
+        return original(self, path)
+
+    monkeypatch.setattr(LocalFileIO, "read_bytes", read_bytes)
+    assert rows_of(table) == [(1, "a")]
+
+
+def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    [path] = (Path(table.paths.root) / "bucket-0").iterdir()
+    path.unlink()
+
+    with pytest.raises(MissingFileError, match=rf"{path.name}: is missing"):
+        rows_of(table)
+
+
+def test_what_a_decoder_raises_is_damage() -> None:
+    for error in (OSError("Couldn't deserialize thrift"), ValueError("x"), MemoryError()):
+        with pytest.raises(CorruptFileError, match="file-1"), corrupt_unless_decoded("file-1"):
+            raise error

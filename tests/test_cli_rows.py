@@ -1,0 +1,95 @@
+"""Commands that change single rows, and sorting: what they do, say and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tables import rows_of, table_of
+from typer.testing import CliRunner
+
+from paimon_orch import Catalog
+from paimon_orch.cli import app
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.table.table import Table
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    if isinstance(result.exception, PaimonError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def table(root: str) -> Table:
+    made = Catalog(root).create_table("db.t", "id BIGINT, v STRING")
+    for start in (10, 0):
+        made.append(table_of("id v", [(n, "old") for n in range(start, start + 10)]))
+    return made
+
+
+def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
+    dry = said("delete", root, "db.t", "--where", "id < 5", "--dry-run")
+    assert dry == "would look into 1 files of 1 buckets, 10 rows; nothing was changed"
+
+    done = json.loads(said("delete", root, "db.t", "--where", "id < 5", "--json"))
+
+    assert (done["snapshot_id"], done["deleted"]) == (3, 5)
+    assert [row[0] for row in rows_of(table)] == list(range(5, 20))
+    nothing = said("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
+    assert nothing == "there are no such rows: nothing was committed"
+
+
+def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
+    said("update", root, "db.t", "--set", "v = concat('n=', id)", "--where", "id in (3, 4)")
+
+    assert rows_of(table)[3:5] == [(3, "n=3"), (4, "n=4")]
+    with pytest.raises(InputError, match=r"Spark does not understand an expression"):
+        said("update", root, "db.t", "--set", "v = nope")
+    with pytest.raises(InputError, match="must look like key=value"):
+        said("update", root, "db.t", "--set", "v")
+
+
+def test_files_are_merged_into_a_table(
+    spark: SparkSession, root: str, table: Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "changes.csv"
+    path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
+    clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
+
+    done = json.loads(
+        said(
+            *("merge-into", root, "db.t", "--from", str(path)),
+            *("--on", "target.id = source.id", "--json", *clauses),
+        )
+    )
+
+    assert [done[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
+    assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]
+    assert rows_of(table)[-1] == (100, "new")
+
+
+def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None:
+    order = ["--order-by", "id", "--order-strategy", "hilbert"]
+    assert "hilbert by id" in said("compact", root, "db.t", "--dry-run", "--json", *order)
+
+    done = json.loads(said("compact", root, "db.t", "--json", *order))
+
+    assert (done["files_before"], done["files_after"]) == (2, 1)
+    assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(20))
+
+
+def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
+    Catalog(root).create_table("db.k", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
+
+    with pytest.raises(UnsupportedError, match="only append tables without buckets"):
+        said("compact", root, "db.k", "--order-by", "id", "--dry-run")
