@@ -105,7 +105,7 @@ class RollingFileWriter:
             self._layout += tracking_fields(schema)
         self._selects_rows = any(spec.index != BLOOM_FILTER for spec in index_specs(schema.options))
         self._pending: list[pa.Table] = []
-        self._pending_rows = 0
+        self._pending_rows = self._pending_bytes = 0
         self._open: _OpenFile | None = None
         self._done: list[DataFileMeta] = []
         self._paths: list[str] = []
@@ -114,12 +114,12 @@ class RollingFileWriter:
         """Add rows, which follow all rows written before."""
         self._pending.append(table)
         self._pending_rows += table.num_rows
+        self._pending_bytes += table.nbytes
         if self._pending_rows >= self._group_rows():
             self._flush(keep_rest=True)
 
     def _group_rows(self) -> int:
-        held: int = sum(table.nbytes for table in self._pending)
-        width = max(1, held // max(1, self._pending_rows))
+        width = max(1, self._pending_bytes // max(1, self._pending_rows))
         most = min(ROW_GROUP_ROWS, _SELECTED_ROWS) if self._selects_rows else ROW_GROUP_ROWS
         return max(_MIN_GROUP_ROWS, min(most, min(_ROW_GROUP_BYTES, self._target) // width))
 
@@ -131,7 +131,7 @@ class RollingFileWriter:
             start += step
         rest = rows.slice(start)
         self._pending = [rest] if rest.num_rows else []
-        self._pending_rows = rest.num_rows
+        self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
 
     def _write_group(self, rows: pa.Table) -> None:
         if self._open is None:

@@ -114,6 +114,8 @@ def listagg(separator: str, *, distinct: bool) -> Combine:
 
 def _is_blank(text: bytes) -> bool:
     """Tell whether there is nothing but white space as Java sees it, to which fixed spaces do not belong."""
+    if text and b"!" <= text[:1] <= b"~":  # most often the first byte tells
+        return False
     return all(c.isspace() and c not in _FIXED_SPACES for c in text.decode(errors="replace"))
 
 

@@ -282,13 +282,15 @@ class BucketCompaction:
         if lookup is not None:
             step = self._with_older_rows(step, lookup)
         step = self._engine.prepare(step)
-        merged = self._engine.merge(step, settles=self._settles)
+        deletes = changelog is not None or not self._task.drop_delete
+        merged = self._engine.merge(step, settles=self._settles, deletes=deletes)
         if changelog is not None and merged.num_rows:
             changes = ChangelogProducer(self._schema, self._task.max_level).changes(step, merged)
             if changes.num_rows:
                 changelog.write(changes)
         if output is not None:
-            merged = drop_retracts(merged) if self._task.drop_delete else merged
+            if deletes and self._task.drop_delete:
+                merged = drop_retracts(merged)
             if merged.num_rows:
                 output.write(merged)
 

@@ -82,20 +82,28 @@ class MergeEngine:
             step = newest_level_only(step)
         return without_retracts(step) if self.ignores_delete else step
 
-    def merge(self, step: Step, *, settles: bool = False) -> pa.Table:
-        """Return one row for each key of a prepared step, in key order; a deleted key is a -D row.
+    def merge(self, step: Step, *, settles: bool = False, deletes: bool = True) -> pa.Table:
+        """Return one row for each key of a prepared step, in key order.
 
-        A key's only row passes through as it is, unless the merge ``settles`` it: compaction that looks up older rows
-        lets a lone retract count as the engine says, and in an aggregation table it becomes an insert (3.1).
+        A deleted key is a -D row, or without ``deletes`` no row. A key's only row passes through as it is, unless the
+        merge ``settles`` it: compaction that looks up older rows lets a lone retract count as the engine says, and in
+        an aggregation table it becomes an insert (3.1).
         """
         if not len(step.order):
             return step.rows.slice(0, 0)
+        if self._name == "deduplicate" and step.order is not step.starts:
+            chosen = step.lasts
+            if not deletes:  # before the columns are copied, not after
+                chosen = chosen[~is_retract(step.rows.column(VALUE_KIND.name))[chosen]]
+            return step.rows.take(pa.array(chosen))
+        merged = self._merged(step, settles=settles)
+        return merged if deletes else drop_retracts(merged)
+
+    def _merged(self, step: Step, *, settles: bool) -> pa.Table:
+        if self._name == "deduplicate":
+            return step.rows  # one run alone: nothing to merge, nothing to move
         if self._name == "first-row":
             return _first_row(step)
-        if self._name == "deduplicate":
-            # one run alone: nothing to merge, nothing to move
-            alone = step.order is step.starts
-            return step.rows if alone else step.rows.take(pa.array(step.lasts))
         folded = step.sizes > 1
         if settles:
             folded |= _retracts(step)[step.starts]

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -23,7 +24,7 @@ from paimon_orch.spark.writer import task_number
 from paimon_orch.steps import ingest, sort_compact
 from paimon_orch.steps.append_compact import result_of
 from paimon_orch.steps.attempts import replanned
-from paimon_orch.steps.compact import CompactionPlan, CompactionResult, Partitions
+from paimon_orch.steps.compaction import CompactionPlan, CompactionResult, Partitions
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.sort_compact import Order
 from paimon_orch.steps.tracked_writes import write_tracked
@@ -52,9 +53,11 @@ def sort_table(
 
     def attempt(number: int) -> CompactionResult:
         planned = sort_compact.plan(table, order, partitions=partitions, where=where)
-        messages = _sorted(session, table, planned, order, progress) if planned else []
-        snapshot = sort_compact.commit(table, planned, messages) if planned else None
-        return result_of(planned, messages, snapshot, time.monotonic() - started, number)
+        done = CompactionResult(planned)
+        if planned:
+            messages = _sorted(session, table, planned, order, progress)
+            done = result_of(planned, messages, sort_compact.commit(table, planned, messages))
+        return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
     return replanned(f"sort {table.identifier}", attempt)
 

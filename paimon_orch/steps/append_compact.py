@@ -1,11 +1,7 @@
 """Compaction of append tables: small files become large ones, hidden rows go (merge-tree facts 8.1, 8.2)."""
 
-import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import cast
 
 import pyarrow as pa
 
@@ -21,8 +17,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.append import AppendPicker, Group, marks_of
 from paimon_orch.merge.append_vectors import VectorRewrite, is_unaware
 from paimon_orch.merge.vectors import read_vectors
-from paimon_orch.steps.attempts import replanned
-from paimon_orch.steps.compact import (
+from paimon_orch.steps.compaction import (
     CompactionPlan,
     CompactionResult,
     CompactionUnit,
@@ -30,34 +25,25 @@ from paimon_orch.steps.compact import (
     Strategy,
     chosen_splits,
 )
-from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
 from paimon_orch.table.messages import CommitMessage, discard
-from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
-class AppendCompactionUnit:
+class AppendUnit(CompactionUnit):
     """Groups of files of one bucket, each to become new files of its own.
 
     ``live`` are the names of all files of the bucket, ``vectors`` the index files that may have to be written anew,
     ``hidden_left`` the rows that stay hidden in the files that stay.
     """
 
-    reader: FileReader
-    partition: bytes
-    bucket: int
-    total_buckets: int
     groups: tuple[Group, ...]
     live: frozenset[str]
     vectors: tuple[IndexManifestEntry, ...]
-    reason: str
     hidden_left: int = 0
 
     @property
@@ -66,34 +52,34 @@ class AppendCompactionUnit:
         return tuple(file for group in self.groups for file in group)
 
     @property
-    def partition_text(self) -> str:
-        """Return ``k1=v1/k2=v2``, or an empty text."""
-        return partition_text(self.partition, self.reader.schema)
-
-    @property
-    def files(self) -> int:
-        """Return the number of files to compact."""
-        return len(self.inputs)
-
-    @property
-    def bytes(self) -> int:
-        """Return the size of the files to compact."""
-        return sum(file.file_size for file in self.inputs)
-
-    @property
-    def rows(self) -> int:
-        """Return the physical rows of the files to compact."""
-        return sum(file.row_count for file in self.inputs)
-
-    @property
-    def level0_files(self) -> int:
-        """Return how many of the files are on level 0: all, as append tables have no other."""
-        return self.files
-
-    @property
     def output_level(self) -> int:
-        """Return the level that the result goes to."""
+        """Return the level that the result goes to: append tables have no other."""
         return 0
+
+    def run(self) -> bytes:
+        """Rewrite the groups and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+        reader, writers = self.reader, list[RollingFileWriter]()
+        index = VectorRewrite(reader, self.partition, self.bucket, self.vectors, self.live)
+        try:
+            vectors = read_vectors(reader.io, reader.paths, reader.schema, self.vectors)
+            at = self.partition, self.bucket
+            added = [
+                file
+                for group in self.groups
+                for file in copy_rows(reader, at, group, vectors, FileSource.COMPACT, writers)
+            ]
+            index_entries = index.run(drop={file.file_name for file in self.inputs})
+        except BaseException:
+            for writer in writers:
+                writer.abort()
+            index.abort()
+            raise
+
+        def entries(kind: FileKind, files: Iterable[DataFileMeta]) -> list[ManifestEntry]:
+            return [ManifestEntry(kind, *at, self.total_buckets, file) for file in files]
+
+        changed = (*entries(FileKind.DELETE, self.inputs), *entries(FileKind.ADD, added))
+        return CommitMessage(changed, tuple(index_entries)).encode()
 
 
 def check_compactable(schema: TableSchema) -> None:
@@ -126,12 +112,10 @@ def plan(
     by_split = [_units(reader, split, strategy) for split in splits]
     units = sorted((unit for units in by_split for unit in units), key=lambda unit: -unit.bytes)
     guards = () if is_unaware(schema) else tuple(map(_guard, units))
-    return plan_of(snapshot.id, units, guards, sum(not units for units in by_split))
+    return CompactionPlan(snapshot.id, tuple(units), guards, sum(not units for units in by_split))
 
 
-def _units(
-    reader: FileReader, split: BucketSplit, strategy: Strategy
-) -> list[AppendCompactionUnit]:
+def _units(reader: FileReader, split: BucketSplit, strategy: Strategy) -> list[AppendUnit]:
     """Return the work in a bucket: one unit a group where groups share no index file, else one in all."""
     picker, marks = AppendPicker.of(reader.schema.typed_options), marks_of(split.vectors)
     unaware, is_full = is_unaware(reader.schema), strategy == "full"
@@ -140,72 +124,37 @@ def _units(
     picked = {file.file_name for group in groups for file in group}
     live = frozenset(file.file_name for file in split.files)
     left = sum(marks[name].cardinality or 0 for name in (live - picked) & set(marks))
-    units = list[AppendCompactionUnit]()
+    units = list[AppendUnit]()
     for part in [(group,) for group in groups] if unaware else [tuple(groups)] if groups else []:
         names = {file.file_name for group in part for file in group}
         touched = {marks[name].index_file for name in names & set(marks)}
-        unit = AppendCompactionUnit(
+        unit = AppendUnit(
             reader,
             split.partition,
             split.bucket,
             split.total_buckets,
+            "full" if is_full else "hidden rows" if touched else "small files",
             part,
             live,
             tuple(v for v in split.vectors if not unaware or v.file_name in touched),
-            "full" if is_full else "hidden rows" if touched else "small files",
             0 if units else left,
         )
         units.append(unit)
     return units
 
 
-def _guard(unit: AppendCompactionUnit) -> BucketGuard:
+def _guard(unit: AppendUnit) -> BucketGuard:
     return BucketGuard.of(unit.partition, unit.bucket, (), unit.vectors)
 
 
-def plan_of(
-    snapshot_id: int,
-    units: Sequence[AppendCompactionUnit],
-    guards: tuple[BucketGuard, ...] = (),
-    skipped: int = 0,
-) -> CompactionPlan:
-    """Return a plan of units for an append table, which look to others like those of merge trees."""
-    alike = cast("tuple[CompactionUnit, ...]", tuple(units))
-    return CompactionPlan(snapshot_id, alike, guards, skipped)
-
-
-def units_of(planned: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:
+def units_of(planned: CompactionPlan) -> tuple[AppendUnit, ...]:
     """Return the units of a plan for an append table."""
-    return cast("tuple[AppendCompactionUnit, ...]", planned.units)
+    return tuple(unit for unit in planned.units if isinstance(unit, AppendUnit))
 
 
-def run(unit: AppendCompactionUnit) -> bytes:
-    """Rewrite the groups of one bucket and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-    reader, writers = unit.reader, list[RollingFileWriter]()
-    index = VectorRewrite(reader, unit.partition, unit.bucket, unit.vectors, unit.live)
-    try:
-        vectors = read_vectors(reader.io, reader.paths, reader.schema, unit.vectors)
-        at = unit.partition, unit.bucket
-        added = [
-            file
-            for group in unit.groups
-            for file in copy_rows(reader, at, group, vectors, FileSource.COMPACT, writers)
-        ]
-        index_entries = index.run(drop={file.file_name for file in unit.inputs})
-    except BaseException:
-        for writer in writers:
-            writer.abort()
-        index.abort()
-        raise
-
-    def entries(kind: FileKind, files: Iterable[DataFileMeta]) -> list[ManifestEntry]:
-        return [ManifestEntry(kind, *at, unit.total_buckets, file) for file in files]
-
-    changed = (*entries(FileKind.DELETE, unit.inputs), *entries(FileKind.ADD, added))
-    return CommitMessage(changed, tuple(index_entries)).encode()
-
-
-def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]) -> Snapshot:
+def commit(
+    table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
+) -> CompactionResult:
     """Commit the results of all units in one snapshot.
 
     Raises :class:`CommitConflictError` if a file is gone or got newly deleted rows; what was written is removed then.
@@ -214,10 +163,11 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     index = tuple(item for message in messages for item in message.index)
     changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
     try:
-        return table.new_commit().commit(changes)
+        snapshot = table.new_commit().commit(changes)
     except CommitConflictError:
         discard(table.reader(), messages)
         raise
+    return result_of(planned, messages, snapshot)
 
 
 def copy_rows(
@@ -245,51 +195,18 @@ def copy_rows(
     return writer.close()
 
 
-def compact(
-    table: Table,
-    executor: Executor,
-    *,
-    partitions: Partitions | None = None,
-    where: str | None = None,
-    strategy: Strategy = "minor",
-    progress: Progress | None = None,
-) -> CompactionResult:
-    """Plan, run and commit a compaction of an append table; see :func:`paimon_orch.steps.compact.compact`."""
-    started, label = time.monotonic(), f"compact {table.identifier}"
-
-    def attempt(number: int) -> CompactionResult:
-        planned = plan(table, partitions=partitions, where=where, strategy=strategy)
-        if not planned:
-            logger.info("%s: nothing to compact", table.identifier)
-            seconds = time.monotonic() - started
-            return CompactionResult(planned, duration_seconds=seconds, attempts=number)
-        undo = partial(_discard, table)
-        results = executor.map(run, units_of(planned), label=label, progress=progress, undo=undo)
-        messages = [CommitMessage.decode(result) for result in results]
-        snapshot = commit(table, planned, messages)
-        return result_of(planned, messages, snapshot, time.monotonic() - started, number)
-
-    return replanned(label, attempt)
-
-
-def _discard(table: Table, results: Sequence[bytes]) -> None:
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])
-
-
 def result_of(
     planned: CompactionPlan,
     messages: Sequence[CommitMessage],
-    snapshot: Snapshot | None,
-    seconds: float,
-    attempts: int,
+    snapshot: Snapshot,
 ) -> CompactionResult:
     """Return the figures of a plan whose files were all replaced by those of the messages."""
     deleted = [file for unit in units_of(planned) for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(
         planned,
-        None if snapshot is None else snapshot.id,
-        len({(unit.partition, unit.bucket) for unit in units_of(planned)}),
+        snapshot.id,
+        planned.buckets,
         len(deleted),
         len(added),
         sum(file.file_size for file in deleted),
@@ -298,6 +215,4 @@ def result_of(
         sum(unit.hidden_left for unit in units_of(planned)),
         len(deleted),
         len(added),
-        seconds,
-        attempts,
     )

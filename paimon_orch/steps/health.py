@@ -46,6 +46,16 @@ class Health:
         """Return the figures as JSON values."""
         return asdict(self)
 
+    def __str__(self) -> str:
+        """Return a line for people."""
+        covered = "" if self.index_coverage is None else f", indexed {self.index_coverage:.0%}"
+        return (
+            f"sorted runs at most {self.max_sorted_runs}, level 0 {self.level0_bytes / 1e6:,.1f} MB, deleted rows "
+            f"{self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; snapshots {self.snapshots}, the "
+            f"oldest {self.oldest_snapshot_age / 3600:,.1f} h old, tags {self.tags}, branches {self.branches}; "
+            f"manifests {self.manifests} ({self.manifest_bytes / 1e6:,.1f} MB)"
+        )
+
 
 def health(table: Table, *, orphans: bool = False, now: float | None = None) -> Health:
     """Read the metadata of the newest snapshot and count; no data file is opened.

@@ -12,7 +12,7 @@ from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.compact import Partitions, chosen_splits
+from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.dynamic_bucket import BucketId

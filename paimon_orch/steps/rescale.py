@@ -11,7 +11,7 @@ from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.compact import Partitions
+from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage, discard

@@ -20,7 +20,7 @@ from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import replanned
-from paimon_orch.steps.compact import Partitions, chosen_splits
+from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage, discard

@@ -14,12 +14,11 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.append_vectors import is_unaware
 from paimon_orch.merge.curves import hilbert, order_bytes, words_of, z_order
 from paimon_orch.steps.append_compact import (
-    AppendCompactionUnit,
+    AppendUnit,
     check_compactable,
-    plan_of,
     units_of,
 )
-from paimon_orch.steps.compact import CompactionPlan, Partitions, chosen_splits
+from paimon_orch.steps.compaction import CompactionPlan, Partitions, chosen_splits
 from paimon_orch.steps.row_level import TargetUnit, packed
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage, discard
@@ -74,19 +73,19 @@ def plan(
     reader = FileReader(table.io, table.paths, schema, schemas)
     reason = f"{order.strategy} by {', '.join(order.columns)}"
     units = [
-        AppendCompactionUnit(
+        AppendUnit(
             reader,
             split.partition,
             split.bucket,
             split.total_buckets,
+            reason,
             (split.files,),
             frozenset(file.file_name for file in split.files),
             split.vectors,
-            reason,
         )
         for split in splits
     ]
-    return plan_of(snapshot.id, units)
+    return CompactionPlan(snapshot.id, tuple(units))
 
 
 def _check(table: Table, schema: TableSchema, order: Order) -> None:
@@ -116,7 +115,7 @@ def read_units(planned: CompactionPlan) -> list[TargetUnit]:
     ]
 
 
-def _split(unit: AppendCompactionUnit) -> BucketSplit:
+def _split(unit: AppendUnit) -> BucketSplit:
     return BucketSplit(unit.partition, unit.bucket, unit.total_buckets, unit.inputs, unit.vectors)
 
 

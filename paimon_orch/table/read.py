@@ -12,7 +12,7 @@ from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.types import Field
-from paimon_orch.merge.engines import drop_retracts, merge_engine
+from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.vectors import read_vectors
@@ -63,14 +63,14 @@ class BucketReader:
     def merged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a primary-key table in the order of their keys."""
         names = [field.name for field in self._fields]
-        for rows in self._merge():
-            yield from drop_retracts(rows).select(names).combine_chunks().to_batches()
+        for rows in self._merge(deletes=False):
+            yield from rows.select(names).combine_chunks().to_batches()
 
     def audited(self) -> Iterator[pa.RecordBatch]:
         """Yield rows behind a column ``rowkind``; of deleted keys the last change is a row too (7.4)."""
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
-            for rows in self._merge():
+            for rows in self._merge(deletes=True):
                 yield from map(_with_kind, rows.select(names).combine_chunks().to_batches())
         else:
             for batch in self.batches():
@@ -103,7 +103,7 @@ class BucketReader:
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._split.partition, self._split.bucket, file)
 
-    def _merge(self) -> Iterator[pa.Table]:
+    def _merge(self, *, deletes: bool) -> Iterator[pa.Table]:
         schema = self._reader.schema
         engine = merge_engine(schema)
         needed = [
@@ -119,7 +119,7 @@ class BucketReader:
                 for files, load in zip(ordered, loads, strict=True)
             ]
             for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
-                yield engine.merge(engine.prepare(step))
+                yield engine.merge(engine.prepare(step), deletes=deletes)
 
     def _on_keys(self) -> Predicate | None:
         """Return the part of the predicate that holds for all rows of a key or for none."""

@@ -26,6 +26,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.merge_compact import units_of
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.table import Table
 
@@ -236,7 +237,7 @@ class Driver:
         result = step.compact(self.table, EXECUTOR, strategy=strategy)
         assert bool(result.plan) == (result.snapshot_id is not None)
         changes: list[Change] = []
-        tasks = [unit.task for unit in result.plan.units]  # of one bucket, maybe in slices
+        tasks = [unit.task for unit in units_of(result.plan)]  # of one bucket, maybe in slices
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
         if levels:  # and not only files that are rewritten as they are
@@ -380,7 +381,7 @@ def test_of_two_compactions_of_one_bucket_at_most_one_is_committed(
     with pytest.raises(CommitConflictError):
         step.commit(driver.table, plans[1], done[1])
 
-    for unit in plans[0].units:
+    for unit in units_of(plans[0]):
         driver.model.compact({file.level for file in unit.task.files}, unit.output_level)
     driver.check()
     assert_healthy(driver.table)

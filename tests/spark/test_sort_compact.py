@@ -88,7 +88,7 @@ def test_near_points_lie_in_one_file(
     assert rows_of(table) == before
     assert_healthy(table)
     for column in ("x", "y"):
-        assert np.mean(widths(table, column)) < 39 * 0.8
+        assert np.mean(widths(table, column)) < 39 * 0.9  # ranges are cut by a sample
 
 
 def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:

@@ -480,7 +480,7 @@ def test_a_compaction_that_loses_plans_again(
             upsert(table, range(7), "c")
         return run(unit)
 
-    monkeypatch.setattr(step, "run", run_while_another_commits)
+    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
     result = step.compact(table, EXECUTOR)
 
     assert result.attempts == 2
@@ -503,7 +503,7 @@ def test_a_compaction_that_always_loses_reports_the_conflict(
         upsert(table, range(start, start + 1), "c")
         return run(unit)
 
-    monkeypatch.setattr(step, "run", run_while_another_commits)
+    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
     with pytest.raises(CommitConflictError):
         step.compact(table, EXECUTOR)
 

@@ -1,0 +1,221 @@
+"""Compaction of primary-key tables: what their merge trees need, bucket by bucket (merge-tree facts 2 and 4)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.merge.choose import choose_full, choose_minor
+from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
+from paimon_orch.merge.engines import merge_engine
+from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.parts import parts_of
+from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.steps.compaction import (
+    CompactionPlan,
+    CompactionResult,
+    CompactionUnit,
+    Partitions,
+    Strategy,
+    chosen_splits,
+)
+from paimon_orch.table.commit import Changes
+from paimon_orch.table.conflicts import BucketGuard
+from paimon_orch.table.dynamic_bucket import BucketId
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class MergeUnit(CompactionUnit):
+    """The work in one bucket of a primary-key table, or in a part of a large one."""
+
+    task: CompactionTask
+
+    @property
+    def inputs(self) -> tuple[DataFileMeta, ...]:
+        """Return the files to compact."""
+        return self.task.inputs
+
+    @property
+    def output_level(self) -> int:
+        """Return the level that the result goes to."""
+        return self.task.output_level
+
+    def run(self) -> bytes:
+        """Compact and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
+        outcome = BucketCompaction(self.reader, self.task).run()
+        return CommitMessage(
+            (
+                *self._entries(FileKind.DELETE, outcome.before),
+                *self._entries(FileKind.ADD, outcome.after),
+            ),
+            () if outcome.index is None else (outcome.index,),
+            self._entries(FileKind.ADD, outcome.changelog),
+            outcome.marks,
+        ).encode()
+
+    def _entries(self, kind: FileKind, files: Sequence[DataFileMeta]) -> tuple[ManifestEntry, ...]:
+        at = self.partition, self.bucket, self.total_buckets
+        return tuple(ManifestEntry(kind, *at, file) for file in files)
+
+
+def plan(
+    table: Table,
+    *,
+    partitions: Partitions | None,
+    where: str | None,
+    strategy: Strategy,
+    now: datetime | None,
+) -> CompactionPlan:
+    """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compact.plan`."""
+    schema = table.schema
+    merge_engine(schema)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return CompactionPlan(None)
+    splits = [s for s in chosen_splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    units, guards = list[MergeUnit](), []
+    for split in splits:
+        unit = _unit(reader, split, strategy, now or datetime.now().astimezone())
+        if unit is not None:
+            units += _parts(unit)
+            guards.append(_guard(split))
+    return CompactionPlan(
+        snapshot.id,
+        tuple(sorted(units, key=lambda unit: -unit.bytes)),  # the largest first
+        tuple(guards) if schema.typed_options.deletion_vectors else (),
+        len(splits) - len(guards),
+    )
+
+
+def _guard(split: BucketSplit) -> BucketGuard:
+    files = [(file.level, file.file_name) for file in split.files]
+    return BucketGuard.of(split.partition, split.bucket, files, split.vectors)
+
+
+def _unit(
+    reader: FileReader, split: BucketSplit, strategy: Strategy, now: datetime
+) -> MergeUnit | None:
+    options = reader.schema.typed_options
+    runs = sorted_runs(split.files, reader.schema.key_fields)
+    num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
+    if strategy == "full":
+        found, alone = choose_full(reader, runs, split.vectors, num_levels, now)
+    else:
+        found, alone = choose_minor(options, runs, split.vectors, num_levels, now)
+    files = tuple(file for run in runs[: found.count] for file in run.files)
+    above = tuple(file for run in runs[found.count :] for file in run.files)
+    if not files and not alone:
+        return None
+    task = CompactionTask(
+        split.partition,
+        split.bucket,
+        files,
+        above,
+        found.output_level,
+        num_levels - 1,
+        not above or not files or options.deletion_vectors,
+        split.vectors,
+        alone,
+        int(now.timestamp()),
+    )
+    at = split.partition, split.bucket, split.total_buckets
+    return MergeUnit(reader, *at, found.reason, task)
+
+
+def _parts(unit: MergeUnit) -> list[MergeUnit]:
+    """Split a large bucket, so that it can use more than one core."""
+    reader, keys = unit.reader, unit.reader.schema.key_fields
+    part_bytes = reader.schema.typed_options.target_file_size(primary_key=True)
+
+    def starts(file: DataFileMeta) -> Sequence[object]:
+        return reader.row_group_starts(BucketFile(unit.partition, unit.bucket, file), keys[0])
+
+    return [replace(unit, task=part) for part in parts_of(unit.task, keys, part_bytes, starts)]
+
+
+def commit(
+    table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
+) -> CompactionResult:
+    """Commit the results of all units in one snapshot; see :func:`paimon_orch.steps.compact.commit`."""
+    buckets = _by_bucket(planned, messages)
+    entries = tuple(entry for message in buckets.values() for entry in message.entries)
+    index = tuple(item for message in buckets.values() for item in message.index)
+    if not entries and not index:
+        return CompactionResult(planned)
+    changelog = tuple(entry for message in buckets.values() for entry in message.changelog)
+    changes = Changes(CommitKind.COMPACT, entries, changelog, index, planned.guards)
+    try:
+        snapshot = table.new_commit().commit(changes)
+    except CommitConflictError:
+        discard(table.reader(), buckets.values())
+        raise
+    return _result(planned, buckets, snapshot)
+
+
+def _by_bucket(
+    planned: CompactionPlan, messages: Sequence[CommitMessage]
+) -> dict[BucketId, CommitMessage]:
+    """Return one message a bucket; where its work was split, its index file is written here."""
+    found: dict[BucketId, list[tuple[MergeUnit, CommitMessage]]] = {}
+    for unit, message in zip(units_of(planned), messages, strict=True):
+        found.setdefault((unit.partition, unit.bucket), []).append((unit, message))
+    return {at: parts[0][1] if len(parts) == 1 else _joined(parts) for at, parts in found.items()}
+
+
+def units_of(planned: CompactionPlan) -> list[MergeUnit]:
+    """Return the units of a plan for a primary-key table."""
+    return [unit for unit in planned.units if isinstance(unit, MergeUnit)]
+
+
+def _joined(parts: Sequence[tuple[MergeUnit, CommitMessage]]) -> CommitMessage:
+    reader, task = parts[0][0].reader, parts[0][0].task
+    # slices of one section may have read the same file
+    entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
+    changelog = tuple(entry for _, message in parts for entry in message.changelog)
+    joined = CommitMessage(entries, changelog=changelog)
+    if not reader.schema.typed_options.deletion_vectors:
+        return joined
+    vectors = BucketVectors(read_vectors(reader.io, reader.paths, reader.schema, task.vectors))
+    for _, message in parts:
+        vectors.add(message.marks)
+    for name in joined.replaced:
+        vectors.drop(name)
+    index = vectors.write(reader.io, reader.paths, reader.schema, task.partition, task.bucket)
+    return replace(joined, index=() if index is None else (index,))
+
+
+def _result(
+    planned: CompactionPlan, messages: Mapping[BucketId, CommitMessage], snapshot: Snapshot
+) -> CompactionResult:
+    vectors = {(unit.partition, unit.bucket): unit.task.vectors for unit in units_of(planned)}
+    hidden = sum(
+        r.cardinality or 0
+        for at, message in messages.items()
+        for item in message.index or vectors[at]
+        for r in item.ranges or ()
+    )
+    deleted = [entry.file for message in messages.values() for entry in message.deleted]
+    added = [entry.file for message in messages.values() for entry in message.added]
+    moved = {file.file_name for file in deleted} & {file.file_name for file in added}
+    written = [file for file in added if file.file_name not in moved]
+    return CompactionResult(
+        planned,
+        snapshot.id,
+        len(messages),
+        len(deleted),
+        len(added),
+        sum(file.file_size for file in deleted if file.file_name not in moved),
+        sum(file.file_size for file in written),
+        sum(file.row_count for file in written),
+        hidden,
+        sum(file.level == 0 for file in deleted),
+        sum(file.level == 0 for file in added),
+    )
