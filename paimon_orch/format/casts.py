@@ -1,11 +1,12 @@
 """Which type of a column may become which other one (format section 9.4)."""
 
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types import MAX_LENGTH, AtomicType, DataType
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _TEXTS = ("CHAR", "VARCHAR")
 _BYTES = ("BINARY", "VARBINARY")
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_TIMED = ("DATE", "TIME", *_MOMENTS)
 _NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
 
 # to: from; what loses nothing, or only digits that the new type has no place for
@@ -51,7 +52,9 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     if not isinstance(new, AtomicType):
         return False  # fields of a row, elements and values change one by one
     if explicit and new.name in _TEXTS:
-        return True
+        # Java reads days and times as STRING alone, and fails at texts of a limited length.
+        timed = isinstance(old, AtomicType) and old.name in _TIMED
+        return not timed or (new.name == "VARCHAR" and new.params == (MAX_LENGTH,))
     if not isinstance(old, AtomicType):
         return False
     return (

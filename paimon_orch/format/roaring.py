@@ -252,6 +252,19 @@ def _arrays_and_runs(
     _put(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
     body = begin[group] + inside
     _put(out, body[stored_as_runs], runs[stored_as_runs], 2)
+    _put_payloads(out, groups, body, is_run, stored_as_runs)
+    return out.tobytes(), sizes
+
+
+def _put_payloads(
+    out: npt.NDArray[np.uint8],
+    groups: _Layout,
+    body: npt.NDArray[np.int64],
+    is_run: npt.NDArray[np.bool_],
+    stored_as_runs: npt.NDArray[np.bool_],
+) -> None:
+    """Write the positions of arrays, and behind their counts the runs of others; ``body`` is where each starts."""
+    at = groups.at
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
     container = np.repeat(np.arange(len(at)), groups.cardinality)  # of each position
     plain = np.flatnonzero(~stored_as_runs[container])
@@ -262,7 +275,6 @@ def _arrays_and_runs(
     kept = stored_as_runs[container[run]]
     target = body[container[run]] + 2 + 4 * order
     _put(out, target[kept], low[run][kept] | (length[kept] - 1) << 16, 4)
-    return out.tobytes(), sizes
 
 
 def _put(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from golden import GOLDEN, canonical_rows, copy_warehouse, rows_of
-from peers.peers import Peer
+from peers.peers import PEERS, Peer
 from tables import new_table, table_of
 
 from paimon_orch import Catalog
@@ -23,6 +23,8 @@ from paimon_orch.format.file_index.options import IndexSpec, index_specs
 from paimon_orch.format.predicate import Leaf
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.table.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 
 COLUMNS = "k INT, s STRING, b BIGINT, d DATE, f DOUBLE, ts TIMESTAMP(3), dec DECIMAL(10, 2)"
@@ -157,6 +159,26 @@ def test_java_reads_a_table_with_deletion_vectors_by_our_indexes(
     found = peer.find(tmp_path, ["s", "=", "v3"])
 
     assert sorted(row["k"] for row in found) == list(range(13, 50, 5))
+
+
+@pytest.mark.parametrize("peer", PEERS, indirect=True)
+def test_indexes_that_come_and_go_and_come_again_lose_no_row(tmp_path: Path, peer: Peer) -> None:
+    table = new_table(
+        tmp_path, "k INT, s STRING", key=(), bucket="-1", metadata__stats_dense_store="false"
+    )
+    target = table.scan().arrow_schema
+    for first in (0, 100):
+        table.append(table_of("k s", [(first + n, f"v{n % 5}") for n in range(20)]).cast(target))
+    expected = sorted(canonical_rows(table.scan().to_arrow()))
+    option = "file-index.bloom-filter.columns"
+    items = SetOption("file-index.bloom-filter.k.items", "30")
+    catalog = Catalog(str(tmp_path))
+    for turn in range(4):
+        on, off = [SetOption(option, "k"), items], [ResetOption(option), ResetOption(items.key)]
+        catalog.alter_table("db.t", off if turn % 2 else on)
+        rewrite_file_index(catalog.table("db.t"), InProcessExecutor())
+
+        assert sorted(rows_of(peer.read(tmp_path), ["k", "s"])) == expected, turn
 
 
 # Java 0.9 gives the files of tables with a key no index

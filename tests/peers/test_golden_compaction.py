@@ -29,7 +29,8 @@ STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
 
 def cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
-        if entry["primary_keys"]:
+        avro = not name.endswith(("t_orc", "t_parquet")) or "manifest_formats" not in name
+        if entry["primary_keys"] and avro:  # manifests of other formats are only read
             yield pytest.param(folder, entry, id=name)
 
 
@@ -60,12 +61,12 @@ def test_rows_of_a_golden_table_stay_when_it_is_compacted(
     assert not [r for split in table.files() for entry in split.vectors for r in entry.ranges or ()]
 
 
-PICKED = (
+PICKED = (  # and not pk_aggregation_complex: Java misreads null rows in arrays of rows
     "pk_b4_mor",
     "pk_dv_multi_files",
     "pk_dv_engines",
     "pk_partial_update_groups",
-    "pk_aggregation_complex",
+    "pk_aggregation",
     "pk_first_row",
     "pk_format_per_level",
     "pk_composite_types",

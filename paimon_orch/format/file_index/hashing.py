@@ -50,9 +50,17 @@ def xxh64(values: pa.BinaryArray) -> U64:
     return out
 
 
-def _longest_first(lengths: I64) -> list[I64]:
+def _longest_first(lengths: I64) -> "list[I64] | list[slice]":
+    starts = range(0, len(lengths), _CHUNK)
+    if not len(lengths) or lengths.min() == lengths.max():
+        return [slice(at, at + _CHUNK) for at in starts]
     order = np.argsort(-lengths, kind="stable")
-    return [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
+    return [order[at : at + _CHUNK] for at in starts]
+
+
+def _where(mask: npt.NDArray[np.bool_]) -> "I64 | slice":
+    """Return where a mask holds; numpy is faster if that is everywhere, and is told so."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 def _rotated(value: U64, bits: int) -> U64:
@@ -74,19 +82,19 @@ def _xxh64(ragged: Ragged, at: I64, lengths: I64) -> U64:
     state += lengths.astype(np.uint64)
     at, left = at + (stripes << 5), lengths & 31
     for _ in range(int(left.max(initial=0)) >> 3):
-        rows = np.flatnonzero(left >= 8)
+        rows = _where(left >= 8)
         word = _round(np.zeros(1, np.uint64), words[at[rows]])
         state[rows] = _rotated(state[rows] ^ word, 27) * _PRIME1 + _PRIME4
         at[rows] += 8
         left[rows] -= 8
-    rows = np.flatnonzero(left >= 4)
-    if len(rows):
+    if (left >= 4).any():
+        rows = _where(left >= 4)
         word = (words[at[rows]] & np.uint64(0xFFFFFFFF)) * _PRIME1
         state[rows] = _rotated(state[rows] ^ word, 23) * _PRIME2 + _PRIME3
         at[rows] += 4
         left[rows] -= 4
-    for byte in range(3):
-        rows = np.flatnonzero(left > byte)
+    for byte in range(int(left.max(initial=0))):
+        rows = _where(left > byte)
         word = ragged.data[at[rows] + byte].astype(np.uint64) * _PRIME5
         state[rows] = _rotated(state[rows] ^ word, 11) * _PRIME1
     state ^= state >> np.uint64(33)

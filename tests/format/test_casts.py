@@ -1,0 +1,14 @@
+import pytest
+
+from paimon_orch.format.casts import can_cast
+from paimon_orch.format.types import parse_type
+
+MOMENTS = ["DATE", "TIME(3)", "TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE"]
+
+
+@pytest.mark.parametrize("old", MOMENTS)
+def test_days_and_times_become_texts_of_any_length_alone(old: str) -> None:
+    assert can_cast(parse_type(old), parse_type("STRING"))
+    for new in ("VARCHAR(30)", "CHAR(30)"):
+        assert not can_cast(parse_type(old), parse_type(new))
+        assert can_cast(parse_type("INT"), parse_type(new))
