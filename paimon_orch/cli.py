@@ -177,6 +177,8 @@ def _print_report(report: TableReport) -> None:
         f"{report.hidden_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
         f"level 0 {report.level0_files}, small {report.small_files}"
     )
+    if report.health is not None:
+        print(report.health)
     shown = RichTable("partition", "bucket", "files by level", "rows", "hidden", "MB")
     for bucket in report.buckets:
         levels = [file.level for file in bucket.files]

@@ -200,6 +200,8 @@ class TableCommit:
             return self.committed(changes.identifier)
         if state.count == 1 or latest is None:
             return None
+        if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.written:
+            return None  # every attempt is known to have lost, and the user is ours alone
         mine = self.user, changes.identifier, changes.kind
         for snapshot_id in range(state.seen + 1, latest.id + 1):
             try:

@@ -17,6 +17,7 @@ _BRANCH_FOLDERS = {
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
+_ROUNDED_SECONDS = 1.0  # stores tell the time of a file in whole seconds, rounded down
 _BLOB_PACK = (
     ".managed.blob"  # named by no manifest: what needs one is told by side files of data files
 )
@@ -50,17 +51,22 @@ def list_old_files(unit: ListingUnit) -> bytes:
     Links are left alone, as are directories and packs of blobs. Returns JSON: per directory its path, names and sizes of old files, and how
     many entries it holds.
     """
-    found = []
+    found, before = [], _certainly(unit.io, unit.before)
     for directory in unit.directories:
         names, sizes, entries = [], [], 0
         for info in unit.io.list_dir(directory):
             entries += 1
             candidate = not info.is_dir and not info.is_link
-            if candidate and info.modified < unit.before and not info.name.endswith(_BLOB_PACK):
+            if candidate and info.modified < before and not info.name.endswith(_BLOB_PACK):
                 names.append(info.name)
                 sizes.append(info.size)
         found.append((directory, names, sizes, entries))
     return json.dumps(found).encode()
+
+
+def _certainly(io: FileIO, before: float) -> float:
+    """Return what the time of a file must be below to be certainly before a moment."""
+    return before - _ROUNDED_SECONDS if io.remote else before
 
 
 def decode_listing(data: bytes) -> Iterator[tuple[str, list[str], list[int], int]]:
@@ -139,6 +145,7 @@ def _is_temporary(name: str) -> bool:
 def _old(
     io: FileIO, directory: str, before: float, chosen: Callable[[str], bool]
 ) -> Iterator[OldFile]:
+    limit = _certainly(io, before)
     for info in io.list_dir(directory):
-        if not info.is_dir and not info.is_link and info.modified < before and chosen(info.name):
+        if not info.is_dir and not info.is_link and info.modified < limit and chosen(info.name):
             yield OldFile(info.path, info.size)

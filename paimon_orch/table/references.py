@@ -259,25 +259,21 @@ class Used:
     _opened: set[str] = field(default_factory=set)
 
     def update(self) -> bool:
-        """Read until nothing new shows up; tell whether anything was read.
+        """Read all versions that there are and that were not read; tell whether there were any.
 
-        A version that vanishes while it is read was expired, and is left out. One that stays while something that it
-        needs is missing is an error: an expiration under way is given a moment, then :class:`MissingFileError` names the file.
+        A version that vanishes while it is read was expired: what came in its place is read then. One that stays while
+        something that it needs is missing is an error: an expiration under way is given a moment, then
+        :class:`MissingFileError` names the file.
         """
-        changed = False
+        failure: PaimonError | None = None
         for attempt in range(_ROUNDS):
             pending = self._unread()
-            if not pending:
-                return changed
-            changed = True
             failure = self._read(pending)
-            if failure is not None:
-                if attempt == _ROUNDS - 1:
-                    raise failure
-                self.sleep(_PAUSE_SECONDS * 2**attempt)
-        raise StorageError(
-            f"{self.store.root}: new snapshots come faster than they are read; nothing was deleted. Try again"
-        )
+            if failure is None:
+                return bool(pending) or attempt > 0
+            self.sleep(_PAUSE_SECONDS * 2**attempt)
+        assert failure is not None
+        raise failure
 
     def _unread(self) -> list[Version]:
         """Return the versions that are new, or are not what they were when they were read."""

@@ -29,6 +29,7 @@ from steps.histories import (
 )
 from tables import new_table, rows_of, small_batches, stored_files, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError, MissingFileError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import expire_snapshots as step
@@ -37,8 +38,10 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.commit import Changes
+from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 NOW = 10_000_000_000
@@ -557,3 +560,25 @@ def test_tags_may_be_given_a_time_and_keep_after_expiration(tmp_path: Path) -> N
     expire_snapshots(table, retain_max=1)
 
     assert rows_of(table, tag="month") == rows
+
+
+def test_replaced_index_files_go_and_the_others_stay(tmp_path: Path) -> None:
+    """Java leaves the side files of replaced indexes to orphan cleanup."""
+    table = new_table(tmp_path, key=(), bucket="-1", file_index__in_manifest_threshold="1 b")
+    table.append(table_of("k v", [(k, str(k)) for k in range(50)]))
+    catalog = Catalog(str(tmp_path))
+    for column in ("k", "v"):
+        catalog.alter_table("db.t", [SetOption("file-index.bloom-filter.columns", column)])
+        rewrite_file_index(table, InProcessExecutor())
+    side_files = sorted(Path(table.paths.root).glob("bucket-0/*.index"))
+    assert len(side_files) == 2
+    rows = rows_of(table)
+
+    expire_snapshots(table, retain_max=1)
+
+    [left] = Path(table.paths.root).glob("bucket-0/*.index")
+    [split] = table.files()
+    assert split.files[0].extra_files == (left.name,)
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+    assert loose_files(table) == set()

@@ -110,3 +110,15 @@ def test_an_inspection_tells_them(tmp_path: Path) -> None:
     assert isinstance(found, dict)
     assert (found["files"], found["snapshots"]) == (1, 1)
     assert 0 <= found["newest_snapshot_age"] < time.time()
+
+
+def test_a_line_for_people_tells_them_too(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "x")]))
+
+    line = str(health(table))
+
+    assert line.startswith(
+        "sorted runs at most 1, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"
+    )
+    assert "; snapshots 1, the oldest 0.0 h old, tags 0, branches 0; manifests 1 (" in line

@@ -1,0 +1,108 @@
+"""What processes or threads do to one table at once, each again and again, and what must be true of it meanwhile."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from tables import rows_of, table_of
+
+from paimon_orch.errors import MissingFileError, NotFoundError, TransientError
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.table.table import Table
+
+KEYS = 10  # of each of the two writers
+Role = Callable[[Table, int], None]
+
+
+def write(writer: int, table: Table, turn: int) -> None:
+    """Give every key of this writer the number of the turn; keys are apart by writer."""
+    table.upsert(table_of("k v", [(KEYS * writer + k, turn) for k in range(KEYS)]))
+
+
+def pack(table: Table, turn: int) -> None:
+    compact(table, InProcessExecutor(), strategy="full" if turn % 3 == 0 else "minor")
+
+
+def expire(table: Table, turn: int) -> None:
+    expire_snapshots(table, retain_max=6, retain_min=3, older_than=0)
+
+
+def clean(before: float, table: Table, turn: int) -> None:
+    """Clean what is older than the beginning: files that are being written are protected by age alone."""
+    remove_orphan_files(table, older_than=int(before * 1000))
+
+
+def tag(table: Table, turn: int) -> None:
+    name = f"t{turn % 3}"
+    if name in table.tags.names():
+        assert len(rows_of(table, tag=name)) == 2 * KEYS
+        table.tags.delete(name)
+    table.tags.create(name)
+    assert len(rows_of(table, tag=name)) == 2 * KEYS
+
+
+def read(table: Table, turn: int) -> None:
+    """Read the newest snapshot: each writer's keys have one number, for a snapshot is seen wholly."""
+    newest = table.snapshots.latest()
+    assert newest is not None
+    try:
+        rows = rows_of(table, snapshot_id=newest.id)
+    except (MissingFileError, NotFoundError, FileNotFoundError):
+        kept = (table.snapshots.earliest_id() or 0) <= newest.id
+        assert not kept, f"snapshot {newest.id} is kept and cannot be read"
+        return
+    for first in (0, KEYS):
+        values = {v for k, v in rows if first <= k < first + KEYS}
+        assert len(values) == 1, f"snapshot {newest.id} is torn: {rows}"
+
+
+def roles(before: float) -> dict[str, Role]:
+    """Return who does what; the cleaner takes files written before a time, in epoch seconds."""
+    return {
+        "write 0": partial(write, 0),
+        "write 1": partial(write, 1),
+        "pack": pack,
+        "expire": expire,
+        "clean": partial(clean, before),
+        "tag": tag,
+        "read": read,
+    }
+
+
+def begin(table: Table) -> None:
+    """Let both writers' keys be there before anyone starts."""
+    for _ in range(3):
+        table.upsert(table_of("k v", [(k, -1) for k in range(2 * KEYS)]))
+
+
+def work(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
+    """Do one thing for a time; return how often, and what went wrong. Losing a race is nothing wrong."""
+    turn, problems = 0, []
+    until = time.time() + seconds
+    while time.time() < until:
+        try:
+            role(table, turn)
+            turn += 1
+        except (TransientError, NotFoundError, MissingFileError) as error:
+            if name.startswith(("write", "read")):
+                problems.append(f"{name}: {error}")
+        except BaseException:  # noqa: BLE001 - told to the test
+            problems.append(f"{name}: {traceback.format_exc()}")
+            break
+    return turn, problems
+
+
+def assert_nothing_is_lost(table: Table, turns: dict[str, int]) -> None:
+    """Check that every writer's last row is there for each of its keys."""
+    assert all(turns.values()), f"some did nothing: {turns}"
+    rows: dict[int, int] = dict(rows_of(table))
+    assert sorted(rows) == list(range(2 * KEYS))
+    for number in range(2):
+        values = {rows[KEYS * number + k] for k in range(KEYS)}
+        assert values == {turns[f"write {number}"] - 1}
