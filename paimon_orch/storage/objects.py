@@ -12,6 +12,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
+from filelock import FileLock, Timeout
 from tenacity import (
     Retrying,
     retry_if_exception,
@@ -28,7 +29,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.storage.base import FileInfo, checked
-from paimon_orch.storage.options import StorageOptions
+from paimon_orch.storage.options import LOCK_PATH, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ _EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fr
 _DEFAULTS: dict[str, dict[str, Any]] = {name: {"max_concurrency": 1} for name in ("s3", "s3a")}
 _READ_ATTEMPTS = 2  # the packages try again themselves: more would only multiply the waiting
 _PUT_ATTEMPTS = 6
+_LOCK_SECONDS = 60
 _PART_BYTES = (
     16 << 20
 )  # of a file being written; the default of s3fs, 50 MiB, is too much for many buckets
@@ -124,9 +126,31 @@ class FsspecFileIO:
         error: it may still appear.
         """
         fs = self._writable(path)
+        if self.options.lock_path is not None:
+            return self._create_under_lock(fs, path, data)
         self._prove(fs, path)
         try:
             _busy_again(lambda: fs.pipe_file(path, data, mode="create"))
+        except Exception as error:  # noqa: BLE001 - the outcome is looked up
+            return self._settle(path, data, error)
+        return True
+
+    def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
+        """Create as one of many that share a lock file; it is free again when its holder dies."""
+        head, tail = path.rsplit("/", 1)
+        temporary = f"{head}/.{tail}.{uuid4()}.tmp"
+        assert self.options.lock_path is not None
+        try:
+            with FileLock(self.options.lock_path, timeout=_LOCK_SECONDS):
+                if self.exists(path):
+                    return False
+                fs.makedirs(head, exist_ok=True)
+                fs.pipe_file(temporary, data)
+                fs.mv(temporary, path)  # whole when it becomes visible
+        except Timeout as error:
+            raise StorageError(
+                f"{path}: the lock {self.options.lock_path} was not free for {_LOCK_SECONDS} seconds"
+            ) from error
         except Exception as error:  # noqa: BLE001 - the outcome is looked up
             return self._settle(path, data, error)
         return True
@@ -244,14 +268,15 @@ class FsspecFileIO:
         fs = self._fs
         module = type(fs).__module__
         package = module.partition(".")[0]
-        if module == _MEMORY:
+        if module == _MEMORY or self.options.lock_path is not None:
             return fs
         needed = _TRUSTED.get(package)
         if needed is None:
             known = ", ".join(sorted(_TRUSTED))
             raise UnsupportedError(
                 f"{path}: is not written. Tables are written through {known} alone; {type(fs).__name__} of {module} is "
-                "not known to create a file exclusively, so two committers could overwrite each other. Reading works."
+                "not known to create a file exclusively, so two committers could overwrite each other. Reading works; "
+                f"to write, let all committers share the storage option {LOCK_PATH}=<a file that all of them reach>."
             )
         found = importlib.metadata.version(package)
         if _release(found) < needed:

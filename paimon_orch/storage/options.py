@@ -9,6 +9,7 @@ from typing import Any
 from paimon_orch.errors import InputError
 
 ENVIRONMENT = "PAIMON_STORAGE_OPTIONS"
+LOCK_PATH = "lock_path"  # ours: a lock file for stores that cannot create exclusively
 _HIDDEN = "***"
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary words
 # Options whose values may appear in an error text; whatever is not listed may be a secret.
@@ -18,6 +19,7 @@ _PUBLIC = {
     "anon",
     "endpoint",
     "endpoint_url",
+    LOCK_PATH,
     "project",
     "region_name",
     "signature_version",
@@ -42,10 +44,19 @@ class StorageOptions:
         return cls(dict(given), frozenset(_environment()) - set(given))
 
     def resolve(self) -> dict[str, Any]:
-        """Return all options with their values.
+        """Return what fsspec takes, with its values.
 
         Raises :class:`InputError` if an option came from the environment and is not there in this process.
         """
+        return {name: value for name, value in self._all().items() if name != LOCK_PATH}
+
+    @property
+    def lock_path(self) -> str | None:
+        """Return the file whose lock all committers share, if one is configured."""
+        found = self._all().get(LOCK_PATH)
+        return None if found is None else str(found)
+
+    def _all(self) -> dict[str, Any]:
         if not self.inherited:
             return dict(self.given)
         here = _environment()

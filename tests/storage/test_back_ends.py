@@ -67,11 +67,14 @@ class TestS3(StorageContract):
         return Catalog(s3.root, **s3.options)
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "locked"])
 def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
     """A place that several processes reach, and its options."""
     if request.param == "local":
         return str(tmp_path), {}
+    if request.param == "locked":  # a store that nobody trusts to create exclusively
+        options = {"lock_path": str(tmp_path / "lock"), "auto_mkdir": True}
+        return f"local://{tmp_path}/warehouse", options
     bucket: Bucket = request.getfixturevalue("s3")
     return bucket.root, bucket.options
 

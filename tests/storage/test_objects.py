@@ -8,10 +8,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from filelock import FileLock
 
 from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
 from paimon_orch.storage import FsspecFileIO, LocalFileIO, objects, resolve_warehouse
@@ -190,6 +192,29 @@ def test_an_implementation_that_nobody_tried_is_for_reading(
         with pytest.raises(UnsupportedError, match="Reading works"):
             remove(f"{io.root}/file")
     assert io.read_bytes(f"{io.root}/file") == b"content"
+
+
+def test_a_lock_makes_any_store_writable(tmp_path: Path) -> None:
+    root, lock = f"local://{tmp_path}/warehouse", tmp_path / "lock"
+    plain, locked = (
+        resolve_warehouse(root, options)[0] for options in ({}, {"lock_path": str(lock)})
+    )
+
+    with pytest.raises(UnsupportedError, match="lock_path"):
+        plain.create(f"{root}/file", b"")
+    assert locked.create(f"{root}/dir/file", b"one")
+    assert not locked.create(f"{root}/dir/file", b"two")
+    assert locked.read_bytes(f"{root}/dir/file") == b"one"
+    assert [entry.path for entry in locked.list_dir(f"{root}/dir")] == [f"{root}/dir/file"]
+
+
+def test_a_lock_that_is_not_freed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_orch.storage.objects._LOCK_SECONDS", 0.01)
+    root, lock = f"local://{tmp_path}/warehouse", str(tmp_path / "lock")
+    io = resolve_warehouse(root, {"lock_path": lock})[0]
+
+    with FileLock(lock), pytest.raises(StorageError, match="was not free"):
+        io.create(f"{root}/file", b"")
 
 
 def test_a_name_with_a_version_is_refused(io: FsspecFileIO) -> None:
