@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 from golden import GOLDEN, golden_tables, table_name
@@ -201,14 +203,12 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
 
 
 def test_polars_takes_a_scan(table: Table) -> None:
-    polars = pytest.importorskip("polars")
-    frame = polars.from_arrow(table.scan().to_reader())
+    frame = pl.DataFrame(pl.from_arrow(table.scan().to_reader()))
     assert frame.height == 8
-    assert frame.filter(polars.col("k") > 5).height == 2
+    assert frame.filter(pl.col("k") > 5).height == 2
 
 
 def test_duckdb_takes_a_scan(table: Table) -> None:
-    duckdb = pytest.importorskip("duckdb")
     rows = table.scan().to_reader()
     found = duckdb.from_arrow(rows).aggregate("count(*), max(k)").fetchall()
     assert found == [(8, 7)]
