@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, UnsupportedError
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
@@ -17,6 +17,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.append import AppendPicker, Group, marks_of
 from paimon_orch.merge.append_vectors import VectorRewrite, is_unaware
 from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import (
     CompactionPlan,
     CompactionResult,
@@ -28,7 +29,7 @@ from paimon_orch.steps.compaction import (
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -162,11 +163,8 @@ def commit(
     entries = tuple(entry for message in messages for entry in message.entries)
     index = tuple(item for message in messages for item in message.index)
     changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
-    try:
+    with discarded_if_refused(table, messages):
         snapshot = table.new_commit().commit(changes)
-    except CommitConflictError:
-        discard(table.reader(), messages)
-        raise
     return result_of(planned, messages, snapshot)
 
 

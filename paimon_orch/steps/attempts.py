@@ -1,12 +1,15 @@
-"""Steps that lose a race plan again: what they computed may rest on files that are gone."""
+"""Steps that lose a race: what they wrote is removed, and they plan again, as it may rest on files that are gone."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
-from paimon_orch.errors import CommitConflictError
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
@@ -34,3 +37,18 @@ def replanned(label: str, attempt: Callable[[int], R]) -> R:
         with state:
             result = attempt(state.retry_state.attempt_number)
     return result
+
+
+@contextmanager
+def discarded_if_refused(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
+    """Remove what tasks wrote if the commit inside is refused; after any other error it may have happened."""
+    try:
+        yield
+    except (CommitConflictError, InputError):
+        discard(table.reader(), messages)
+        raise
+
+
+def discard_results(table: Table, results: Iterable[bytes]) -> None:
+    """Remove what finished tasks wrote when another one failed; ``results`` are encoded messages."""
+    discard(table.reader(), [CommitMessage.decode(result) for result in results])

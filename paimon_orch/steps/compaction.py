@@ -14,11 +14,11 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.attempts import discard_results, replanned
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.filter import parse_filter
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import any_of, parse_spec, partition_text
 from paimon_orch.table.plan import BucketSplit, Planner, matching_partitions
 from paimon_orch.table.table import Table
@@ -206,7 +206,7 @@ def compacted(
     def attempt(number: int) -> CompactionResult:
         planned = plan()
         if planned:
-            undo = partial(_discard, table)
+            undo = partial(discard_results, table)
             results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
             done = commit(planned, [CommitMessage.decode(result) for result in results])
         else:
@@ -215,7 +215,3 @@ def compacted(
         return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
     return replanned(label, attempt)
-
-
-def _discard(table: Table, results: Sequence[bytes]) -> None:
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])

@@ -6,10 +6,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import InputError
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
 from paimon_orch.table.messages import CommitMessage, discard
@@ -109,7 +110,7 @@ def commit(
     messages = [CommitMessage.decode(result) for result in results]
     entries = [entry for message in messages for entry in message.entries]
     index = [entry for message in messages for entry in message.index]
-    try:
+    with discarded_if_refused(table, messages):
         snapshot: Snapshot | None = table.commit_entries(
             entries,
             index,
@@ -119,9 +120,6 @@ def commit(
             partitions=planned.partitions,
             commit_id=planned.commit_id,
         )
-    except (CommitConflictError, InputError):  # after any other error it may have been committed
-        discard(table.reader(), messages)
-        raise
     return IngestResult(
         None if snapshot is None else snapshot.id,
         sum(entry.file.row_count for entry in entries),

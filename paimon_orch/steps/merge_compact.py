@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -14,6 +13,7 @@ from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.merge.parts import parts_of
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import (
     CompactionPlan,
     CompactionResult,
@@ -25,7 +25,7 @@ from paimon_orch.steps.compaction import (
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -152,11 +152,8 @@ def commit(
         return CompactionResult(planned)
     changelog = tuple(entry for message in buckets.values() for entry in message.changelog)
     changes = Changes(CommitKind.COMPACT, entries, changelog, index, planned.guards)
-    try:
+    with discarded_if_refused(table, buckets.values()):
         snapshot = table.new_commit().commit(changes)
-    except CommitConflictError:
-        discard(table.reader(), buckets.values())
-        raise
     return _result(planned, buckets, snapshot)
 
 

@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import InputError
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.postpone import PostponeBuckets, default_count, in_order, is_postponed
 from paimon_orch.table.table import Table
@@ -132,11 +134,8 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
         return None
-    try:
+    with discarded_if_refused(table, messages):
         return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
-    except CommitConflictError:
-        discard(table.reader(), messages)
-        raise
 
 
 def move_postponed(
@@ -157,6 +156,6 @@ def move_postponed(
         planned.units,
         label=f"move postponed rows of {table.identifier}",
         progress=progress,
-        undo=lambda done: discard(table.reader(), map(CommitMessage.decode, done)),
+        undo=partial(discard_results, table),
     )
     return commit(table, [CommitMessage.decode(result) for result in results])

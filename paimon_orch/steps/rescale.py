@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.table.commit import Changes
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import any_of, parse_spec, partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.row_guards import ReadGuard
@@ -158,8 +159,5 @@ def rescale(
         read_guard=ReadGuard(planned.snapshot_id, frozenset(read)),
         overwrite=partitions_read.__contains__,
     )
-    try:
+    with discarded_if_refused(table, messages):
         return table.new_commit().commit(changes)
-    except CommitConflictError:
-        discard(table.reader(), messages)
-        raise

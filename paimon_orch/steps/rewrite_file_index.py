@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.file_indexes import SUFFIX, beside, is_embedded, open_indexes
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.file_index.build import FileIndexBuilder
@@ -19,11 +19,11 @@ from paimon_orch.format.file_index.options import IndexSpec, index_specs
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.commit import Changes
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
@@ -337,11 +337,8 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
         return None
-    try:
+    with discarded_if_refused(table, messages):
         return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
-    except CommitConflictError:
-        discard(table.reader(), messages)
-        raise
 
 
 def rewrite_file_index(
@@ -367,14 +364,10 @@ def rewrite_file_index(
         if not planned:
             logger.info("%s: nothing to do", label)
         for group in planned.groups():
-            undo = partial(_discard, table)
+            undo = partial(discard_results, table)
             found = executor.map(run, group, label=label, progress=progress, undo=undo)
             messages = [CommitMessage.decode(data) for data in found]
             result = result.and_group(commit(table, messages), messages)
 
     replanned(label, attempt)
     return replace(result, duration_seconds=time.monotonic() - started)
-
-
-def _discard(table: Table, results: Sequence[bytes]) -> None:
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])

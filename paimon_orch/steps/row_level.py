@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.reader import POSITION, BucketFile, FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
@@ -22,7 +22,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
 from paimon_orch.merge.append_vectors import is_unaware
 from paimon_orch.merge.vectors import read_vectors
-from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.attempts import discarded_if_refused, replanned
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.steps.hide_rows import hide, hide_units
 from paimon_orch.steps.ingest import IngestPlan
@@ -320,12 +320,9 @@ def apply(
     except BaseException:
         discard(table.reader(), messages)
         raise
-    try:
+    with discarded_if_refused(table, messages):
         changes = _changes(planned, messages, set(marked), guard, hashes)
         snapshot = None if changes is None else table.new_commit().commit(changes)
-    except (CommitConflictError, InputError):  # after any other error it may have been committed
-        discard(table.reader(), messages)
-        raise
     entries = [entry for message in messages for entry in message.entries]
     counts = {key: sum(change.counts.get(key, 0) for change in done) for key in _COUNTED.values()}
     removed = sum(len(message.deleted) for message in messages)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.reader import FileReader
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
@@ -18,10 +18,11 @@ from paimon_orch.steps.append_compact import (
     check_compactable,
     units_of,
 )
+from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import CompactionPlan, Partitions, chosen_splits
 from paimon_orch.steps.row_level import TargetUnit, packed
 from paimon_orch.table.commit import Changes
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -133,8 +134,5 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     added = [entry for message in messages for entry in message.added]
     index = tuple(entry.deleted() for unit in units_of(planned) for entry in unit.vectors)
     changes = Changes(CommitKind.OVERWRITE, (*removed, *added), index=index)
-    try:
+    with discarded_if_refused(table, messages):
         return table.new_commit().commit(changes)
-    except CommitConflictError:
-        discard(table.reader(), messages)
-        raise
