@@ -105,9 +105,9 @@ def test_compacting_in_turn_keeps_every_row(
     vectors = {} if engine == "first-row" else {"deletion-vectors.enabled": "true"}
     kind = of_engine(engine, **vectors)
     peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
-    for turn in range(6):
+    for turn in range(10):
         write_only(peer, tmp_path / "t", turn, engine)
-        step = compact(full=turn > 3)
+        step = compact(full=turn % 5 == 4)
         if turn % 2:
             peer.run(warehouse=tmp_path / "t", **step)
         else:
