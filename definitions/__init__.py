@@ -1,4 +1,4 @@
-"""The code location behind ``make dev``: New York's flights of 2013, loaded and compacted month by month.
+"""The code location behind ``make dev``: New York's flights of 2013, loaded and compacted month by month, and kept small.
 
 The environment variable ``PAIMON_WAREHOUSE`` names the warehouse; without it one in the user's cache is used.
 """
@@ -12,9 +12,15 @@ from paimon_orch import Catalog
 from paimon_orch.dagster import (
     PaimonCatalogResource,
     SparkSessionResource,
+    build_compact_manifests_job,
     build_compaction_asset,
     build_compaction_schedule,
+    build_expire_snapshots_job,
+    build_file_index_asset,
     build_latest_snapshot_sensor,
+    build_maintenance_schedules,
+    build_paimon_table_checks,
+    build_remove_orphan_files_job,
     build_table_asset,
 )
 from paimon_orch.flights import KIND, MONTHS, TABLE, WAVES, create_flight_board, wave
@@ -56,11 +62,22 @@ flight_board = build_table_asset(
 )
 
 compaction = build_compaction_asset(TABLE, partitions_def=months)
+file_index = build_file_index_asset(TABLE, partitions_def=months)
+upkeep = [
+    build_expire_snapshots_job(TABLE),
+    build_remove_orphan_files_job(TABLE),
+    build_compact_manifests_job(TABLE),
+]
 
 defs = dg.Definitions(
-    assets=[flights, flight_board, compaction],
+    assets=[flights, flight_board, compaction, file_index],
+    asset_checks=[build_paimon_table_checks(TABLE)],
+    jobs=upkeep,
     sensors=[build_latest_snapshot_sensor(TABLE, partitions_def=months)],
-    schedules=[build_compaction_schedule(TABLE, partitions_def=months)],
+    schedules=[
+        build_compaction_schedule(TABLE, partitions_def=months),
+        *build_maintenance_schedules(upkeep),
+    ],
     resources={
         "paimon": PaimonCatalogResource(
             warehouse=dg.EnvVar("PAIMON_WAREHOUSE").get_value() or default_warehouse()

@@ -11,18 +11,46 @@
 ... )
 """
 
-from paimon_orch.dagster.assets import build_compaction_asset, build_table_asset
+from paimon_orch.dagster.assets import (
+    build_compaction_asset,
+    build_file_index_asset,
+    build_table_asset,
+)
+from paimon_orch.dagster.checks import Limit, build_paimon_table_checks
+from paimon_orch.dagster.component import PaimonTableComponent
+from paimon_orch.dagster.database_component import PaimonDatabaseComponent
+from paimon_orch.dagster.io_manager import PaimonArrowIOManager
+from paimon_orch.dagster.jobs import (
+    build_compact_manifests_job,
+    build_expire_partitions_job,
+    build_expire_snapshots_job,
+    build_remove_orphan_files_job,
+)
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.schedules import build_compaction_schedule
+from paimon_orch.dagster.schedules import (
+    build_compaction_schedule,
+    build_maintenance_schedules,
+)
 from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
 
 __all__ = [
+    "Limit",
+    "PaimonArrowIOManager",
     "PaimonCatalogResource",
+    "PaimonDatabaseComponent",
+    "PaimonTableComponent",
     "PartitionKeys",
     "SparkSessionResource",
+    "build_compact_manifests_job",
     "build_compaction_asset",
     "build_compaction_schedule",
+    "build_expire_partitions_job",
+    "build_expire_snapshots_job",
+    "build_file_index_asset",
     "build_latest_snapshot_sensor",
+    "build_maintenance_schedules",
+    "build_paimon_table_checks",
+    "build_remove_orphan_files_job",
     "build_table_asset",
 ]

@@ -1,4 +1,4 @@
-"""Factories of assets: a table that we load, and its compaction."""
+"""Factories of assets: a table that we load, its compaction, and its file indexes."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,26 @@ from paimon_orch.dagster.metadata import (
     PaimonMetadata,
     column_schema,
     compaction_metadata,
+    index_metadata,
     partition_report,
     partition_result,
     table_state,
 )
-from paimon_orch.dagster.names import compaction_key, group_name, pool_name, table_key
+from paimon_orch.dagster.names import (
+    compaction_key,
+    file_index_key,
+    group_name,
+    pool_name,
+    table_key,
+)
 from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspect import TableReport, inspect
+from paimon_orch.steps.rewrite_file_index import RewriteResult, rewrite_file_index
+from paimon_orch.steps.rewrite_file_index import plan as plan_index
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
@@ -121,8 +131,8 @@ def build_compaction_asset(
         table,
         key=compaction_key(table, key_prefix),
         deps=[table_key(table, key_prefix)],
-        description=f"Lookup compaction of `{table}`: moves level-0 files up, and marks the rows that they replace "
-        "in deletion vectors instead of rewriting the files that hold them.",
+        description=f"Compaction of `{table}`: moves level-0 files up and, with deletion vectors, marks the rows that they "
+        "replace instead of rewriting the files that hold them. Small files of an append table are packed.",
         owners=owners,
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
@@ -139,15 +149,64 @@ def build_compaction_asset(
             if not partitions_def:
                 [found] = _compact(context, loaded, spark, config.strategy).values()
                 return dg.MaterializeResult(metadata=found)
-            keys = context.partition_keys
-            for start in range(0, len(keys), max_partitions_per_run):
-                group = keys[start : start + max_partitions_per_run]
+            for group in _groups(context, max_partitions_per_run):
                 done = _compact(context, loaded, spark, config.strategy, group)
                 for key, metadata in done.items():
                     context.add_asset_metadata(metadata, partition_key=key)
             return dg.MaterializeResult()
 
     return compaction
+
+
+def build_file_index_asset(
+    table: str,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] | None = None,
+    owners: Sequence[str] = (),
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
+    retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
+) -> dg.AssetsDefinition:
+    """Return the asset ``[*key_prefix, database, table, "file_index"]``, downstream of the compaction unless deps say.
+
+    A run gives the files of its partitions, of the whole table without ``partitions_def``, the indexes that the
+    table's options ask for. Files that have them are left alone: with nothing to do nothing is committed. Runs take the
+    resources ``paimon`` and ``spark``.
+    """
+
+    @_asset(
+        table,
+        key=file_index_key(table, key_prefix),
+        deps=[compaction_key(table, key_prefix)] if deps is None else deps,
+        description=f"File indexes of `{table}`, made for files that lack those of the table's options.",
+        owners=owners,
+        partitions_def=partitions_def,
+        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
+        retry_policy=retry_policy,
+    )
+    def file_index(
+        context: dg.AssetExecutionContext,
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        with failures_by_type(table):
+            loaded = paimon.load_table(table)
+            if not partitions_def:
+                [found] = _index(context, loaded, spark).values()
+                return dg.MaterializeResult(metadata=found)
+            for group in _groups(context, max_partitions_per_run):
+                for key, metadata in _index(context, loaded, spark, group).items():
+                    context.add_asset_metadata(metadata, partition_key=key)
+            return dg.MaterializeResult()
+
+    return file_index
+
+
+def _groups(context: dg.AssetExecutionContext, size: int) -> list[Sequence[str]]:
+    """Return the run's partitions, so many at a time: a run that fails loses one group at most."""
+    keys = context.partition_keys
+    return [keys[start : start + size] for start in range(0, len(keys), size)]
 
 
 def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
@@ -217,9 +276,15 @@ def _compact(
     translate = PartitionKeys.of(table.schema) if keys else None
     specs = [translate.parse(key) for key in keys] if translate else None
     before = inspect(table)
-    result = compact(table, spark.executor(), partitions=specs, strategy=strategy.value)
-    after = inspect(table, result.snapshot_id)
     what = " ".join([table.identifier, *keys])
+    result = compact(
+        table,
+        spark.executor(),
+        partitions=specs,
+        strategy=strategy.value,
+        progress=log_progress(context, f"compact {what}"),
+    )
+    after = inspect(table, result.snapshot_id)
     if result.snapshot_id is None:
         context.log.info("%s: nothing to compact", what)
     else:
@@ -238,4 +303,30 @@ def _compact(
             partition=True,
         )
         for key, path in paths.items()
+    }
+
+
+def _index(
+    context: dg.AssetExecutionContext,
+    table: Table,
+    spark: SparkSessionResource,
+    keys: Sequence[str] = (),
+) -> dict[str, Metadata]:
+    """Rewrite the file indexes of partitions, without keys of the whole table, and return what to report of each."""
+    translate = PartitionKeys.of(table.schema) if keys else None
+    specs = [translate.parse(key) for key in keys] if translate else None
+    planned = plan_index(table, partitions=specs)
+    what = " ".join([table.identifier, *keys])
+    if planned:
+        progress = log_progress(context, f"rewrite file indexes of {what}")
+        result = rewrite_file_index(table, spark.executor(), partitions=specs, progress=progress)
+        context.log.info("%s: files with new indexes: %d", what, result.files)
+    else:
+        result = RewriteResult()
+        context.log.info("%s: all files have the indexes that the table asks for", what)
+    if translate is None:
+        return {"": index_metadata(planned, result)}
+    alone = len(keys) == 1
+    return {
+        key: index_metadata(planned, result, translate.path_of(key), alone=alone) for key in keys
     }

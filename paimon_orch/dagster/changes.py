@@ -75,6 +75,7 @@ class Changes:
     :ivar newest: the newest snapshot of the walk that changed data, if any
     :ivar snapshots: how many snapshots were looked at
     :ivar whole_table: why all partitions were looked at instead of those touched, if so
+    :ivar touched: paths of the partitions that the walk touched
     """
 
     cursor: Cursor
@@ -82,6 +83,7 @@ class Changes:
     newest: Snapshot | None = None
     snapshots: int = 0
     whole_table: str | None = None
+    touched: frozenset[str] = frozenset()
 
 
 def identity(table: Table) -> str:
@@ -134,7 +136,7 @@ def _walk(table: Table, cursor: Cursor, latest: Snapshot, limit: int) -> Changes
     work = needs_work(table, touched)
     pending = {path: touched[path] for path in sorted(work)}
     following = replace(cursor, handled=handled, pending=pending)
-    return Changes(following, str(handled), newest, last - first + 1)
+    return Changes(following, str(handled), newest, last - first + 1, touched=frozenset(touched))
 
 
 def _touched(table: Table, snapshot: Snapshot) -> set[str]:
@@ -151,6 +153,12 @@ def _whole_table(
     pending = dict.fromkeys(sorted(needs_work(table)), occasion)
     newest = latest if latest.commit_kind in _CHANGES_DATA else None
     return Changes(Cursor(name, version, pending), occasion, newest, whole_table=reason)
+
+
+def partition_paths(table: Table, snapshot: Snapshot) -> set[str]:
+    """Return the paths of all partitions that have files."""
+    schema = table.schema
+    return {partition_text(split.partition, schema) for split in table.files(snapshot)}
 
 
 def needs_work(table: Table, paths: Collection[str] | None = None) -> set[str]:

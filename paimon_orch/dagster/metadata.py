@@ -3,8 +3,9 @@
 Figures are reported as numbers, which Dagster plots.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import type_to_sql
 from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
+from paimon_orch.steps.rewrite_file_index import RewritePlan, RewriteResult
 
 MAX_RECORDS = 50
 
@@ -24,6 +26,7 @@ _PLAN_COLUMNS = {
     "bytes": "int",
     "output_level": "int",
 }
+_INDEX_COLUMNS = {"partition": "string", "bucket": "int", "files": "int", "rows": "int", "bytes": "int"}  # fmt: skip
 
 Metadata = dict[str, Any]
 """Metadata by key, of whatever Dagster takes as a value."""
@@ -36,6 +39,8 @@ class PaimonMetadata:
     :ivar deletion_vector_rows: rows that deletion vectors hide
     :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
     :ivar planned_buckets: buckets that were compacted; :attr:`skipped_buckets` had nothing to do
+    :ivar indexed_files: files that got other indexes, of :attr:`bytes_read` bytes; :attr:`skipped_files` had them
+    :ivar embedded_indexes: files whose indexes are in the manifest, :attr:`index_files` those that have them beside
     :ivar plan: the decision: which buckets, and why (at most 50 of them)
     """
 
@@ -57,6 +62,11 @@ class PaimonMetadata:
     commit_attempts: int | None = None
     planned_buckets: int | None = None
     skipped_buckets: int | None = None
+    indexed_files: int | None = None
+    skipped_files: int | None = None
+    bytes_read: int | None = None
+    embedded_indexes: int | None = None
+    index_files: int | None = None
     plan: dg.TableMetadataValue | None = None
 
     def to_dagster(self) -> Metadata:
@@ -102,11 +112,11 @@ def compaction_metadata(
         files=None,
         files_before=before.file_count,
         files_after=after.file_count,
-        bytes_rewritten=sum(unit.bytes for unit in units),
+        bytes_rewritten=result.plan.bytes,
         duration_seconds=result.duration_seconds,
         commit_attempts=result.attempts,
-        planned_buckets=len(units),
-        skipped_buckets=max(len(before.buckets) - len(units), 0),
+        planned_buckets=result.plan.buckets,
+        skipped_buckets=max(len(before.buckets) - result.plan.buckets, 0),
         plan=plan_table(units, partition=partition) if units else None,
     )
     rows = "dagster/partition_row_count" if partition else "dagster/row_count"
@@ -118,14 +128,48 @@ def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableM
 
     :param partition: whether all buckets are of one partition, which is left out then
     """
-    records = []
-    for unit in units[:MAX_RECORDS]:
-        figures = {name: getattr(unit, name) for name in _PLAN_COLUMNS}
-        where = {} if partition else {"partition": unit.partition_text}
-        records.append(dg.TableRecord(where | figures))
-    types = {} if partition else {"partition": "string"}
-    schema = dg.TableSchema([dg.TableColumn(*item) for item in (types | _PLAN_COLUMNS).items()])
+    names = list(_PLAN_COLUMNS)
+    rows = (
+        ({} if partition else {"partition": unit.partition_text})
+        | {name: getattr(unit, name) for name in names}
+        for unit in units
+    )
+    return rows_table(rows, ({} if partition else {"partition": "string"}) | _PLAN_COLUMNS)
+
+
+def rows_table(
+    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
+) -> dg.TableMetadataValue:
+    """Return the first rows as a table of columns with these types; how many there are is another figure."""
+    records = [dg.TableRecord(dict(row)) for row in islice(rows, MAX_RECORDS)]
+    schema = dg.TableSchema([dg.TableColumn(*item) for item in columns.items()])
     return dg.MetadataValue.table(records, schema=schema)
+
+
+def index_metadata(
+    plan: RewritePlan, result: RewriteResult, partition: str | None = None, *, alone: bool = True
+) -> Metadata:
+    """Return what a rewrite of file indexes did to a partition, without one to the whole table.
+
+    :param alone: whether the result is of nothing else; sums over several partitions are left out
+    """
+    units = [unit.to_dict() for unit in plan.units]
+    rows = [row for row in units if partition in (None, row["partition"])]
+    state = PaimonMetadata(
+        snapshot_id=result.snapshot_id or plan.snapshot_id,
+        indexed_files=sum(int(str(row["files"])) for row in rows),
+        bytes_read=sum(int(str(row["bytes"])) for row in rows),
+        duration_seconds=result.duration_seconds,
+        plan=rows_table(rows, _INDEX_COLUMNS) if rows else None,
+    )
+    if alone:
+        state = replace(
+            state,
+            skipped_files=plan.skipped_files,
+            embedded_indexes=result.embedded,
+            index_files=result.index_files,
+        )
+    return state.to_dagster()
 
 
 def column_schema(schema: TableSchema) -> dg.TableSchema:

@@ -8,6 +8,7 @@ import dagster as dg
 from paimon_orch.errors import InputError
 
 COMPACTION = "compaction"
+FILE_INDEX = "file_index"
 
 
 def table_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
@@ -18,6 +19,11 @@ def table_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
 def compaction_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of a table's compaction asset."""
     return dg.AssetKey([*table_key(table, prefix).path, COMPACTION])
+
+
+def file_index_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+    """Return the key of the asset that stands for a table's file indexes."""
+    return dg.AssetKey([*table_key(table, prefix).path, FILE_INDEX])
 
 
 def group_name(table: str) -> str:

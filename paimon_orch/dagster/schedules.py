@@ -1,15 +1,34 @@
 """Schedules of maintenance."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
 from paimon_orch.dagster.changes import identity, needs_work
+from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG
 from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
-from paimon_orch.dagster.requests import compaction_requests, run_key
+from paimon_orch.dagster.requests import compaction_requests, partition_changes, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.errors import NotFoundError
+from paimon_orch.dagster.upkeep import (
+    COMPACT_MANIFESTS,
+    EXPIRE_PARTITIONS,
+    EXPIRE_SNAPSHOTS,
+    REMOVE_ORPHAN_FILES,
+)
+from paimon_orch.errors import InputError, NotFoundError
+
+_CRON = {
+    EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
+    EXPIRE_PARTITIONS.action: "{minute} 2 * * *",
+    COMPACT_MANIFESTS.action: "{minute} 4 * * 6",
+    REMOVE_ORPHAN_FILES.action: "{minute} 5 * * 0",
+}
+_CONFIG: Mapping[str, Mapping[str, Any]] = {
+    # what is being written by the slowest writer must not be taken for lost
+    REMOVE_ORPHAN_FILES.action: {"older_than": "3 d"},
+}
 
 
 def build_compaction_schedule(
@@ -45,6 +64,9 @@ def build_compaction_schedule(
         if not work:
             return dg.SkipReason(f"{table}: nothing to compact")
         paths = work if partitions_def else [""]
+        if isinstance(partitions_def, dg.DynamicPartitionsDefinition):
+            new, _ = partition_changes(loaded, partitions_def, context.instance, work, ())
+            context.instance.add_dynamic_partitions(str(partitions_def.name), new)
         origin, occasion = identity(loaded), context.scheduled_execution_time.isoformat()
         run_keys = {path: run_key(loaded, origin, path, occasion) for path in paths}
         requests, unknown = compaction_requests(loaded, run_keys, partitions_def, context.instance)
@@ -53,6 +75,41 @@ def build_compaction_schedule(
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")
 
     return compaction_schedule
+
+
+def build_maintenance_schedules(
+    jobs: Sequence[dg.JobDefinition],
+    *,
+    cron: Mapping[str, str] | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    execution_timezone: str = "UTC",
+    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+) -> list[dg.ScheduleDefinition]:
+    """Return a schedule for each maintenance job, which it runs in earnest: ``dry_run`` is false unless ``config`` says.
+
+    Snapshots expire hourly, partitions nightly, manifests are merged on Saturdays and orphans of three days removed on
+    Sundays; each at a minute of the table's own. ``cron`` and ``config`` go before that, by action, such as
+    ``expire_snapshots``.
+    """
+    cron, config = {**_CRON, **(cron or {})}, {**_CONFIG, **(config or {})}
+    unknown = sorted({*cron, *config} - set(_CRON))
+    if unknown:
+        raise InputError(f"no action is called {', '.join(unknown)}; there are {', '.join(_CRON)}")
+    schedules = []
+    for job in jobs:
+        action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
+        chosen = {"dry_run": False, **config.get(action, {})}
+        schedule = dg.ScheduleDefinition(
+            name=f"{job.name}_schedule",
+            job=job,
+            cron_schedule=cron[action].format(minute=minute_of(table)),
+            run_config={"ops": {action: {"config": chosen}}},
+            execution_timezone=execution_timezone,
+            default_status=default_status,
+            description=f"{job.description} {'Dry run.' if chosen['dry_run'] else ''}".strip(),
+        )
+        schedules.append(schedule)
+    return schedules
 
 
 def minute_of(table: str) -> int:

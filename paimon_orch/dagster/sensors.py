@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import dagster as dg
 
-from paimon_orch.dagster.changes import Changes, Cursor, changes_since
+from paimon_orch.dagster.changes import Changes, Cursor, changes_since, partition_paths
 from paimon_orch.dagster.names import compaction_key, object_name, table_key
-from paimon_orch.dagster.requests import compaction_requests, run_key
+from paimon_orch.dagster.requests import compaction_requests, partition_changes, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.table import Table
 
 
@@ -26,7 +27,8 @@ def build_latest_snapshot_sensor(
     """Return a sensor that requests compaction of exactly the partitions that new commits touched.
 
     Commits are those of the kinds APPEND and OVERWRITE, whoever made them; a partition is left alone if its compaction
-    would have nothing to do. A tick with nothing new reads the hint and no other file. The arguments must be those of
+    would have nothing to do. A tick with nothing new reads the hint and no other file. A dynamic ``partitions_def`` is
+    given the partitions that the table gets, and loses those that it loses. The arguments must be those of
     :func:`build_compaction_asset`. Ticks take the resource ``paimon``, and never start Spark.
     """
 
@@ -60,7 +62,12 @@ def build_latest_snapshot_sensor(
             )
         result = _result(context, loaded, changes, partitions_def, max_requests_per_tick)
         observed = _observations(changes, table_key(table, key_prefix))
-        return result._replace(asset_events=[*observed])
+        return result._replace(
+            asset_events=[*observed],
+            dynamic_partitions_requests=_partitions(
+                context, loaded, latest, changes, partitions_def
+            ),
+        )
 
     return latest_snapshot
 
@@ -90,6 +97,29 @@ def _result(
         skip_reason=None if requests else idle,
         cursor=replace(cursor, pending=later).to_json(),
     )
+
+
+def _partitions(
+    context: dg.SensorEvaluationContext,
+    table: Table,
+    latest: Snapshot,
+    changes: Changes,
+    partitions_def: dg.PartitionsDefinition[str] | None,
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    """Return what gives a dynamic definition the partitions that the table has now."""
+    if not isinstance(partitions_def, dg.DynamicPartitionsDefinition):
+        return []
+    add, delete = partition_changes(
+        table,
+        partitions_def,
+        context.instance,
+        partition_paths(table, latest),
+        changes.touched,
+    )
+    return [
+        *([partitions_def.build_add_request(add)] if add else []),
+        *([partitions_def.build_delete_request(delete)] if delete else []),
+    ]
 
 
 def _observations(changes: Changes, key: dg.AssetKey) -> list[dg.AssetObservation]:

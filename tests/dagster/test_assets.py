@@ -184,6 +184,26 @@ def test_without_partitions_it_compacts_the_whole_table(
     assert inspect(orders).level0_files == 0
 
 
+def test_small_files_of_an_append_table_are_packed(
+    paimon: PaimonCatalogResource, resources: Resources
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.events", "dt STRING, id BIGINT", partition_by=["dt"]
+    )
+    for number in range(3):
+        table.append(pa.table({"dt": DAYS[:2], "id": [number, number]}))
+    asset = build_compaction_asset("lake.events", partitions_def=PARTITIONS)
+    config = {"ops": {asset.op.name: {"config": {"strategy": "full"}}}}
+
+    metadata = reported(materialize(asset, resources, DAYS[0], run_config=config))[DAYS[0]]
+
+    assert metadata["paimon/files_before"] == 3
+    assert metadata["paimon/files_after"] == 1
+    assert metadata["dagster/partition_row_count"] == 3
+    [record] = metadata["paimon/plan"].records
+    assert record.data["files"] == 3
+
+
 def test_a_run_with_nothing_to_do_starts_no_spark(
     orders: Table, compaction: dg.AssetsDefinition, paimon: PaimonCatalogResource
 ) -> None:

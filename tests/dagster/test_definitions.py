@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BOARD = dg.AssetKey(["nyc", "flight_board"])
 COMPACTION = dg.AssetKey([*BOARD.path, "compaction"])
+FILE_INDEX = dg.AssetKey([*BOARD.path, "file_index"])
 
 
 @pytest.fixture
@@ -67,19 +68,37 @@ def test_dg_accepts_the_project(repository: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_month_of_the_board_is_a_partition_of_both_assets(defs: dg.Definitions) -> None:
-    for key in (BOARD, COMPACTION):
+def test_each_month_of_the_board_is_a_partition_of_all_assets(defs: dg.Definitions) -> None:
+    for key in (BOARD, COMPACTION, FILE_INDEX):
         partitions = defs.resolve_assets_def(key).partitions_def
         assert partitions
         assert tuple(partitions.get_partition_keys()) == MONTHS
 
 
-def test_sensor_and_schedule_are_there_and_stopped(defs: dg.Definitions) -> None:
+def test_sensor_jobs_and_schedules_are_there_and_stopped(defs: dg.Definitions) -> None:
     sensor = defs.resolve_sensor_def("latest_snapshot__nyc__flight_board")
-    schedule = defs.resolve_schedule_def("compaction__nyc__flight_board_schedule")
+    schedules = [s for s in defs.schedules or [] if isinstance(s, dg.ScheduleDefinition)]
 
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    assert {job.name for job in defs.jobs or []} == {
+        "compact_manifests__nyc__flight_board",
+        "expire_snapshots__nyc__flight_board",
+        "remove_orphan_files__nyc__flight_board",
+    }
+    assert {schedule.name for schedule in schedules} == {
+        "compact_manifests__nyc__flight_board_schedule",
+        "compaction__nyc__flight_board_schedule",
+        "expire_snapshots__nyc__flight_board_schedule",
+        "remove_orphan_files__nyc__flight_board_schedule",
+    }
+    assert {s.default_status for s in schedules} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+def test_the_boards_health_is_checked(defs: dg.Definitions) -> None:
+    [checks] = defs.asset_checks or []
+
+    assert isinstance(checks, dg.AssetChecksDefinition)
+    assert {key.asset_key for key in checks.check_keys} == {BOARD}
 
 
 @pytest.mark.timeout(300)

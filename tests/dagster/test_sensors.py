@@ -97,6 +97,7 @@ def test_a_touched_partition_without_work_is_left_alone(
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
+    compact_all(orders)  # once more for the file whose rows are all hidden now
     upsert(orders, DAYS[1], amount=2)
 
     assert settled.requested() == [DAYS[1]]
@@ -345,3 +346,62 @@ def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
     assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
         dg.AssetKey(["prod", "lake", "orders", "compaction"])
     )
+
+
+DYNAMIC = dg.DynamicPartitionsDefinition(name="paimon/lake.orders")
+
+
+def grown(ticks: Ticks) -> tuple[list[str], list[str], list[str | None]]:
+    """Carries out a tick on the instance: keys that were added, deleted, and requested."""
+    result = ticks.result()
+    assert isinstance(result, dg.SensorResult)
+    added, deleted = list[str](), list[str]()
+    for request in result.dynamic_partitions_requests or []:
+        name, keys = request.partitions_def_name, list(request.partition_keys)
+        if isinstance(request, dg.AddDynamicPartitionsRequest):
+            ticks.instance.add_dynamic_partitions(name, keys)
+            added += keys
+        else:
+            for key in keys:
+                ticks.instance.delete_dynamic_partition(name, key)
+            deleted += keys
+    return added, deleted, [request.partition_key for request in result.run_requests or []]
+
+
+@pytest.fixture
+def dynamic(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Ticks:
+    sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=DYNAMIC)
+    return Ticks(sensor, paimon, instance)
+
+
+def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
+    dynamic: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[3], DAYS[1])
+    compact_all(orders)
+    upsert(orders, DAYS[2])
+
+    first = grown(dynamic)
+    upsert(orders, DAYS[0])
+    second = grown(dynamic)
+
+    assert first == ([DAYS[1], DAYS[2], DAYS[3]], [], [DAYS[2]])
+    assert second[:2] == ([DAYS[0]], [])
+    assert DAYS[0] in second[2]
+
+
+def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
+    dynamic: Ticks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
+) -> None:
+    upsert(orders, DAYS[0], DAYS[1])
+    grown(dynamic)
+    instance.add_dynamic_partitions("paimon/lake.orders", ["still to be loaded"])
+    orders.drop_partitions([{"dt": DAYS[0]}])
+
+    added, deleted, _ = grown(dynamic)
+
+    assert (added, deleted) == ([], [DAYS[0]])
+    assert set(instance.get_dynamic_partitions("paimon/lake.orders")) == {
+        DAYS[1],
+        "still to be loaded",
+    }

@@ -1,0 +1,212 @@
+"""Asset checks over the health figures of a table: one look at its metadata answers all of them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field
+
+from paimon_orch.dagster.failures import failures_by_type
+from paimon_orch.dagster.names import object_name, table_key
+from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.errors import InputError
+from paimon_orch.steps.check import check
+from paimon_orch.steps.health import Health, health
+from paimon_orch.table.table import Table
+
+FILE_REFERENCES = "file_references"
+_DAY = 24 * 3600
+
+
+class Limit(dg.Model, dg.Resolvable):
+    """The limit of one check; a figure equal to it still passes."""
+
+    limit: float
+    severity: Literal["warn", "error"] = "warn"
+    blocking: bool = Field(
+        default=False,
+        description="Whether a failure stops what is downstream; only failures of severity error do.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """A figure that is checked: how it is read, the default limit, and what to do about it.
+
+    :ivar read: returns None where the figure means nothing for the table
+    :ivar least: whether the limit is the least that is good, not the most
+    """
+
+    description: str
+    read: Callable[[Health], float | None]
+    default: float | None
+    remedy: str
+    least: bool = False
+
+    def holds(self, value: float, limit: float) -> bool:
+        """Tell whether a figure is within its limit."""
+        return value >= limit if self.least else value <= limit
+
+
+MEASURES: Mapping[str, _Measure] = {
+    "level0_backlog": _Measure(
+        "Files in level 0, which compaction has not seen.",
+        lambda h: h.level0_files,
+        100,
+        "run the compaction",
+    ),
+    "sorted_runs": _Measure(
+        "Sorted runs in the bucket with the most: what a reader of it merges.",
+        lambda h: h.max_sorted_runs,
+        10,
+        "run the compaction",
+    ),
+    "small_files": _Measure(
+        "Share of files far below the target size that have neighbours to join.",
+        lambda h: h.small_files / h.files if h.files else 0.0,
+        0.5,
+        "run the compaction, or write less often",
+    ),
+    "deletion_vector_ratio": _Measure(
+        "Share of rows that are stored but hidden or retracted.",
+        lambda h: h.deleted_ratio,
+        0.3,
+        "run the compaction with strategy: full",
+    ),
+    "bucket_skew": _Measure(
+        "The largest bucket beside the mean of its partition.",
+        lambda h: h.bucket_skew,
+        None,
+        "choose another bucket key",
+    ),
+    "file_index_coverage": _Measure(
+        "Share of files that have a file index, if the table asks for any.",
+        lambda h: h.index_coverage,
+        0.9,
+        "materialize the file indexes",
+        least=True,
+    ),
+    "snapshot_count": _Measure(
+        "Snapshots that are kept.", lambda h: h.snapshots, 1000, "run expire_snapshots"
+    ),
+    "snapshot_age_days": _Measure(
+        "Age of the oldest snapshot that is kept.",
+        lambda h: h.oldest_snapshot_age / _DAY,
+        7,
+        "run expire_snapshots",
+    ),
+    "manifest_count": _Measure(
+        "Manifests of the newest snapshot.", lambda h: h.manifests, 500, "run compact_manifests"
+    ),
+}
+"""Checks by name; those without a default limit run only where one is given."""
+
+DEFAULT_LIMITS: Mapping[str, Limit] = {
+    name: Limit(limit=measure.default)
+    for name, measure in MEASURES.items()
+    if measure.default is not None
+}
+
+
+def build_paimon_table_checks(
+    table: str,
+    *,
+    limits: Mapping[str, Limit] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.AssetChecksDefinition:
+    """Return checks on a table's asset; each takes :data:`DEFAULT_LIMITS` unless ``limits`` names it.
+
+    The names are those of :data:`MEASURES`, and ``file_references``, which runs only if it is named: it verifies all
+    versions of the table, and its limit is the number of findings (0). Runs take the resource ``paimon`` and read
+    metadata alone; Spark is never started.
+
+    >>> build_paimon_table_checks(
+    ...     "lake.orders", limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)}
+    ... )
+    """
+    chosen = {**DEFAULT_LIMITS, **(limits or {})}
+    unknown = sorted(set(chosen) - {*MEASURES, FILE_REFERENCES})
+    if unknown:
+        raise InputError(
+            f"no check of {table} is called {', '.join(unknown)}; there are "
+            f"{', '.join([*MEASURES, FILE_REFERENCES])}"
+        )
+    key = table_key(table, key_prefix)
+
+    @dg.multi_asset_check(
+        name=object_name("checks", table, key_prefix),
+        description=f"Health figures of `{table}`, read off its metadata.",
+        specs=[_spec(key, name, limit) for name, limit in chosen.items()],
+        can_subset=True,
+    )
+    def checks(
+        context: dg.AssetCheckExecutionContext, paimon: PaimonCatalogResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        selected = {check_key.name for check_key in context.selected_asset_check_keys}
+        with failures_by_type(table):
+            loaded = paimon.load_table(table)
+            found = health(loaded) if selected & MEASURES.keys() else Health()
+            for name in sorted(selected & MEASURES.keys()):
+                yield _result(key, name, MEASURES[name], found, chosen[name])
+            if FILE_REFERENCES in selected:
+                yield _references(key, loaded, chosen[FILE_REFERENCES])
+
+    return checks
+
+
+def _spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
+    measure = MEASURES.get(name)
+    text = "Findings of a check of all versions." if measure is None else measure.description
+    word = "at least" if measure is not None and measure.least else "at most"
+    return dg.AssetCheckSpec(
+        name,
+        asset=key,
+        description=f"{text} Good: {word} {limit.limit:g}.",
+        blocking=limit.blocking,
+    )
+
+
+def _result(
+    key: dg.AssetKey, name: str, measure: _Measure, found: Health, limit: Limit
+) -> dg.AssetCheckResult:
+    value = measure.read(found)
+    if value is None:
+        text, passed = "The table does not ask for it.", True
+    else:
+        passed = measure.holds(value, limit.limit)
+        text = "Within the limit." if passed else f"To mend it, {measure.remedy}."
+    figures = {} if value is None else {"paimon/value": round(value, 4)}
+    return _check_result(key, name, passed, limit, text, figures)
+
+
+def _references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
+    report = check(table)
+    shown = "\n".join(f"* {finding}" for finding in report.findings[:20])
+    passed = len(report.findings) <= limit.limit
+    figures = {
+        "paimon/value": len(report.findings),
+        "paimon/versions": report.versions,
+        "paimon/data_files": report.data_files,
+    }
+    text = shown or "Every file that a version names is there."
+    return _check_result(key, FILE_REFERENCES, passed, limit, text, figures)
+
+
+def _check_result(
+    key: dg.AssetKey,
+    name: str,
+    passed: bool,  # noqa: FBT001
+    limit: Limit,
+    text: str,
+    figures: Mapping[str, float],
+) -> dg.AssetCheckResult:
+    severities = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
+    return dg.AssetCheckResult(
+        passed=passed,
+        asset_key=key,
+        check_name=name,
+        severity=severities[limit.severity],
+        description=text,
+        metadata={**figures, "paimon/limit": limit.limit},
+    )

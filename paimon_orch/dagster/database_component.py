@@ -1,0 +1,114 @@
+"""All tables of a database that match a pattern, from a few lines of YAML."""
+
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import dagster as dg
+from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
+from pydantic import BaseModel, Field
+
+from paimon_orch.dagster.component import (
+    PaimonTableComponent,
+    PartitionsAttributes,
+    TableAttributes,
+)
+from paimon_orch.errors import InputError
+
+
+class DatabaseScaffoldParams(BaseModel):
+    """What ``dg scaffold defs`` asks for."""
+
+    database: str = Field(default="database", description="The database.")
+
+
+class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
+    """Writes a component that loads as it is."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[DatabaseScaffoldParams]:
+        """Return the parameters of the command."""
+        return DatabaseScaffoldParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[DatabaseScaffoldParams]) -> None:
+        """Write the YAML."""
+        attributes = {
+            "database": request.params.database,
+            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
+            "include": ["*"],
+            "snapshot_expiration": {"retain_for": "24 h"},
+        }
+        dg.scaffold_component(request, attributes)
+
+
+@dg.scaffold_with(PaimonDatabaseScaffolder)
+class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
+    """The tables of a Paimon database that match a pattern, each with what looks after a single table.
+
+    Tables are found when Dagster refreshes the state of definitions, not when it loads them. Attributes besides those of
+    :class:`TableAttributes` are ``database``, and ``include`` and ``exclude``: shell patterns of table names. Partitioned
+    tables get dynamic partitions unless ``partitions`` says.
+    """
+
+    database: str
+    include: list[str] = Field(default=["*"])
+    exclude: list[str] = Field(default=[])
+    defs_state: ResolvedDefsStateConfig = Field(
+        default_factory=DefsStateConfigArgs.local_filesystem
+    )
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what ``dg list components`` shows."""
+        return dg.ComponentTypeSpec(
+            description="All Paimon tables of a database that match a pattern.", tags=["paimon"]
+        )
+
+    @property
+    def defs_state_config(self) -> DefsStateConfig:
+        """Return where the names of the tables are kept."""
+        key = f"{type(self).__name__}[{self.database}]"
+        return DefsStateConfig.from_args(self.defs_state, default_key=key)
+
+    def write_state_to_path(self, state_path: Path) -> None:
+        """Look into the warehouse, and write which tables there are and by which columns they are partitioned."""
+        paimon = self.resources().get("paimon")
+        if paimon is None:
+            raise InputError(f"the tables of {self.database} cannot be found without a 'warehouse'")
+        catalog = paimon.catalog()
+        chosen = [name for name in catalog.tables(self.database) if self._matches(name)]
+        found = {
+            name: list(catalog.table(f"{self.database}.{name}").schema.partition_keys)
+            for name in chosen
+        }
+        state_path.write_text(json.dumps(found), encoding="utf-8")
+
+    def build_defs_from_state(
+        self,
+        context: dg.ComponentLoadContext,  # noqa: ARG002 - Dagster's signature
+        state_path: Path | None,
+    ) -> dg.Definitions:
+        """Return the definitions of all tables that were found; none before the first refresh."""
+        if state_path is None:
+            return dg.Definitions()
+        return self.definitions(json.loads(state_path.read_text(encoding="utf-8")))
+
+    def definitions(self, tables: Mapping[str, list[str]]) -> dg.Definitions:
+        """Return the definitions of tables, given by name with their partition columns."""
+        found = [
+            self.table_component(f"{self.database}.{name}", partitioned=bool(columns)).definitions()
+            for name, columns in tables.items()
+        ]
+        return dg.Definitions.merge(*found)
+
+    def table_component(self, table: str, *, partitioned: bool) -> PaimonTableComponent:
+        """Return the component of one table; made to be overridden."""
+        attributes = {name: getattr(self, name) for name in TableAttributes.model_fields}
+        partitions = self.partitions or PartitionsAttributes(dynamic=True)
+        attributes["partitions"] = partitions if partitioned else None
+        return PaimonTableComponent(table=table, **attributes)
+
+    def _matches(self, name: str) -> bool:
+        chosen = any(fnmatchcase(name, pattern) for pattern in self.include)
+        return chosen and not any(fnmatchcase(name, pattern) for pattern in self.exclude)

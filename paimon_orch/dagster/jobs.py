@@ -1,0 +1,91 @@
+"""Factories of jobs: maintenance of a whole table, where a backfill would mean nothing.
+
+All are of one shape: an op ``<action>`` with its config, which may be a dry run, and figures in an observation of the
+table's asset.
+"""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from paimon_orch.dagster.failures import RETRY_TRANSIENT, failures_by_type
+from paimon_orch.dagster.names import object_name, pool_name, table_key
+from paimon_orch.dagster.progress import log_progress
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.upkeep import (
+    COMPACT_MANIFESTS,
+    EXPIRE_PARTITIONS,
+    EXPIRE_SNAPSHOTS,
+    REMOVE_ORPHAN_FILES,
+    C,
+    Step,
+)
+from paimon_orch.steps.executor import InProcessExecutor
+
+ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
+
+
+def build_expire_snapshots_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+    """Return the job ``expire_snapshots__<database>__<table>``, in the launchpad a dry run.
+
+    It deletes snapshots by the table's options or the config's, and what only they need. This and all jobs of this
+    module take the resources ``paimon`` and ``spark``; Spark starts if ``use_spark`` says so.
+    """
+    return _build_job(EXPIRE_SNAPSHOTS, table, key_prefix)
+
+
+def build_remove_orphan_files_job(
+    table: str, *, key_prefix: Sequence[str] = ()
+) -> dg.JobDefinition:
+    """Return the job ``remove_orphan_files__<database>__<table>``, in the launchpad a dry run.
+
+    It removes files that nothing refers to, or puts them aside, and fails before that if a check finds the table damaged.
+    """
+    return _build_job(REMOVE_ORPHAN_FILES, table, key_prefix)
+
+
+def build_expire_partitions_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+    """Return the job ``expire_partitions__<database>__<table>``, in the launchpad a dry run: drops old partitions."""
+    return _build_job(EXPIRE_PARTITIONS, table, key_prefix)
+
+
+def build_compact_manifests_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+    """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests."""
+    return _build_job(COMPACT_MANIFESTS, table, key_prefix)
+
+
+def _build_job(step: Step[C], table: str, key_prefix: Sequence[str]) -> dg.JobDefinition:
+    name, asset = object_name(step.action, table, key_prefix), table_key(table, key_prefix)
+    description = step.description.format(table=table)
+
+    @dg.op(
+        name=f"{name}_op",  # ops and jobs share their names
+        description=description,
+        out=dg.Out(dg.Nothing),
+        config_schema=step.config.to_fields_dict(),
+        pool=pool_name(table),
+        retry_policy=RETRY_TRANSIENT,
+    )
+    def perform(
+        context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
+    ) -> None:
+        config = step.config(**context.op_config)
+        with failures_by_type(table):
+            executor = spark.executor() if config.use_spark else InProcessExecutor()
+            progress = log_progress(context, f"{step.action}, {table}")
+            outcome = step.perform(paimon.load_table(table), config, executor, progress)
+        when = "dry run of " if config.dry_run else ""
+        context.log.info("%s%s, %s: %s", when, step.action, table, outcome.numbers)
+        metadata = outcome.to_metadata(step.action, dry_run=config.dry_run)
+        context.log_event(dg.AssetObservation(asset, description=step.action, metadata=metadata))
+
+    @dg.job(
+        name=name,
+        description=description,
+        tags={TABLE_TAG: table, ACTION_TAG: step.action},
+        executor_def=dg.in_process_executor,
+    )
+    def maintenance() -> None:
+        perform.alias(step.action)()
+
+    return maintenance

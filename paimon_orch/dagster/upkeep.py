@@ -1,0 +1,234 @@
+"""Maintenance steps behind one face: a config that the launchpad explains, and what was or would be done."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import dagster as dg
+from pydantic import Field
+
+from paimon_orch.dagster.metadata import Metadata, rows_table
+from paimon_orch.format.options import Options
+from paimon_orch.steps import compact_manifests as manifest_step
+from paimon_orch.steps import expire_partitions as partition_step
+from paimon_orch.steps import expire_snapshots as snapshot_step
+from paimon_orch.steps import remove_orphan_files as orphan_step
+from paimon_orch.steps.check import check
+from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.table.table import Table
+
+_FINDINGS = 10
+
+
+class StepConfig(dg.Config):
+    """What all steps have in common."""
+
+    dry_run: bool = Field(default=True, description="Show what would be done, and change nothing.")
+    use_spark: bool = Field(
+        default=False, description="List and delete on Spark: for tables of very many files."
+    )
+
+
+class ExpireSnapshotsConfig(StepConfig):
+    """What is not given is taken from the table's options."""
+
+    retain_min: int | None = Field(default=None, description="Keep at least so many snapshots.")
+    retain_max: int | None = Field(default=None, description="Keep at most so many snapshots.")
+    retain_for: str | None = Field(default=None, description="Keep them so long, e.g. '24 h'.")
+    max_deletes: int | None = Field(default=None, description="Delete at most so many in a run.")
+
+
+class RemoveOrphanFilesConfig(StepConfig):
+    """Orphans are files that no snapshot, tag, changelog or branch names."""
+
+    older_than: str = Field(
+        default="1 d",
+        description="Leave younger files alone, e.g. '3 d'. Must be longer than the longest write takes.",
+    )
+    quarantine: bool = Field(
+        default=False, description="Move the files aside, to be restored, instead of deleting them."
+    )
+
+
+class ExpirePartitionsConfig(StepConfig):
+    """What is not given is taken from the table's options."""
+
+    expiration_time: str | None = Field(
+        default=None, description="Drop partitions that are older, e.g. '30 d'."
+    )
+    strategy: str | None = Field(default=None, description="values-time or update-time.")
+    max_expires: int | None = Field(default=None, description="Drop at most so many in a run.")
+
+
+class CompactManifestsConfig(StepConfig):
+    """Rows and files stay as they are, so it is no dry run unless it is asked for."""
+
+    dry_run: bool = Field(default=False, description="Show what would be done, and change nothing.")
+
+
+C = TypeVar("C", bound=StepConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step did or, in a dry run, would do.
+
+    :ivar figures: numbers by name; other values are not reported
+    :ivar rows: the plan, each row a mapping of :attr:`columns` (names and types)
+    """
+
+    figures: Mapping[str, object]
+    rows: Iterable[Mapping[str, Any]] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, int | float]:
+        """Return the figures that are numbers."""
+        return {k: v for k, v in self.figures.items() if isinstance(v, int | float)}
+
+    def to_metadata(self, action: str, *, dry_run: bool) -> Metadata:
+        """Return the numbers below ``paimon/<action>_``, in a dry run ``planned_``, and the plan as a table."""
+        prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
+        metadata: Metadata = {prefix + name: value for name, value in self.numbers.items()}
+        metadata["paimon/dry_run"] = dry_run
+        if self.columns:
+            metadata["paimon/plan"] = rows_table(self.rows, self.columns)
+        return metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[C]):
+    """A step by its name; ``perform`` changes nothing if the config says ``dry_run``."""
+
+    action: str
+    description: str
+    config: type[C]
+    perform: Callable[[Table, C, Executor, Progress], Outcome]
+
+
+def _expire_snapshots(
+    table: Table, config: ExpireSnapshotsConfig, executor: Executor, progress: Progress
+) -> Outcome:
+    older_than = None if config.retain_for is None else _ago("retain_for", config.retain_for)
+    if not config.dry_run:
+        result = snapshot_step.expire_snapshots(
+            table,
+            executor,
+            retain_max=config.retain_max,
+            retain_min=config.retain_min,
+            older_than=older_than,
+            max_deletes=config.max_deletes,
+            progress=progress,
+        )
+        return Outcome(result.to_dict() | {"refused": len(result.refused)})
+    planned = snapshot_step.plan(
+        table,
+        retain_max=config.retain_max,
+        retain_min=config.retain_min,
+        older_than=older_than,
+        max_deletes=config.max_deletes,
+    )
+    kinds = {
+        "snapshot": [table.snapshots.path(number) for number in planned.snapshots],
+        "data": planned.garbage.data,
+        "metadata": [*planned.garbage.metadata, *planned.garbage.lists],
+    }
+    rows = ({"kind": kind, "path": path} for kind, paths in kinds.items() for path in paths)
+    figures = planned.to_dict() | {"refused": len(planned.refused)}
+    return Outcome(figures, rows, {"kind": "string", "path": "string"})
+
+
+def _remove_orphan_files(
+    table: Table, config: RemoveOrphanFilesConfig, executor: Executor, progress: Progress
+) -> Outcome:
+    older_than = _ago("older_than", config.older_than)
+    if not config.dry_run:
+        _require_sound(table)
+    planned = orphan_step.plan(table, executor, older_than=older_than, progress=progress)
+    rows = [{"path": file.path, "bytes": file.size} for file in planned.files]
+    figures = planned.to_dict()
+    if not config.dry_run:
+        result = orphan_step.run(table, planned, executor, quarantine=config.quarantine)
+        figures = result.to_dict() | {"refused": len(result.refused)}
+    return Outcome(figures, rows, {"path": "string", "bytes": "int"})
+
+
+def _require_sound(table: Table) -> None:
+    """Refuse to delete from a table that lost files, or whose metadata contradicts itself."""
+    report = check(table)
+    if not report:
+        shown = "\n".join(map(str, report.findings[:_FINDINGS]))
+        raise dg.Failure(
+            f"{table.identifier} is damaged, so no orphan file was removed. Findings: {len(report.findings)}\n{shown}",
+            metadata={
+                "dagster/table_name": table.identifier,
+                "paimon/findings": len(report.findings),
+            },
+            allow_retries=False,
+        )
+
+
+def _expire_partitions(table: Table, config: ExpirePartitionsConfig, *_: object) -> Outcome:
+    step = partition_step.plan if config.dry_run else partition_step.expire_partitions
+    kept = config.expiration_time
+    done = step(
+        table,
+        expiration_time=None if kept is None else _duration("expiration_time", kept),
+        strategy=config.strategy,
+        max_expires=config.max_expires,
+    )
+    figures = {"partitions": len(done.names), "rows": done.rows, "bytes": done.bytes}
+    return Outcome(figures, ({"partition": name} for name in done.names), {"partition": "string"})
+
+
+def _compact_manifests(table: Table, config: CompactManifestsConfig, *_: object) -> Outcome:
+    planned = manifest_step.plan(table)
+    if config.dry_run:
+        return Outcome(planned.to_dict())
+    manifest_step.compact_manifests(table)
+    after = manifest_step.plan(table)
+    return Outcome(
+        {
+            "manifests_before": planned.manifests,
+            "manifests_after": after.manifests,
+            "bytes_before": planned.bytes,
+            "bytes_after": after.bytes,
+        }
+    )
+
+
+def _duration(name: str, text: str) -> timedelta:
+    return Options({name: text}).duration(name, "")
+
+
+def _ago(name: str, text: str) -> int:
+    """Return the time so long ago, in epoch milliseconds."""
+    return int((time.time() - _duration(name, text).total_seconds()) * 1000)
+
+
+EXPIRE_SNAPSHOTS = Step(
+    "expire_snapshots",
+    "Deletes old snapshots of `{table}` and the files that only they need.",
+    ExpireSnapshotsConfig,
+    _expire_snapshots,
+)
+REMOVE_ORPHAN_FILES = Step(
+    "remove_orphan_files",
+    "Deletes files of `{table}` that nothing refers to. A damaged table is left alone.",
+    RemoveOrphanFilesConfig,
+    _remove_orphan_files,
+)
+EXPIRE_PARTITIONS = Step(
+    "expire_partitions",
+    "Drops partitions of `{table}` by their age.",
+    ExpirePartitionsConfig,
+    _expire_partitions,
+)
+COMPACT_MANIFESTS = Step(
+    "compact_manifests",
+    "Merges the manifests of `{table}` into few; rows and files stay as they are.",
+    CompactManifestsConfig,
+    _compact_manifests,
+)

@@ -1,0 +1,159 @@
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
+from paimon_orch.dagster.checks import DEFAULT_LIMITS, MEASURES
+from paimon_orch.errors import InputError
+from paimon_orch.steps.health import Health
+from paimon_orch.table.table import Table
+
+Upsert = Callable[..., None]
+DAY = "2026-01-01"
+KEY = dg.AssetKey(["lake", "orders"])
+
+
+@dg.asset(key=KEY)
+def orders_asset() -> None:
+    """Stands for the table."""
+
+
+@dg.asset(deps=[KEY])
+def report() -> None:
+    """Is downstream of the table."""
+
+
+def run(
+    paimon: PaimonCatalogResource,
+    limits: Mapping[str, Limit] | None = None,
+    raise_on_error: bool = True,
+) -> dg.ExecuteInProcessResult:
+    checks = build_paimon_table_checks("lake.orders", limits=limits)
+    return dg.materialize(
+        [orders_asset, report, checks], resources={"paimon": paimon}, raise_on_error=raise_on_error
+    )
+
+
+def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
+    return {found.check_name: found for found in result.get_asset_check_evaluations()}
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
+    return {event.asset_key for event in result.get_asset_materialization_events()}
+
+
+def test_a_sound_table_passes_all_default_checks(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    upsert(orders, DAY)
+
+    found = evaluations(run(paimon))
+
+    assert set(found) == set(DEFAULT_LIMITS)
+    assert all(evaluation.passed for evaluation in found.values())
+    assert found["level0_backlog"].metadata["paimon/value"].value == 1
+    assert found["level0_backlog"].metadata["paimon/limit"].value == 100
+    assert "paimon/value" not in found["file_index_coverage"].metadata
+
+
+def test_a_limit_that_is_passed_says_what_to_do(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    for amount in range(3):
+        upsert(orders, DAY, amount=amount)
+
+    found = evaluations(run(paimon, {"level0_backlog": Limit(limit=2)}))
+
+    failed = found["level0_backlog"]
+    assert not failed.passed
+    assert failed.metadata["paimon/value"].value == 3
+    assert failed.description == "To mend it, run the compaction."
+    assert failed.severity is dg.AssetCheckSeverity.WARN
+    assert found["sorted_runs"].passed
+
+
+def test_a_blocking_error_stops_what_is_downstream_and_a_warning_does_not(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    upsert(orders, DAY)
+    error = Limit(limit=0, severity="error", blocking=True)
+
+    warned = run(paimon, {"level0_backlog": Limit(limit=0, blocking=True)})
+    stopped = run(paimon, {"level0_backlog": error}, raise_on_error=False)
+
+    assert materialized(warned) == {KEY, report.key}
+    assert not stopped.success
+    assert materialized(stopped) == {KEY}
+
+
+def test_references_are_verified_if_they_are_asked_for(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    upsert(orders, DAY)
+    limits = {"file_references": Limit(limit=0, severity="error")}
+
+    whole = evaluations(run(paimon, limits))["file_references"]
+    [data] = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}").rglob("data-*")
+    data.unlink()
+    damaged = evaluations(run(paimon, limits))["file_references"]
+
+    assert whole.passed
+    assert whole.metadata["paimon/versions"].value == 1
+    assert not damaged.passed
+    assert data.name in (damaged.description or "")
+
+
+def test_some_checks_can_be_run_alone(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    upsert(orders, DAY)
+    checks = build_paimon_table_checks("lake.orders")
+    chosen = dg.AssetSelection.checks(dg.AssetCheckKey(KEY, "sorted_runs"))
+
+    result = dg.materialize([orders_asset, checks], resources={"paimon": paimon}, selection=chosen)
+
+    assert set(evaluations(result)) == {"sorted_runs"}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("level0_backlog", Health(level0_files=100), Health(level0_files=101)),
+        ("sorted_runs", Health(max_sorted_runs=10), Health(max_sorted_runs=11)),
+        ("small_files", Health(files=4, small_files=2), Health(files=4, small_files=3)),
+        ("deletion_vector_ratio", Health(deleted_ratio=0.3), Health(deleted_ratio=0.31)),
+        ("file_index_coverage", Health(index_coverage=0.9), Health(index_coverage=0.5)),
+        ("snapshot_count", Health(snapshots=1000), Health(snapshots=1001)),
+        ("snapshot_age_days", Health(oldest_snapshot_age=86400), Health(oldest_snapshot_age=1e6)),
+        ("manifest_count", Health(manifests=500), Health(manifests=501)),
+    ],
+)
+def test_each_default_limit_is_the_last_good_figure(name: str, good: Health, bad: Health) -> None:
+    measure, limit = MEASURES[name], DEFAULT_LIMITS[name].limit
+
+    for figures, holds in ((good, True), (bad, False)):
+        value = measure.read(figures)
+        assert value is not None
+        assert measure.holds(value, limit) is holds
+
+
+def test_an_empty_table_passes() -> None:
+    for name, limit in DEFAULT_LIMITS.items():
+        value = MEASURES[name].read(Health())
+        assert value is None or MEASURES[name].holds(value, limit.limit)
+
+
+def test_a_table_that_is_not_there_fails_with_its_name(paimon: PaimonCatalogResource) -> None:
+    result = run(paimon, raise_on_error=False)
+
+    failure = result.failure_data_for_node("checks__lake__orders")
+    assert failure
+    assert failure.error
+    assert "lake.orders" in failure.error.message
+
+
+def test_a_check_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(InputError, match=r"too_big; there are level0_backlog"):
+        build_paimon_table_checks("lake.orders", limits={"too_big": Limit(limit=1)})

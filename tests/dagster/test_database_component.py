@@ -1,0 +1,105 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from paimon_orch.dagster import PaimonCatalogResource, PaimonDatabaseComponent
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.table import Table
+
+Create = Callable[..., Table]
+# Dagster warns of what it does itself when it loads YAML.
+of_dagster = pytest.mark.filterwarnings(
+    "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
+)
+
+
+def component(**attributes: Any) -> PaimonDatabaseComponent:
+    return PaimonDatabaseComponent.from_attributes_dict(
+        attributes={"database": "lake", **attributes}
+    )
+
+
+@pytest.fixture
+def warehouse(create: Create, paimon: PaimonCatalogResource) -> str:
+    """A database of two tables with partitions and one without."""
+    create("lake.orders")
+    create("lake.orders_old")
+    create("lake.items", ())
+    return paimon.warehouse
+
+
+def found(tmp_path: Path, **attributes: Any) -> dict[str, list[str]]:
+    component(**attributes).write_state_to_path(tmp_path / "state")
+    state: dict[str, list[str]] = json.loads((tmp_path / "state").read_text())
+    return state
+
+
+def partitions_of(defs: dg.Definitions, table: str) -> dg.PartitionsDefinition[str] | None:
+    return defs.resolve_assets_def(dg.AssetKey(["lake", table, "compaction"])).partitions_def
+
+
+def test_it_finds_the_tables_that_match(warehouse: str, tmp_path: Path) -> None:
+    assert found(tmp_path, warehouse=warehouse) == {
+        "items": [],
+        "orders": ["dt"],
+        "orders_old": ["dt"],
+    }
+    assert set(found(tmp_path, warehouse=warehouse, include=["orders*"], exclude=["*_old"])) == {
+        "orders"
+    }
+
+
+def test_a_database_that_is_not_there_is_named(warehouse: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no database 'sea'"):
+        found(tmp_path, warehouse=warehouse, database="sea")
+
+
+def test_tables_are_not_looked_for_without_a_warehouse(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'warehouse'"):
+        found(tmp_path)
+
+
+def test_each_table_gets_what_a_single_one_does() -> None:
+    policy = {"retain_min": 3}
+    defs = component(warehouse="/lake", snapshot_expiration=policy).definitions(
+        {"items": [], "orders": ["dt", "region"]}
+    )
+
+    dg.Definitions.validate_loadable(defs)
+    assert partitions_of(defs, "items") is None
+    assert isinstance(partitions_of(defs, "orders"), dg.DynamicPartitionsDefinition)
+    names = {schedule.name for schedule in defs.schedules or []}
+    assert names == {
+        "expire_snapshots__lake__items_schedule",
+        "expire_snapshots__lake__orders_schedule",
+    }
+
+
+def test_partitions_that_are_given_are_those_of_all_partitioned_tables() -> None:
+    defs = component(warehouse="/lake", partitions={"start": "2026-01-01"}).definitions(
+        {"items": [], "orders": ["dt"]}
+    )
+
+    assert partitions_of(defs, "items") is None
+    assert isinstance(partitions_of(defs, "orders"), dg.DailyPartitionsDefinition)
+
+
+@of_dagster
+def test_dagster_loads_it_without_touching_the_warehouse(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "warehouse"))
+
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PaimonDatabaseComponent, scaffold_params={"database": "lake"}
+        )
+        with sandbox.load_component_and_build_defs(defs_path=path) as (loaded, defs):
+            assert isinstance(loaded, PaimonDatabaseComponent)
+            assert not list(defs.assets or [])
+    assert not (tmp_path / "warehouse").exists()

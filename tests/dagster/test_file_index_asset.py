@@ -1,0 +1,99 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_file_index_asset
+from paimon_orch.steps.health import health
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
+PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+Upsert = Callable[..., None]
+Resources = Mapping[str, object]
+
+
+class NeverStarted(SparkSessionResource):
+    """The real executor, over a session that nobody may ask for."""
+
+    def session(self) -> Any:
+        raise AssertionError("this run must not start Spark")
+
+
+@pytest.fixture
+def orders(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Table:
+    """A table whose files were written before it asked for indexes."""
+    upsert(orders, *DAYS)
+    changes = [SetOption("file-index.bloom-filter.columns", "amount")]
+    paimon.catalog().alter_table("lake.orders", changes)
+    return paimon.load_table("lake.orders")
+
+
+def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
+    return {
+        event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    }
+
+
+def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(
+    orders: Table, resources: Resources
+) -> None:
+    asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS)
+
+    metadata = reported(dg.materialize([asset], resources=resources, partition_key=DAYS[1]))
+
+    assert health(orders).index_coverage == pytest.approx(1 / 3)
+    assert metadata[DAYS[1]]["paimon/indexed_files"] == 1
+    assert metadata[DAYS[1]]["paimon/index_files"] == 1
+    assert metadata[DAYS[1]]["paimon/snapshot_id"] == orders.snapshots.latest_id() == 2
+    [record] = metadata[DAYS[1]]["paimon/plan"].records
+    assert record.data["partition"] == f"dt={DAYS[1]}"
+
+
+def test_a_second_run_commits_nothing_and_starts_no_spark(
+    orders: Table, resources: Resources, paimon: PaimonCatalogResource
+) -> None:
+    asset = build_file_index_asset("lake.orders")
+    dg.materialize([asset], resources=resources)
+
+    again = dg.materialize([asset], resources={"paimon": paimon, "spark": NeverStarted()})
+
+    [metadata] = reported(again).values()
+    assert orders.snapshots.latest_id() == 2
+    assert metadata["paimon/indexed_files"] == 0
+    assert metadata["paimon/skipped_files"] == 3
+    assert "paimon/plan" not in metadata
+
+
+def test_a_range_is_cut_into_commits_and_reported_by_partition(
+    orders: Table, resources: Resources, instance: dg.DagsterInstance
+) -> None:
+    asset = build_file_index_asset(
+        "lake.orders", partitions_def=PARTITIONS, max_partitions_per_run=2
+    )
+    tags = {
+        "dagster/asset_partition_range_start": DAYS[0],
+        "dagster/asset_partition_range_end": DAYS[2],
+    }
+
+    result = dg.materialize([asset], resources=resources, tags=tags, instance=instance)
+
+    metadata = reported(result)
+    assert {key: found["paimon/indexed_files"] for key, found in metadata.items()} == dict.fromkeys(
+        DAYS, 1
+    )
+    assert "paimon/index_files" not in metadata[DAYS[0]]
+    assert orders.snapshots.latest_id() == 3
+
+
+def test_it_shares_pool_and_partitions_with_the_compaction_that_it_follows() -> None:
+    asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
+
+    assert asset.key == dg.AssetKey(["prod", "lake", "orders", "file_index"])
+    assert asset.asset_deps[asset.key] == {dg.AssetKey(["prod", "lake", "orders", "compaction"])}
+    assert asset.op.pool == "paimon/lake.orders"
+    assert asset.backfill_policy
+    assert asset.backfill_policy.max_partitions_per_run == 8

@@ -1,0 +1,253 @@
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    SparkSessionResource,
+    build_compact_manifests_job,
+    build_expire_partitions_job,
+    build_expire_snapshots_job,
+    build_remove_orphan_files_job,
+)
+from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.table.table import Table
+
+Upsert = Callable[..., None]
+CompactAll = Callable[[Table], None]
+DAY = "2026-01-01"
+BUILDERS = [
+    build_compact_manifests_job,
+    build_expire_partitions_job,
+    build_expire_snapshots_job,
+    build_remove_orphan_files_job,
+]
+
+
+class NeverStarted(SparkSessionResource):
+    """Fails whoever asks for a session or an executor."""
+
+    def session(self) -> Any:
+        raise AssertionError("this run must not start Spark")
+
+
+@pytest.fixture
+def resources(paimon: PaimonCatalogResource) -> Mapping[str, object]:
+    return {"paimon": paimon, "spark": NeverStarted()}
+
+
+@pytest.fixture
+def snapshots(orders: Table, upsert: Upsert, compact_all: CompactAll) -> Table:
+    """A table of twelve snapshots whose first files are in no later one."""
+    for amount in range(11):
+        upsert(orders, DAY, amount=amount)
+    compact_all(orders)
+    return orders
+
+
+@pytest.fixture
+def orphan(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Path:
+    """A file in a bucket that no snapshot names, ten days old."""
+    upsert(orders, DAY)
+    path = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}", "bucket-0", "data-lost.parquet")
+    path.write_bytes(b"lost")
+    then = time.time() - 10 * 24 * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def run(
+    job: dg.JobDefinition,
+    resources: Mapping[str, object],
+    raise_on_error: bool = True,
+    **config: object,
+) -> dg.ExecuteInProcessResult:
+    action = job.tags["paimon/action"]
+    return job.execute_in_process(
+        {"ops": {action: {"config": config}}},
+        resources=dict(resources),
+        raise_on_error=raise_on_error,
+    )
+
+
+def observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of the one observation of the table's asset."""
+    [observation] = [
+        event.asset_observation_data.asset_observation
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    ]
+    assert observation.asset_key == dg.AssetKey(["lake", "orders"])
+    return {key: value.value for key, value in observation.metadata.items()}
+
+
+def test_expiration_is_a_dry_run_unless_told_otherwise(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    metadata = observed(
+        run(build_expire_snapshots_job("lake.orders"), resources, retain_min=2, retain_max=2)
+    )
+
+    assert len(snapshots.snapshots.ids()) == 12
+    assert metadata["paimon/dry_run"] is True
+    assert metadata["paimon/expire_snapshots_planned_snapshots"] == 10
+    kinds = [record.data["kind"] for record in metadata["paimon/plan"].records]
+    assert kinds[:11] == ["snapshot"] * 10 + ["metadata"]
+
+
+def test_expiration_reports_what_went(snapshots: Table, resources: Mapping[str, object]) -> None:
+    job = build_expire_snapshots_job("lake.orders")
+
+    metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
+
+    assert snapshots.snapshots.ids() == [12]
+    assert metadata["paimon/dry_run"] is False
+    assert metadata["paimon/expire_snapshots_snapshots"] == 11
+    assert metadata["paimon/expire_snapshots_data_files"] == 11
+    assert metadata["paimon/expire_snapshots_bytes"] > 0
+
+
+def test_snapshots_are_kept_for_a_time(snapshots: Table, resources: Mapping[str, object]) -> None:
+    job = build_expire_snapshots_job("lake.orders")
+
+    run(job, resources, dry_run=False, retain_min=1, retain_for="1 h")
+
+    assert len(snapshots.snapshots.ids()) == 12
+
+
+def test_orphans_are_shown_before_they_go(orphan: Path, resources: Mapping[str, object]) -> None:
+    metadata = observed(run(build_remove_orphan_files_job("lake.orders"), resources))
+
+    assert orphan.exists()
+    assert metadata["paimon/remove_orphan_files_planned_bytes"] == 4
+    [record] = metadata["paimon/plan"].records
+    assert record.data["path"].endswith("data-lost.parquet")
+
+
+def test_orphans_go_or_are_put_aside(
+    orphan: Path, orders: Table, resources: Mapping[str, object]
+) -> None:
+    job = build_remove_orphan_files_job("lake.orders")
+
+    aside = observed(run(job, resources, dry_run=False, quarantine=True))
+    assert not orphan.exists()
+    Quarantine(orders.io, orders.paths.root).restore()
+    assert orphan.exists()
+    os.utime(orphan, (0, 0))
+    gone = observed(run(job, resources, dry_run=False))
+
+    assert not orphan.exists()
+    for metadata in (aside, gone):
+        assert metadata["paimon/remove_orphan_files_files"] == 1
+
+
+def test_younger_files_are_no_orphans(orphan: Path, resources: Mapping[str, object]) -> None:
+    run(build_remove_orphan_files_job("lake.orders"), resources, dry_run=False, older_than="30 d")
+
+    assert orphan.exists()
+
+
+def test_nothing_is_removed_from_a_damaged_table(
+    orphan: Path, resources: Mapping[str, object]
+) -> None:
+    [data] = [path for path in orphan.parent.glob("data-*") if path != orphan]
+    data.unlink()
+    job = build_remove_orphan_files_job("lake.orders")
+
+    result = run(job, resources, raise_on_error=False, dry_run=False)
+
+    assert orphan.exists()
+    failure = result.failure_data_for_node("remove_orphan_files")
+    assert failure
+    assert failure.error
+    assert data.name in failure.error.message
+
+
+def test_partitions_are_dropped_by_their_age(
+    orders: Table, upsert: Upsert, resources: Mapping[str, object]
+) -> None:
+    upsert(orders, "2000-01-01", "2999-01-01")
+    job = build_expire_partitions_job("lake.orders")
+
+    planned = observed(run(job, resources, expiration_time="30 d"))
+    assert orders.snapshots.latest_id() == 1
+    done = observed(run(job, resources, expiration_time="30 d", dry_run=False))
+
+    assert planned["paimon/expire_partitions_planned_rows"] == 3
+    assert done["paimon/expire_partitions_partitions"] == 1
+    assert [record.data["partition"] for record in done["paimon/plan"].records] == ["dt=2000-01-01"]
+    assert {bucket.partition for bucket in inspect(orders).buckets} == {"dt=2999-01-01"}
+
+
+def test_manifests_are_merged(snapshots: Table, resources: Mapping[str, object]) -> None:
+    before = snapshots.scan().to_arrow()
+
+    metadata = observed(run(build_compact_manifests_job("lake.orders"), resources))
+
+    assert metadata["paimon/compact_manifests_manifests_before"] > 1
+    assert metadata["paimon/compact_manifests_manifests_after"] == 1
+    assert snapshots.scan().to_arrow().equals(before)
+
+
+def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatalogResource) -> None:
+    labels = list[str]()
+
+    class Recorded(InProcessExecutor):
+        def map(self, run: Any, units: Any, *, label: str, **options: Any) -> list[bytes]:
+            labels.append(label)
+            return super().map(run, units, label=label, **options)
+
+    class WithRecorded(SparkSessionResource):
+        def executor(self) -> Executor:
+            return Recorded()
+
+    job = build_remove_orphan_files_job("lake.orders")
+    resources = {"paimon": paimon, "spark": WithRecorded()}
+    run(job, resources, dry_run=False, use_spark=True)
+
+    assert labels == ["list the files of lake.orders", "remove orphan files of lake.orders"]
+    assert not orphan.exists()
+
+
+def test_a_duration_that_cannot_be_read_fails_at_once(
+    orphan: Path, resources: Mapping[str, object]
+) -> None:
+    job = build_remove_orphan_files_job("lake.orders")
+
+    result = run(job, resources, raise_on_error=False, older_than="soon")
+
+    failure = result.failure_data_for_node("remove_orphan_files")
+    assert failure
+    assert failure.error
+    assert "older_than" in failure.error.message
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_jobs_share_the_tables_pool_and_are_tagged(build: Callable[..., dg.JobDefinition]) -> None:
+    job = build("lake.orders", key_prefix=["prod"])
+
+    action = job.tags["paimon/action"]
+    assert job.name == f"{action}__prod__lake__orders"
+    assert job.tags["paimon/table"] == "lake.orders"
+    assert job.graph.node_named(action).definition.pool == "paimon/lake.orders"  # type: ignore[attr-defined]
+
+
+def test_jobs_of_several_tables_live_in_one_location() -> None:
+    jobs = [build(name) for build in BUILDERS for name in ("lake.orders", "lake.items")]
+
+    dg.Definitions.validate_loadable(
+        dg.Definitions(
+            jobs=jobs,
+            resources={
+                "paimon": PaimonCatalogResource(warehouse="/lake"),
+                "spark": SparkSessionResource(),
+            },
+        )
+    )
