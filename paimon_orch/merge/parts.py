@@ -16,6 +16,8 @@ from paimon_orch.merge.keys import decode_key
 from paimon_orch.merge.levels import sections
 from paimon_orch.merge.slices import KeySlice
 
+_WORTH_SPLITTING = 4  # parts: fewer would leave one core waiting for another
+
 Section = list[list[DataFileMeta]]
 KeyStarts = Callable[[DataFileMeta], Sequence[object]]
 
@@ -30,7 +32,7 @@ def parts_of(
     """
     if not task.files:
         return _apart(task, part_bytes)
-    if task.alone or _size(task.files) < 2 * part_bytes:
+    if task.alone or _size(task.files) < _WORTH_SPLITTING * part_bytes:
         return [task]
     parts: list[CompactionTask] = []
     together: list[DataFileMeta] = []

@@ -133,7 +133,7 @@ def _unit(
 def _parts(unit: MergeUnit) -> list[MergeUnit]:
     """Split a large bucket, so that it can use more than one core."""
     reader, keys = unit.reader, unit.reader.schema.key_fields
-    part_bytes = reader.schema.typed_options.target_file_size(primary_key=True)
+    part_bytes = max(1, reader.schema.typed_options.target_file_size(primary_key=True) // 2)
 
     def starts(file: DataFileMeta) -> Sequence[object]:
         return reader.row_group_starts(BucketFile(unit.partition, unit.bucket, file), keys[0])
