@@ -3,6 +3,7 @@
 from paimon_orch.spark.executor import SparkExecutor
 from paimon_orch.spark.java import Java, find_java
 from paimon_orch.spark.session import active_session, java_in_use, spark_session, stop_session
+from paimon_orch.spark.source import register
 
 __all__ = [
     "Java",
@@ -10,6 +11,7 @@ __all__ = [
     "active_session",
     "find_java",
     "java_in_use",
+    "register",
     "spark_session",
     "stop_session",
 ]

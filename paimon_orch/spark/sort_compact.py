@@ -23,7 +23,7 @@ from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.writer import task_number
 from paimon_orch.steps import ingest, sort_compact
 from paimon_orch.steps.append_compact import result_of
-from paimon_orch.steps.attempts import replanned
+from paimon_orch.steps.attempts import discard_results, replanned
 from paimon_orch.steps.compaction import CompactionPlan, CompactionResult, Partitions
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.sort_compact import Order
@@ -95,7 +95,7 @@ def _sorted(
         ranges,
         label=f"sort {table.identifier}",
         progress=progress,
-        undo=partial(ingest.undo, table),
+        undo=partial(discard_results, table),
     )
     return [CommitMessage.decode(result) for result in results]
 

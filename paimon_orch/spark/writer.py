@@ -6,7 +6,7 @@ Spark's own hash, so that no two buckets of a partition meet in one task while a
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from paimon_orch.spark.executor import (
     task_attempts,
 )
 from paimon_orch.steps import ingest
+from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.ingest import IngestResult, Mode
 from paimon_orch.table.commit import CommitId
@@ -85,7 +86,7 @@ def write(
         tasks,
         label=f"ingest into {table.identifier}",
         progress=progress,
-        undo=lambda done: ingest.undo(table, done),
+        undo=partial(discard_results, table),
     )
     return ingest.commit(table, planned, results, time.monotonic() - started)
 

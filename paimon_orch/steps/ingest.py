@@ -13,7 +13,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
-from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import Spec, partition_matcher
 from paimon_orch.table.postpone import PostponeBuckets
 from paimon_orch.table.table import Table
@@ -127,8 +127,3 @@ def commit(
         sum(entry.file.file_size for entry in entries),
         seconds,
     )
-
-
-def undo(table: Table, results: Sequence[bytes]) -> None:
-    """Remove what finished tasks wrote when another one failed."""
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])

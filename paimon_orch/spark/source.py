@@ -1,0 +1,135 @@
+"""The data source ``paimon``: tables as Spark sees them, without a jar.
+
+:mod:`pyspark_paimon` is what Spark finds and calls; the work is done here, imported when it is needed.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from paimon_orch.format.predicate import And
+from paimon_orch.spark.rows import spark_schema
+from paimon_orch.spark.source_filters import predicate_of
+from paimon_orch.spark.source_options import READ, SourceOptions
+from paimon_orch.spark.source_splits import packed, pieces
+from paimon_orch.spark.source_types import converted, target_schema, visible_schema
+from paimon_orch.table.incremental import Incremental
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.rows import ROW_KIND, Rows
+from paimon_orch.table.scan import Scan
+
+if TYPE_CHECKING:  # Spark 4.0 has no filters
+    from pyspark.sql.datasource import Filter
+
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def register(session: SparkSession) -> None:
+    """Make ``paimon`` a format of one session.
+
+    Hardly ever needed: wherever the workers' Python has paimon-orch when a session looks up its first format, Spark finds
+    :mod:`pyspark_paimon` by itself. The look-up starts a worker, which takes seconds.
+    """
+    from pyspark_paimon import DefaultSource
+
+    session.dataSource.register(DefaultSource)
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """Return the columns of what the options name."""
+    asked = SourceOptions.of(options, READ)
+    rows = _rows(asked, asked.columns())
+    return spark_schema(visible_schema(_offered(rows, asked)))
+
+
+def _offered(rows: Rows, asked: SourceOptions) -> pa.Schema:
+    """Return the columns to read; changes always come with their kind."""
+    names = asked.columns() or rows.arrow_schema.names
+    if isinstance(rows, Incremental) and ROW_KIND.name not in names:
+        names = [ROW_KIND.name, *names]
+    return pa.schema([rows.arrow_schema.field(name) for name in names])
+
+
+def _rows(asked: SourceOptions, columns: Sequence[str] | None) -> Rows:
+    if columns is None or "incremental-between" not in asked.values:
+        return asked.rows(None if columns is None else list(columns))
+    # the kind is no column of the table; without any other one all are read
+    return asked.rows([name for name in columns if name != ROW_KIND.name] or None)
+
+
+def reader_of(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """Return the reader of some columns; it takes filters where Spark hands them down."""
+    asked = SourceOptions.of(options, READ)
+    rows = _rows(asked, schema.names)
+    target = target_schema(rows.arrow_schema, schema)
+    pushes = asked.flag("pushdown", default=True) and _hands_filters_down()
+    return (PushingReader if pushes else PaimonReader)(rows, target)
+
+
+def _hands_filters_down() -> bool:
+    """Tell whether this process plans with push-down, for which Spark has a worker of its own.
+
+    Nothing else tells it: the setting is not known here, and where it is off Spark refuses readers that take filters.
+    """
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(started, "name", "") == _PUSHING_WORKER
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """What one task reads: files of one snapshot, or rows that are not cut further."""
+
+    splits: tuple[BucketSplit, ...] = ()
+    rows: Rows | None = None
+
+
+class PaimonReader(DataSourceReader):
+    """Reads the rows of one scan; made where Spark plans, sent to its tasks."""
+
+    def __init__(self, rows: Rows, target: pa.Schema) -> None:
+        self._rows, self._target = rows, target
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each task: splits packed by size, or a snapshot of changes."""
+        rows = self._rows
+        if isinstance(rows, Scan):
+            cut = [piece for split in rows.plan() for piece in pieces(split, rows)]
+            parts: list[InputPartition] = [Part(tuple(one)) for one in packed(cut, rows.schema)]
+            return parts or [Part()]
+        if isinstance(rows, Incremental) and rows.span.snapshots:
+            spans = (replace(rows.span, snapshots=(one,)) for one in rows.span.snapshots)
+            return [Part(rows=replace(rows, span=span)) for span in spans]
+        return [Part(rows=rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        assert isinstance(partition, Part)
+        for batch in self._batches(partition):
+            if batch.num_rows:
+                yield converted(batch, self._target)
+
+    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        if part.rows is not None:
+            yield from part.rows.to_batches()
+        elif isinstance(self._rows, Scan):
+            for split in part.splits:
+                yield from self._rows.read_split(split)
+
+
+class PushingReader(PaimonReader):
+    """A reader that takes filters, which Spark allows from 4.1 on where a setting says so."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
+        """Use filters to read less; all are handed back, to be applied again."""
+        pushed = predicate_of(filters, self._rows.arrow_schema)
+        if pushed is not None:
+            rows = cast("Scan", self._rows)  # each kind of rows has a predicate
+            both = pushed if rows.predicate is None else And((rows.predicate, pushed))
+            self._rows = replace(rows, predicate=both)
+        return filters

@@ -1,0 +1,82 @@
+"""Filters that Spark hands down, as predicates of a scan.
+
+Spark applies each of them again, so that a predicate may keep more rows than its filter, never fewer. Left out is what
+would: floating point numbers (Spark orders NaN above all and takes it for equal to itself), and columns whose values
+Spark sees changed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.predicate import And, Leaf, Not, Predicate, bind
+from paimon_orch.spark.source_types import is_exact
+
+if TYPE_CHECKING:  # Spark 4.0 has no filters
+    from pyspark.sql.datasource import Filter
+
+_COMPARISONS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+_PATTERNS = {"StringStartsWith": "{}%", "StringEndsWith": "%{}", "StringContains": "%{}%"}
+_WILDCARDS = set("%_\\")
+
+
+def predicate_of(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
+    """Return what the filters have in common with a predicate over columns of these Arrow types."""
+    parts = tuple(_bound(filters, schema))
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def _bound(filters: Iterable["Filter"], schema: pa.Schema) -> Iterator[Predicate]:
+    for item in filters:
+        predicate = _translated(item, schema)
+        if predicate is not None:
+            try:
+                yield bind(predicate, lambda name: schema.field(name).type)
+            except InputError:  # a value that no row can have, such as a finer moment
+                continue
+
+
+def _translated(item: Any, schema: pa.Schema) -> Predicate | None:
+    # by name: which of the classes there are depends on the version
+    kind = type(item).__name__
+    if kind == "Not":
+        # of NULL, <=> is false and its negation true; here both would be unknown
+        inner = type(item.child).__name__
+        child = None if inner == "EqualNullSafe" else _translated(item.child, schema)
+        return None if child is None else Not(child)
+    if len(item.attribute) != 1 or not _is_plain(item.attribute[0], schema):
+        return None
+    (name,) = item.attribute
+    if kind in ("IsNull", "IsNotNull"):
+        test = Leaf(name, "is null")
+        return test if kind == "IsNull" else Not(test)
+    return _compared(kind, name, item.value)
+
+
+def _is_plain(name: str, schema: pa.Schema) -> bool:
+    found = schema.field(name).type
+    return is_exact(found) and not pa.types.is_floating(found)
+
+
+def _compared(kind: str, name: str, value: Any) -> Predicate | None:
+    if kind == "In":
+        values = tuple(pa.scalar(each) for each in value if each is not None)
+        return Leaf(name, "in", values) if values else None
+    if value is None:
+        return None
+    if kind in _COMPARISONS:
+        return Leaf(name, _COMPARISONS[kind], (pa.scalar(value),))
+    if kind in _PATTERNS and not _WILDCARDS & set(value):
+        return Leaf(name, "like", (pa.scalar(_PATTERNS[kind].format(value)),))
+    return None

@@ -1,0 +1,142 @@
+"""The options of the data source: texts, whatever their case, as Spark hands them over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pendulum
+from pendulum.parsing.exceptions import ParserError
+
+from paimon_orch.errors import InputError
+from paimon_orch.storage.options import parse_option
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.incremental import Incremental
+from paimon_orch.table.rows import Rows
+from paimon_orch.table.system import SystemTable
+from paimon_orch.table.table import Table
+
+_STORAGE = "storage."
+_PLACE = ("warehouse", "table", "path", "branch")
+_MOMENTS = ("snapshot", "tag", "timestamp", "watermark")
+_SPAN = ("incremental-between", "incremental-mode")
+READ = (*_PLACE, "columns", "filter", *_MOMENTS, *_SPAN, "pushdown")
+WRITE = (*_PLACE, "row-kind", "commit-user", "commit-identifier")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceOptions:
+    """Checked options; texts of errors never repeat those of the store, which may be secret."""
+
+    values: Mapping[str, str]
+    storage: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], known: tuple[str, ...]) -> "SourceOptions":
+        """Refuse what is not known: an option that is misspelt would be read past in silence."""
+        lowered = {name.lower(): value for name, value in options.items()}
+        if "provider" in lowered:
+            raise InputError(
+                "paimon: CREATE TABLE ... USING paimon is not supported, as Spark reads such a table without its "
+                "options; create a temporary view"
+            )
+        storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE)}
+        values = {n: v for n, v in lowered.items() if n not in storage}
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise InputError(
+                f"paimon: there is no option {', '.join(unknown)} here; there are {', '.join(known)}, and "
+                f"{_STORAGE}<name> for those of the object store"
+            )
+        return cls(values, {n.removeprefix(_STORAGE): v for n, v in storage.items()})
+
+    def open(self) -> Table | SystemTable:
+        """Return the table, branch or system table that is meant."""
+        warehouse, identifier = self._place()
+        given = dict(parse_option(f"{name}={value}") for name, value in self.storage.items())
+        if branch := self.values.get("branch"):
+            name, separator, system = identifier.partition("$")
+            identifier = f"{name}$branch_{branch}{separator}{system}"
+        return Catalog(warehouse, **given).open(identifier)
+
+    def _place(self) -> tuple[str, str]:
+        warehouse, table = self.values.get("warehouse"), self.values.get("table")
+        path = self.values.get("path", "")
+        if warehouse and table and not path:
+            return warehouse, table
+        directory, _, name = path.rstrip("/").rpartition("/")
+        root, _, database = directory.rpartition("/")
+        if warehouse or table or not (name and database.endswith(".db")):
+            raise InputError(
+                "paimon: name the table by the options warehouse and table (db.t), or by a path that ends in /db.db/t"
+            )
+        return root or "/", f"{database.removesuffix('.db')}.{name}"
+
+    def columns(self) -> list[str] | None:
+        """Return the columns that the option names."""
+        text = self.values.get("columns")
+        return None if text is None else [name.strip() for name in text.split(",")]
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return whether an option is true."""
+        text = self.values.get(name, str(default)).lower()
+        if text not in ("true", "false"):
+            raise InputError(f"paimon: option {name} is true or false, not {text!r}")
+        return text == "true"
+
+    def number(self, name: str) -> int | None:
+        """Return an option that is a whole number."""
+        text = self.values.get(name)
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            raise InputError(f"paimon: option {name} is a whole number, not {text!r}") from None
+
+    def rows(self, columns: list[str] | None) -> Rows:
+        """Return the rows that are asked for, not read yet: of one snapshot, or what changed between two."""
+        table, condition = self.open(), self.values.get("filter")
+        if "incremental-between" in self.values:
+            return self._changes(table, columns)
+        if "incremental-mode" in self.values:
+            raise InputError("paimon: option incremental-mode belongs to incremental-between")
+        return table.scan(
+            columns,
+            condition,
+            snapshot_id=self.number("snapshot"),
+            tag=self.values.get("tag"),
+            timestamp=self._timestamp(),
+            watermark=self.number("watermark"),
+        )
+
+    def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> Incremental:
+        others = sorted({*_MOMENTS} & set(self.values))
+        if others or isinstance(table, SystemTable):
+            found = ", ".join(others) or "a system table"
+            raise InputError(f"paimon: incremental-between and {found} exclude each other")
+        text = self.values["incremental-between"]
+        start, separator, end = (part.strip() for part in text.partition(".."))
+        if not (start and separator and end):
+            raise InputError(
+                f"paimon: incremental-between is a..b, two snapshots or two tags, not {text!r}"
+            )
+        numbers = start.isdecimal() and end.isdecimal()
+        return table.incremental(
+            int(start) if numbers else start,
+            int(end) if numbers else end,
+            self.values.get("incremental-mode", "auto"),
+            columns=columns,
+            filter=self.values.get("filter"),
+        )
+
+    def _timestamp(self) -> int | None:
+        """Return epoch milliseconds; a moment without a zone is UTC."""
+        text = self.values.get("timestamp")
+        if text is None or text.isdecimal():
+            return self.number("timestamp")
+        try:
+            moment = pendulum.parse(text, tz="UTC")
+        except (ParserError, ValueError):
+            moment = None
+        if not isinstance(moment, pendulum.DateTime):
+            raise InputError(
+                f"paimon: option timestamp is ISO 8601 or epoch milliseconds, not {text!r}"
+            )
+        return int(moment.timestamp() * 1000)

@@ -1,0 +1,64 @@
+"""Cutting a scan into tasks: as small as merging allows, then packed by size."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.levels import sections
+from paimon_orch.table.evolved_rows import is_evolving, same_rows
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.pruning import reads_raw
+from paimon_orch.table.scan import Scan
+
+
+def pieces(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
+    """Yield parts of a bucket that can be read apart: files, or where keys must be merged, whole sections."""
+    schema = scan.schema
+    groups: Iterable[Sequence[DataFileMeta]]
+    if is_evolving(schema):
+        groups = same_rows(split.files)
+    elif not schema.primary_keys or (reads_raw(split.files, schema) and not scan.audit):
+        groups = [(file,) for file in split.files]
+    else:
+        groups = (
+            [file for run in section for file in run]
+            for section in sections(split.files, schema.key_fields)
+        )
+    for group in groups:
+        yield _part(split, group)
+
+
+def _part(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
+    """Return some files of a bucket with their own deletion vectors: no task reads those of the others."""
+    names = {file.file_name for file in files}
+    vectors = (
+        replace(entry, ranges=tuple(r for r in entry.ranges or () if r.data_file in names))
+        for entry in split.vectors
+    )
+    kept = tuple(entry for entry in vectors if entry.ranges)
+    return replace(split, files=tuple(files), vectors=kept)
+
+
+def packed(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
+    """Yield the splits of each task, in order, up to ``source.split.target-size``.
+
+    A file counts for ``source.split.open-file-cost`` at least. Small tables are spread over the cores of this machine:
+    where Spark plans, how many it has is not known.
+    """
+    options = schema.typed_options
+    target = options.memory("source.split.target-size", "128 mb")
+    cost = options.memory("source.split.open-file-cost", "4 mb")
+    sizes = [sum(max(file.file_size, cost) for file in split.files) for split in splits]
+    target = min(target, max(cost, sum(sizes) // (os.cpu_count() or 1)))
+    task: list[BucketSplit] = []
+    size = 0
+    for split, own in zip(splits, sizes, strict=True):
+        if task and size + own > target:
+            yield task
+            task, size = [], 0
+        task.append(split)
+        size += own
+    if task:
+        yield task

@@ -1,0 +1,132 @@
+"""``frame.write.format("paimon")``: each task writes the rows that it has, as the API moves no rows.
+
+Clustered rows, one snapshot and few files are what :func:`paimon_orch.spark.writer.write` gives; this is for frames
+that are small, or clustered already.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.spark.source_options import WRITE, SourceOptions
+from paimon_orch.spark.writer import task_number
+from paimon_orch.steps import ingest
+from paimon_orch.steps.attempts import discard_results
+from paimon_orch.steps.ingest import IngestPlan
+from paimon_orch.table.commit import CommitId
+from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+_INSTEAD = "use paimon_orch.spark.writer.write(frame, table), which clusters the rows first"
+_TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
+
+
+def writer_of(
+    options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
+) -> DataSourceArrowWriter:
+    """Return a writer into the table that the options name.
+
+    Raises :class:`InputError` for tables whose rows must be clustered to be written at all.
+    """
+    asked = SourceOptions.of(options, WRITE)
+    table = asked.open()
+    if not isinstance(table, Table):
+        raise InputError(
+            f"{table.table.identifier}${table.name} is a system table: it is read only"
+        )
+    schema = table.schema
+    if has_dynamic_buckets(schema) or is_postponed(schema):
+        raise InputError(
+            f"{table.identifier} assigns buckets to rows as they come, for which all rows of a partition must be in "
+            f"one task; a data source cannot ask for that: {_INSTEAD}"
+        )
+    planned = ingest.plan(
+        table,
+        columns,
+        mode="overwrite" if overwrite else "append",
+        row_kind=asked.values.get("row-kind"),
+        commit_id=_commit_id(asked),
+    )
+    return PaimonWriter(table, planned)
+
+
+def _commit_id(asked: SourceOptions) -> CommitId | None:
+    user, identifier = asked.values.get("commit-user"), asked.number("commit-identifier")
+    if user is None and identifier is None:
+        return None
+    if user is None or identifier is None:
+        raise InputError("paimon: the options commit-user and commit-identifier belong together")
+    return CommitId(user, identifier)
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task wrote: an encoded :class:`CommitMessage`."""
+
+    message: bytes = field(repr=False)
+
+
+class PaimonWriter(DataSourceArrowWriter):
+    """Writes in tasks and commits in the driver; only the attempt of a task that Spark counts is committed."""
+
+    def __init__(self, table: Table, planned: IngestPlan) -> None:
+        self._table, self._planned = table, planned
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of one task; its files are removed if that fails."""
+        return Written(self._planned.write(self._numbered(iterator)))
+
+    def _numbered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
+        position = task_number() << _TASK_SHIFT
+        for batch in batches:
+            if self._planned.factory.schema.primary_keys:
+                order = pa.array(np.arange(position, position + batch.num_rows))
+                position += batch.num_rows
+                yield batch.append_column(SEQUENCE_NUMBER.name, order)
+            else:
+                yield batch
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make all rows visible in one snapshot."""
+        written = _messages(messages)
+        ingest.commit(self._table, self._planned, written, 0.0)
+        self._warn_of_small_files(written)
+
+    def _warn_of_small_files(self, written: Sequence[bytes]) -> None:
+        tasks = [
+            {(entry.partition, entry.bucket) for entry in CommitMessage.decode(one).entries}
+            for one in written
+        ]
+        shares, buckets = sum(map(len, tasks)), len(set().union(*tasks))
+        if self._planned.factory.schema.typed_options.bucket > 0 and shares > buckets:
+            logger.warning(
+                "%s: %d tasks wrote %d files or more into %d buckets; for one a bucket %s",
+                self._table.identifier,
+                len(written),
+                shares,
+                buckets,
+                _INSTEAD,
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what finished tasks wrote when others did not finish.
+
+        After all have finished a commit was tried: it may have won without knowing, and has cleaned up if it lost.
+        """
+        if any(message is None for message in messages):
+            discard_results(self._table, _messages(messages))
+
+
+def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
+    return [one.message for one in messages if isinstance(one, Written)]

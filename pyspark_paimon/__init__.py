@@ -1,0 +1,37 @@
+"""The data source ``paimon``, under a name that Spark finds by itself.
+
+At the first look-up of any format Spark imports every module whose name begins with ``pyspark_``; hence nothing but the
+classes is here, and paimon_orch is imported when a Paimon table is.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """Paimon tables: ``spark.read.format("paimon")`` and ``frame.write.format("paimon")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "paimon"
+
+    def schema(self) -> StructType:
+        """Return the columns of the table."""
+        from paimon_orch.spark.source import schema_of
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads the columns of ``schema``."""
+        from paimon_orch.spark.source import reader_of
+
+        return reader_of(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Return what writes rows of ``schema``."""
+        from paimon_orch.spark.source_write import writer_of
+
+        return writer_of(self.options, schema.names, overwrite=overwrite)

@@ -1,0 +1,131 @@
+"""The data source writes each row once, and says when another way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from tables import assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.spark.source_write import PaimonWriter, Written, writer_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_orch.table.table import Table
+
+
+def place(table: Table) -> dict[str, str]:
+    return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"}
+
+
+def data_files(table: Table) -> list[str]:
+    return [path for path in stored_files(table) if "/data-" in path]
+
+
+def save(frame: DataFrame, table: Table, mode: str = "append", **options: str) -> None:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    frame.write.format("paimon").mode(mode).options(**place(table) | named).save()
+
+
+def test_rows_are_written_and_the_last_of_a_key_in_the_frame_wins(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, bucket="2")
+    rows = spark.range(0, 40, 1, 4).selectExpr("id % 7 AS k", "CAST(id AS STRING) AS v")
+
+    save(rows, table, commit_user="etl", commit_identifier="7")
+    save(rows, table, commit_user="etl", commit_identifier="7")
+
+    assert rows_of(table) == sorted({k % 7: str(k) for k in range(40)}.items())
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.id == 1
+    assert_healthy(table)
+
+
+def test_overwrite_replaces_the_partitions_that_receive_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(1, 1), (2, 2)]))
+
+    save(spark.createDataFrame([(2, 3), (3, 3)], "p int, v int"), table, "overwrite")
+
+    assert rows_of(table) == [(1, 1), (2, 3), (3, 3)]
+
+
+def test_a_failing_row_leaves_nothing_visible_and_no_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "k INT", key=(), bucket="-1")
+    rows = spark.range(0, 4, 1, 4).selectExpr("CAST(if(id = 3, 'x', '1') AS STRING) AS k")
+
+    with pytest.raises(PySparkException, match="cannot"):
+        save(rows, table)
+
+    assert table.snapshot() is None
+    assert data_files(table) == []
+
+
+def batches_of(*keys: int) -> Iterator[pa.RecordBatch]:
+    yield from table_of("k v", [(k, "x") for k in keys]).to_batches()
+
+
+def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    writer.write(batches_of(1, 2))
+    second = writer.write(batches_of(1, 2))
+    cloudpickle.loads(cloudpickle.dumps(writer)).commit([second])
+
+    assert rows_of(table) == [(1, "x"), (2, "x")]
+    assert len(data_files(table)) == 2  # that of the first attempt is an orphan
+
+
+def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+    done: Written = writer.write(batches_of(1))
+
+    writer.abort([done, None])
+    assert data_files(table) == []
+
+    done = writer.write(batches_of(2))
+    writer.commit([done])
+    writer.abort([done])  # as Spark does if the answer to a commit is lost
+    assert rows_of(table) == [(2, "x")]
+
+
+def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = new_table(tmp_path)
+    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
+
+    (record,) = caplog.records
+    assert "2 tasks wrote 2 files or more into 1 buckets" in record.message
+    assert "paimon_orch.spark.writer.write" in record.message
+
+
+def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) -> None:
+    dynamic = new_table(tmp_path, bucket="-1")
+
+    with pytest.raises(InputError, match=r"paimon_orch\.spark\.writer\.write"):
+        writer_of(place(dynamic), ["k", "v"], overwrite=False)
+    with pytest.raises(InputError, match="read only"):
+        writer_of(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
+    with pytest.raises(InputError, match="belong together"):
+        writer_of(
+            place(new_table(tmp_path / "b")) | {"commit-user": "u"}, ["k", "v"], overwrite=False
+        )
