@@ -25,6 +25,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.index_manifest import IndexManifestEntry, combine
 from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import (
     BATCH_COMMIT_IDENTIFIER,
@@ -281,20 +282,9 @@ class TableCommit:
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = with_row_ids(schema, entries, snapshot_id, next_row_id)
         if changes.needs_check:
-            touched = {entry.partition for entry in entries}
-            touched |= {guard.partition for guard in changes.guards}
-            touched |= {item.partition for item in index}
-            base = self._live(latest, touched)
-            live = check_conflicts(schema, changes.kind, base, entries)
+            live = self._check(changes, latest, schema, entries, index, previous_index)
             check_row_ids(schema, live, next_row_id)
-            check_guards(changes.guards, base, previous_index)
-            check_vectors(schema, base, entries, previous_index, index)
-        before = [] if latest is None else self.manifests.manifests(latest)
-        merge = ManifestMerge(
-            self.manifests, writer, schema.typed_options, fully=changes.merge_manifests
-        )
-        merged = merge.run(before)
-        base_list, base_size = writer.manifest_list(merged)
+        base_list, base_size = writer.manifest_list(self._merged(changes, latest, schema, writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = None, None
         if changes.changelog:
@@ -329,6 +319,37 @@ class TableCommit:
             self._statistics(changes, latest, schema),
             next_row_id=next_row_id,
         )
+
+    def _check(
+        self,
+        changes: Changes,
+        latest: Snapshot | None,
+        schema: TableSchema,
+        entries: Sequence[ManifestEntry],
+        index: Sequence[IndexManifestEntry],
+        previous_index: Sequence[IndexManifestEntry],
+    ) -> list[ManifestEntry]:
+        """Refuse changes that conflict with the latest snapshot; return the entries live after them where they touch."""
+        touched = {entry.partition for entry in entries}
+        touched |= {guard.partition for guard in changes.guards}
+        touched |= {item.partition for item in index}
+        base = self._live(latest, touched)
+        live = check_conflicts(schema, changes.kind, base, entries)
+        check_guards(changes.guards, base, previous_index)
+        check_vectors(schema, base, entries, previous_index, index)
+        return live
+
+    def _merged(
+        self,
+        changes: Changes,
+        latest: Snapshot | None,
+        schema: TableSchema,
+        writer: ManifestWriter,
+    ) -> list[ManifestFileMeta]:
+        """Return the manifests of the latest snapshot, small ones merged."""
+        before = [] if latest is None else self.manifests.manifests(latest)
+        options, fully = schema.typed_options, changes.merge_manifests
+        return ManifestMerge(self.manifests, writer, options, fully=fully).run(before)
 
     def _complete(
         self,
