@@ -115,7 +115,7 @@ def dense_rank(column: pa.Array) -> Indices:
 
 
 NO_SEQUENCE_FIELD = SequenceOrder()
-_FEWEST_ROWS = 4_096  # to load at once: what a batch costs is spread over them
+_FEWEST_ROWS = 16_384  # to load at once: the end of every batch is the end of a step
 
 
 def load_rows(run_rows: Sequence[int]) -> list[int]:
