@@ -174,11 +174,17 @@ class IndexedFiles:
         return self._columns[at].get
 
     def _stored(self, schema_id: int, is_orc: bool) -> Mapping[str, Stored]:  # noqa: FBT001
-        found = {}
+        found, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
-        for column in self.schema.fields:
+        # Java's deletes of a sequence group leave null in place of a key among the values, which are what is indexed
+        blank_keys = (
+            schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
+        )
+        for column in schema.fields:
             stored = stored_column(column, source_of(column, fields))
-            if stored is None or column.name in self.schema.partition_keys:
+            if stored is None or column.name in blank_keys:
+                continue
+            if column.name in schema.partition_keys:
                 continue  # every row of a partition has its value, whatever the file holds
             if stored.type.name == "CHAR" and is_orc:
                 continue  # padded in the file, not in the index, or the other way round

@@ -72,8 +72,9 @@ class FileReader:
         """Yield the rows of a file that are not deleted, in file order.
 
         ``fields`` are columns of the read schema or system columns. Rows that do not satisfy the bound ``predicate``
-        may be left out: those of row groups by their statistics, and those that a file index rules out. With ``positions`` each batch ends with a column ``_POSITION``: the physical row
-        number (int64). Raises :class:`CorruptFileError`.
+        may be left out: those of row groups by their statistics, and those that a file index rules out. With
+        ``positions`` each batch ends with a column ``_POSITION``: the physical row number (int64). Raises
+        :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else deletions.positions()

@@ -48,8 +48,8 @@ class OldFile:
 def list_old_files(unit: ListingUnit) -> bytes:
     """Look into the directories of a unit; a pure function of the unit, for an executor.
 
-    Links are left alone, as are directories and packs of blobs. Returns JSON: per directory its path, names and sizes of old files, and how
-    many entries it holds.
+    Links are left alone, as are directories and packs of blobs. Returns JSON: per directory its path, names and sizes
+    of old files, and how many entries it holds.
     """
     found, before = [], _certainly(unit.io, unit.before)
     for directory in unit.directories:

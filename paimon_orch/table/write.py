@@ -209,8 +209,9 @@ class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
     ``first_sequence`` is the next sequence number of each bucket that has files; tables with dynamic buckets need an
-    ``index`` too, those with postpone buckets ``postponed``. ``changelog`` fills with entries of files that hold the rows as they came, if the table asks for that
-    (``changelog-producer = input``) and nothing is overwritten. Nothing is visible before all entries are committed.
+    ``index`` too, those with postpone buckets ``postponed``. ``changelog`` fills with entries of files that hold the
+    rows as they came, if the table asks for that (``changelog-producer = input``) and nothing is overwritten. Nothing
+    is visible before all entries are committed.
     """
 
     factory: FileWriterFactory

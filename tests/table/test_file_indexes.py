@@ -183,6 +183,18 @@ def test_files_that_are_merged_are_not_judged_one_by_one(tmp_path: Path) -> None
     assert list(table.scan(filter="k = 5").explain().indexes) == ["bitmap(k)"]
 
 
+def test_an_index_of_a_key_is_not_asked_where_deletes_may_leave_it_blank(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, status STRING", bucket="1", merge_engine="partial-update",
+        file_index__bitmap__columns="k, status",
+    )  # fmt: skip
+    table.upsert(pa.table({"k": [1, 3], "status": ["NEW", "PAID"]}))
+    compact(table, EXECUTOR, strategy="full")
+
+    assert table.scan(filter="k = 2").explain().indexes == {}
+    assert list(table.scan(filter="status = 'OLD'").explain().indexes) == ["bitmap(status)"]
+
+
 def test_a_file_that_moves_up_keeps_its_index(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING, price DOUBLE", file_index__bitmap__columns="status",
