@@ -9,7 +9,6 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
-    PaimonDatabaseComponent,
     PaimonTableComponent,
 )
 from paimon_orch.errors import InputError
@@ -194,27 +193,6 @@ def test_what_it_defines_compacts_the_table(
 
     assert dg.materialize(assets, resources=resources, partition_key=DAY).success
     assert inspect(orders).level0_files == 0
-
-
-@of_dagster
-def test_the_examples_of_the_documentation_load(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
-    text = (repository / "docs" / "dagster.md").read_text()
-    example, database, *_ = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
-
-    with create_defs_folder_sandbox() as sandbox:
-        path = sandbox.defs_folder_path / "orders"
-        path.mkdir()
-        (path / "defs.yaml").write_text(example)
-        with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
-            dg.Definitions.validate_loadable(defs)
-            assert "lake/orders/file_index" in asset_keys(defs)
-        (path / "defs.yaml").write_text(database)
-        with sandbox.load_component_and_build_defs(defs_path=path) as (component, _):
-            assert isinstance(component, PaimonDatabaseComponent)
-            assert component.exclude == ["*_old"]
 
 
 def test_the_python_of_the_documentation_runs(repository: Path, tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""The documentation: its links lead somewhere, its reference is current, its examples run."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+import reference
+from dagster.components.testing import create_defs_folder_sandbox
+
+from paimon_orch.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("**/docs/**/*.md")]
+)
+TOLD = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
+"""Told one after the other in one warehouse: the second goes on where the first ended."""
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that a forge gives the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings_that_exist(page: str) -> None:
+    path = ROOT / page
+
+    for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+        found = (path.parent / target).resolve() if target else path
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    contents = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+
+    linked = {(ROOT / "docs" / target).resolve() for target, _ in LINK.findall(contents)}
+    assert {path.resolve() for path in (ROOT / "docs").glob("**/*.md")} - linked == {
+        (ROOT / "docs" / "README.md").resolve()
+    }
+
+
+@pytest.mark.parametrize("name", ["cli.md", "components.md"])
+def test_the_reference_is_that_of_the_code(name: str) -> None:
+    text = (reference.FOLDER / name).read_text(encoding="utf-8")
+
+    assert text == reference.pages()[name], "write it anew: PYTHONPATH=tests:. python -m reference"
+
+
+def blocks(page: str, language: str) -> Iterator[str]:
+    for found, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if found == language:
+            yield text
+
+
+# Dagster warns of what it does itself when it loads YAML.
+@pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning")
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "yaml"))])
+def test_components_of_the_documentation_load(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
+    components = [text for text in blocks(page, "yaml") if text.startswith("type: ")]
+
+    with create_defs_folder_sandbox() as sandbox:
+        for number, text in enumerate(components):
+            path = sandbox.defs_folder_path / f"example{number}"
+            path.mkdir()
+            (path / "defs.yaml").write_text(text)
+            with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
+                dg.Definitions.validate_loadable(defs)
+
+
+def test_what_the_pages_tell_can_be_done_from_top_to_bottom(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for page in TOLD:
+        for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+            here = text.replace("/lake", str(tmp_path))
+            if language == "python":
+                (tmp_path / "example.py").write_text(here)
+                runpy.run_path(str(tmp_path / "example.py"))
+            if language == "sh":
+                for line in here.replace("\\\n", "").splitlines():
+                    run(line, monkeypatch)
+    printed = capsys.readouterr().out
+    assert printed.count("PAID") == 3
+    assert "\n0 findings in " in printed
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (0, None), line
