@@ -28,6 +28,7 @@ from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.options import READ_ENABLED, IndexSpec, index_specs
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, encode_manifest
 from paimon_orch.format.manifest_columns import open_manifest
+from paimon_orch.format.statistics import ColumnStats, SimpleStats
 from paimon_orch.format.types import Field, parse_columns
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
@@ -82,7 +83,7 @@ def columns_of(rows: int) -> dict[str, tuple[str, pa.Array]]:
 
 BUILDS = [
     ("12 texts", "bitmap", 15), ("100,000 numbers", "bitmap", 5), ("12 texts", "range-bitmap", 5),
-    ("100,000 numbers", "range-bitmap", 5), ("unique bigints", "range-bitmap", None), ("100,000 numbers", "bsi", None),
+    ("100,000 numbers", "range-bitmap", 5), ("unique bigints", "range-bitmap", 5), ("100,000 numbers", "bsi", None),
     ("unique bigints", "bloom-filter", 8), ("unique texts of 16", "bloom-filter", 4),
 ]  # fmt: skip
 
@@ -136,44 +137,60 @@ def _rust(columns: dict[str, tuple[str, pa.Array]], repeat: int) -> dict[str, fl
 
 
 def asking(files: int, repeat: int) -> None:
-    """Ask embedded indexes for one value, beside decoding the manifest that holds them."""
-    specs, fields = (
-        index_specs({"file-index.bitmap.columns": "s"}),
-        parse_columns("k BIGINT, s STRING"),
+    """Ask statistics and embedded indexes for one value, beside decoding the manifest that holds them."""
+    fields, shown = parse_columns("k BIGINT, s STRING"), []
+    for index in ("bitmap", "bloom-filter", "range-bitmap"):
+        options = {f"file-index.{index}.columns": "s"}
+        options |= {"file-index.bloom-filter.s.items": "20"} if index == "bloom-filter" else {}
+        specs = index_specs(options)
+        entries = [_entry(fields, specs, number) for number in range(files)]
+        data = encode_manifest(entries, "zstandard")
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"bucket": "-1"}
+            table = Catalog(folder).create_table("db.t", "k BIGINT, s STRING", options=options)
+            seconds = medians(_questions(table, data), repeat)
+        decode = seconds.pop("decode")
+        shown.append((index, f"{decode:.3f}", *(f"{s / decode:.2f}" for s in seconds.values())))
+    columns = (
+        "",
+        "CPU seconds to decode",
+        "to ask, beside it (goal 1.5)",
+        "to decode what is left",
     )
-    entries = [_entry(fields, specs, number) for number in range(files)]
-    data = encode_manifest(entries, "zstandard")
-    with tempfile.TemporaryDirectory() as folder:
-        table = Catalog(folder).create_table("db.t", "k BIGINT, s STRING", options={"bucket": "-1"})
-        predicate = table.scan(filter="s = 'S3'").predicate
-        assert predicate is not None
-        found = [entry.file for entry in open_manifest(data, "manifest").entries()]
+    show(f"{files:,} embedded indexes, half of them of files with the value", columns, shown)
 
-        def ask() -> int:
-            pruner = Pruner(table.schema, predicate, table.schemas.get)
-            return len(pruner.files(entries[0].partition, found))
 
-        assert 0 < ask() < files
-        seconds = medians(
-            {"decode": lambda: open_manifest(data, "manifest").entries(), "ask": ask}, repeat
-        )
-    ratio = seconds["ask"] / seconds["decode"]
-    rows = [
-        (name, f"{value:.3f}", f"{value / seconds['decode']:.2f}")
-        for name, value in seconds.items()
-    ]
-    show(
-        f"{files:,} embedded bitmaps, goal 1.5, found {ratio:.2f}",
-        ("", "CPU seconds", "beside decoding"),
-        rows,
-    )
+def _questions(table: Table, data: bytes) -> dict[str, Callable[[], object]]:
+    predicate = table.scan(filter="s = 'S3'").predicate
+    assert predicate is not None
+    opened = open_manifest(data, "manifest")
+    entries = opened.entries()
+    found, everything = [entry.file for entry in entries], np.arange(len(entries))
+
+    def pruner() -> Pruner:
+        return Pruner(table.schema, predicate, table.schemas.get)
+
+    def ask() -> int:
+        return len(pruner().files(entries[0].partition, found))
+
+    def plan() -> int:
+        manifest = open_manifest(data, "manifest")
+        return len(manifest.entries(pruner().choose(manifest, everything)))
+
+    assert 0 < ask() == plan() < len(found)
+    return {"decode": lambda: open_manifest(data, "manifest").entries(), "ask": ask, "plan": plan}
 
 
 def _entry(fields: list[Field], specs: list[IndexSpec], number: int) -> ManifestEntry:
     builder = FileIndexBuilder(specs, fields)
     texts = [f"S{(number + at) % 40}" for at in range(20)]
     builder.add(pa.table({"k": np.arange(20), "s": texts}))
-    file = DataFileMeta(f"data-{number}.parquet", 1000, 20, embedded_index=builder.finish())
+    bounds = [ColumnStats(0, 19, 0), ColumnStats(min(texts), max(texts), 0)]
+    stats = SimpleStats.of(bounds, [field.type for field in fields])
+    container = builder.finish()
+    file = DataFileMeta(
+        f"data-{number}.parquet", 1000, 20, value_stats=stats, embedded_index=container
+    )
     return ManifestEntry(FileKind.ADD, b"\0" * 12, 0, -1, file)
 
 
@@ -196,45 +213,60 @@ def make_orders(root: Path, rows: int, chosen: np.ndarray, *, indexed: bool) -> 
     return table
 
 
-def saving(rows: int, repeat: int) -> None:
-    """Find one row in a thousand, by index and without."""
-    places = {
-        "scattered": np.arange(0, rows, 1_000),
+def places(rows: int) -> dict[str, np.ndarray]:
+    """Return one row in a thousand, by where they are."""
+    starts = np.random.default_rng(3).choice(rows // 20, max(1, rows // 20_000), replace=False)
+    return {
         "together": np.arange(rows // 2, rows // 2 + rows // 1_000),
+        "20 by 20": (np.sort(starts)[:, None] * 20 + np.arange(20)).ravel(),
+        "scattered": np.arange(0, rows, 1_000),
     }
-    shown = []
-    for name, chosen in places.items():
-        with tempfile.TemporaryDirectory() as folder:
-            table = make_orders(Path(folder), rows, chosen, indexed=True)
-            counting = CountingIO()
-            full, found = (
-                _counted(table, counting, indexed=False),
-                _counted(table, counting, indexed=True),
-            )
-            seconds = medians(
-                {
-                    "full": lambda t=table: _scan(t, indexed=False),
-                    "index": lambda t=table: _scan(t, indexed=True),
-                },
-                repeat,
-            )
-        shown.append((
-            name, f"{full / 1e6:.1f}", f"{found / 1e6:.2f}", f"{full / found:.0f}",
-            f"{seconds['full'] / seconds['index']:.1f}",
-        ))  # fmt: skip
-    columns = ("rows that match", "MB read without", "with index", "times fewer", "times faster")
-    show(f"{rows:,} rows, one in 1,000 matches", columns, shown)
 
 
-def _scan(table: Table, *, indexed: bool) -> int:
+def saving(rows: int, repeat: int) -> None:
+    """Find one row in a thousand by index, beside a full scan of the same rows in a table without indexes."""
+    shown, costs = [], []
+    for name, chosen in places(rows).items():
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+            plain = make_orders(Path(first), rows, chosen, indexed=False)
+            table = make_orders(Path(second), rows, chosen, indexed=True)
+            for columns in (None, ["id"]):
+                seconds = medians(
+                    {
+                        "plain": lambda t=plain, c=columns: _scan(t, c),
+                        "index": lambda t=table, c=columns: _scan(t, c),
+                        "small pages": lambda t=table, c=columns: _scan(t, c, indexed=False),
+                    },
+                    repeat,
+                )
+                full, found = _counted(plain, columns), _counted(table, columns)
+                shown.append((
+                    name, "all" if columns is None else ", ".join(columns), f"{full / 1e6:.2f}", f"{found / 1e6:.3f}",
+                    f"{full / found:.0f}", f"{seconds['plain'] / seconds['index']:.1f}",
+                ))  # fmt: skip
+                costs.append(seconds["small pages"] / seconds["plain"])
+            larger = _stored(second) / _stored(first) - 1
+    columns_shown = ("rows", "columns", "MB, full", "by index", "times fewer", "times faster")
+    show(f"{rows:,} rows, one in 1,000 matches", columns_shown, shown)
+    console.print(
+        f"a full scan of the table with the index takes {min(costs):.2f} to {max(costs):.2f} times as long, "
+        f"its files are {larger:.1%} larger"
+    )
+
+
+def _stored(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).rglob("data-*.parquet"))
+
+
+def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
     options = {**table.schema.options, READ_ENABLED: str(indexed).lower()}
-    scan = table.scan(filter="status = 'PENDING'")
+    scan = table.scan(columns, filter="status = 'PENDING'")
     return replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
 
 
-def _counted(table: Table, io: CountingIO, *, indexed: bool) -> int:
-    io.count = 0
-    assert _scan(replace(table, io=io), indexed=indexed) > 0
+def _counted(table: Table, columns: list[str] | None) -> int:
+    io = CountingIO()
+    assert _scan(replace(table, io=io), columns) > 0
     return io.count
 
 

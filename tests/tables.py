@@ -37,6 +37,7 @@ def small_batches(rows: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
+        patch.setattr(writer, "ROW_GROUP_ROWS", rows)
         defaults = FileReader.read.__kwdefaults__
         assert defaults is not None
         patch.setitem(defaults, "batch_rows", rows)

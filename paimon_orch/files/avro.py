@@ -10,9 +10,11 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.batches import record_batch
+from paimon_orch.files.batches import Numbered, record_batch
 from paimon_orch.files.nested import map_types
+from paimon_orch.files.thrift import number
 from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,
@@ -22,6 +24,8 @@ from paimon_orch.format.types import (
     MultisetType,
     RowType,
 )
+
+Rows = list[Mapping[str, Any]]
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 DECIMAL_BYTES = 16
@@ -41,14 +45,27 @@ class AvroFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; it can be done once."""
-        for rows in _regrouped(self._rows(columns), batch_rows):
+        return self._built(self._rows(columns, None), columns, batch_rows)
+
+    def selected(
+        self, columns: Sequence[str], batch_rows: int, chosen: Positions
+    ) -> Iterator[Numbered]:
+        """Yield the chosen rows behind their numbers; blocks without any are not decoded. It can be done once."""
+        for batch in self._built(self._rows(columns, chosen), columns, batch_rows):
+            yield chosen[: batch.num_rows], batch
+            chosen = chosen[batch.num_rows :]
+
+    def _built(
+        self, blocks: Iterable[Rows], columns: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        for rows in _regrouped(blocks, batch_rows):
             arrays = [
                 build([row[name] for row in rows], self._types[name], self._columns[name])
                 for name in columns
             ]
             yield record_batch(arrays, columns, len(rows))
 
-    def _rows(self, columns: Sequence[str]) -> Iterator[list[Mapping[str, Any]]]:
+    def _rows(self, columns: Sequence[str], chosen: Positions | None) -> Iterator[Rows]:
         """Decode block by block: a block is read as one array of records, values as they are stored."""
         written = _plain(self._schema)
         record = _record(written)
@@ -57,17 +74,23 @@ class AvroFileReader:
         stored, asked = (
             fastavro.parse_schema({"type": "array", "items": items}) for items in (written, read)
         )
+        end = 0
         for block in self._blocks:
+            first, end = end, end + block.num_records
+            if chosen is not None:
+                low, high = np.searchsorted(chosen, (first, end))
+                if low == high:
+                    continue
             content: bytes = block.bytes_.getvalue()  # type: ignore[attr-defined]
-            data = io.BytesIO(b"".join((_varint(block.num_records), content, b"\0")))
+            data = io.BytesIO(b"".join((number(block.num_records), content, b"\0")))
             records: Any = fastavro.schemaless_reader(data, stored, asked)
-            yield records
+            yield records if chosen is None else [records[at - first] for at in chosen[low:high]]
+            if chosen is not None and chosen[-1] < end:
+                return
 
 
-def _regrouped(
-    blocks: Iterable[list[Mapping[str, Any]]], batch_rows: int
-) -> Iterator[list[Mapping[str, Any]]]:
-    held: list[Mapping[str, Any]] = []
+def _regrouped(blocks: Iterable[Rows], batch_rows: int) -> Iterator[Rows]:
+    held: Rows = []
     for block in blocks:
         held.extend(block)
         while len(held) >= batch_rows:
@@ -75,16 +98,6 @@ def _regrouped(
             held = held[batch_rows:]
     if held:
         yield held
-
-
-def _varint(count: int) -> bytes:
-    """Encode a positive Avro long."""
-    value, encoded = count << 1, bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _plain(schema: Any) -> Any:

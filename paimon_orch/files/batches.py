@@ -1,8 +1,22 @@
-"""Record batches that may have no columns, and have rows nevertheless."""
+"""Record batches: of no columns but with rows nevertheless, and with the numbers of their rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+
+from paimon_orch.format.deletion_vector import Positions
+
+Numbered = tuple[Positions, pa.RecordBatch]
+"""Rows behind their physical numbers in a file."""
+
+
+def numbered(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Numbered]:
+    """Yield batches without a gap between them behind the numbers of their rows."""
+    for batch in batches:
+        if batch.num_rows:
+            yield np.arange(first_row, first_row + batch.num_rows), batch
+        first_row += batch.num_rows
 
 
 def record_batch(arrays: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:

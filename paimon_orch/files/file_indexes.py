@@ -6,13 +6,18 @@ as if it had none; a warning names it. With ``file-index.strict`` that is an err
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.files.evolution import source_of
+from paimon_orch.format.file_fields import FileFields
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, ContainerDecoder, Indexes
 from paimon_orch.format.file_index.evaluation import (
@@ -20,16 +25,25 @@ from paimon_orch.format.file_index.evaluation import (
     Evaluation,
     IndexFilter,
     Stored,
+    TopRows,
+    same_type,
+    select_rows,
     stored_column,
 )
+from paimon_orch.format.file_index.many import judge
 from paimon_orch.format.file_index.options import READ_ENABLED, STRICT, THRESHOLD, index_specs
+from paimon_orch.format.file_index.values import RANGE_BITMAP
 from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import Predicate
+from paimon_orch.format.predicate import Predicate, leaves_of
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import Field, MapType
 from paimon_orch.storage import FileIO
 
 SUFFIX = ".index"
 _UNTOLD = Evaluation(None)
+
+FirstRows = TopRows | int
+"""The first rows in an order, or any so many."""
 
 logger = logging.getLogger(__name__)
 
@@ -111,39 +125,105 @@ def _named(error: Exception, path: str) -> CorruptFileError:
 
 @dataclass(frozen=True)
 class IndexedFiles:
-    """What the indexes of a table's data files say of one bound predicate.
+    """What the indexes of a table's data files say of one bound predicate, or without one of the first rows.
 
     ``schema`` is the one that is read, ``schema_of`` gives those that files were written with.
     """
 
     schema: TableSchema
     schema_of: Callable[[int], TableSchema]
-    predicate: Predicate
+    predicate: Predicate | None
     _columns: dict[tuple[int, bool], Mapping[str, Stored]] = field(default_factory=dict, repr=False)
 
     def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> Evaluation:
         """Return the rows of a file that may match; without ``io`` its embedded index alone is asked."""
         if not self._enabled or file.write_cols is not None:
             return _UNTOLD
+        column_of = self._column_of(file.schema_id, ".orc" in file.file_name)
+        if file.embedded_index is not None:
+            return self._embedded(column_of, file.row_count, file.embedded_index, path)
+        if io is None or not file.extra_files:
+            return _UNTOLD
         try:
-            if file.embedded_index is not None:
-                return self._embedded(file, file.embedded_index, path)
-            if io is None or not file.extra_files:
-                return _UNTOLD
             with open_indexes(io, path, file, self._decoder) as found:
                 if found is None:
                     return _UNTOLD
-                return self._filter.evaluate(found, self._column_of(file), file.row_count)
+                return self._filter.evaluate(found, column_of, file.row_count)
         except CorruptFileError as error:
             if self._strict:
                 raise
             _warn(str(error))
             return _UNTOLD
 
-    def _embedded(self, file: DataFileMeta, container: bytes, path: str) -> Evaluation:
+    def first(
+        self, rows: FirstRows, file: DataFileMeta, path: str, io: FileIO, deleted: BitMap | None
+    ) -> Evaluation:
+        """Return rows of a file among which are its first ones; ``deleted`` are those that nobody sees."""
+        if isinstance(rows, int):
+            return Evaluation(select_rows(rows, None, lambda _: None, file.row_count, deleted))
+        if not self._enabled or file.write_cols is not None:
+            return _UNTOLD
+        stored = self._column_of(file.schema_id, ".orc" in file.file_name)
+        field = self.schema.field(rows.column)
+
+        def column_of(name: str) -> Stored | None:
+            found = stored(name)
+            if found is None or found.name != field.name or not same_type(found.type, field.type):
+                return None
+            # zeros of two signs are one value where the next column decides, but two in the index
+            is_exact = rows.sort_keys == 1 or found.type.name not in ("FLOAT", "DOUBLE")
+            return found if is_exact else None
+
+        try:
+            with open_indexes(io, path, file, self._decoder) as indexes:
+                found = select_rows(rows, indexes, column_of, file.row_count, deleted)
+        except CorruptFileError as error:
+            if self._strict:
+                raise
+            _warn(str(error))
+            return _UNTOLD
+        return _UNTOLD if found is None else Evaluation(found, (f"{RANGE_BITMAP}({field.name})",))
+
+    def without_rows(self, files: FileFields) -> npt.NDArray[np.bool_]:
+        """Tell which of many files have no row that may match, by their embedded indexes alone."""
+        embedded, written = files.get("_EMBEDDED_FILE_INDEX"), files.get("_WRITE_COLS")
+        found = np.zeros(len(embedded), bool)
+        if not self._enabled:
+            return found
+        names, ids, rows = files.names, files.get("_SCHEMA_ID"), files.get("_ROW_COUNT")
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for lane, container in enumerate(embedded):
+            if container is not None and written[lane] is None:
+                groups.setdefault((ids[lane], ".orc" in names[lane]), []).append(lane)
+        for at, lanes in groups.items():
+            containers, column_of = [embedded[lane] for lane in lanes], self._column_of(*at)
+            counts = np.array([rows[lane] for lane in lanes], np.int64)
+            verdict = judge(self._filter, containers, column_of, counts)
+            found[lanes] = verdict.none
+            for place in np.flatnonzero(verdict.unsure).tolist():
+                lane = lanes[place]
+                left = self._embedded(column_of, rows[lane], containers[place], names[lane]).rows
+                found[lane] = left is not None and not left
+        return found
+
+    def _embedded(
+        self, column_of: ColumnOf, row_count: int, container: bytes, path: str
+    ) -> Evaluation:
+        """Ask an embedded index; one that is damaged is named and tells nothing."""
+        try:
+            return self._evaluated(column_of, row_count, container, path)
+        except CorruptFileError as error:
+            if self._strict:
+                raise
+            _warn(str(error))
+            return _UNTOLD
+
+    def _evaluated(
+        self, column_of: ColumnOf, row_count: int, container: bytes, path: str
+    ) -> Evaluation:
         try:
             indexes = self._decoder.decode(Blob.of(container))
-            return self._filter.evaluate(indexes, self._column_of(file), file.row_count)
+            return self._filter.evaluate(indexes, column_of, row_count)
         except Exception as error:
             if not _is_damage(error):
                 raise
@@ -165,10 +245,11 @@ class IndexedFiles:
 
     @cached_property
     def _filter(self) -> IndexFilter:
+        assert self.predicate is not None
         return IndexFilter(self.predicate)
 
-    def _column_of(self, file: DataFileMeta) -> ColumnOf:
-        at = file.schema_id, ".orc" in file.file_name
+    def _column_of(self, schema_id: int, is_orc: bool) -> ColumnOf:  # noqa: FBT001
+        at = schema_id, is_orc
         if at not in self._columns:
             self._columns[at] = self._stored(*at)
         return self._columns[at].get
@@ -189,7 +270,33 @@ class IndexedFiles:
             if stored.type.name == "CHAR" and is_orc:
                 continue  # padded in the file, not in the index, or the other way round
             found[column.name] = stored
+        if self.predicate is not None:
+            found |= _stored_keys(self.predicate, schema, fields)
         return found
+
+
+def _stored_keys(
+    predicate: Predicate, schema: TableSchema, fields: Sequence[Field]
+) -> dict[str, Stored]:
+    """Return the keys of maps that a predicate tests, as a file has them."""
+    found = {}
+    for leaf in leaves_of(predicate):
+        if leaf.key is None or leaf.name in schema.names:
+            continue
+        column = schema.field(leaf.column)
+        source = source_of(column, fields)
+        if (
+            source is None
+            or not isinstance(column.type, MapType)
+            or not isinstance(source.type, MapType)
+        ):
+            continue
+        value = stored_column(
+            replace(column, type=column.type.value), replace(source, type=source.type.value)
+        )
+        if value is not None and value.type.name != "CHAR":
+            found[leaf.name] = Stored(f"{source.name}[{leaf.key}]", value.type)
+    return found
 
 
 @lru_cache(maxsize=4096)

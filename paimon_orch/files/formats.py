@@ -59,16 +59,24 @@ def open_reader(
 
 
 def open_writer(
-    sink: IO[bytes], kind: str, fields: Sequence[Field], options: Options, level: int, target: int
+    sink: IO[bytes],
+    kind: str,
+    fields: Sequence[Field],
+    options: Options,
+    level: int,
+    target: int,
+    *,
+    small_pages: bool = False,
 ) -> DataFileWriter:
     """Start a data file of format ``kind`` on a level of the merge tree; it ends near ``target`` bytes.
 
+    With ``small_pages`` few rows can be read from a Parquet file without those around them.
     Raises :class:`UnsupportedError` for columns that the format cannot hold.
     """
     codec, zstd_level = options.file_compression(level), options.zstd_level
     match kind:
         case "parquet":
-            return ParquetFileWriter(sink, fields, codec, zstd_level)
+            return ParquetFileWriter(sink, fields, codec, zstd_level, small_pages=small_pages)
         case "orc":
             # the size of a file is only known after each stripe
             stripe = max(_LEAST_STRIPE, min(_STRIPE, target // 4))

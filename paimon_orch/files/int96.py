@@ -11,6 +11,8 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.files.thrift import Value, elements, fields_of, integer
+
 STORED = pa.binary(12)
 _PARTS = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 _NANOS_PER_DAY = 86_400 * 10**9
@@ -103,90 +105,21 @@ class FooterSink(io.RawIOBase):
 
 def _twelve_bytes(footer: bytes) -> Iterator[int]:
     """Yield where a footer tells the type of columns of twelve bytes that mean nothing else."""
-    metadata, _ = _struct(footer, 0)
+    metadata, _ = fields_of(footer)
     leaves = []
-    for at in _elements(footer, metadata[2]):
-        element, _ = _struct(footer, at)
+    for element in _structs(footer, metadata[2]):
         if 1 in element:  # a column, not a group
             plain = 6 not in element and 10 not in element
-            is_fixed = _integer(footer, element[1]) == _FIXED_LEN_BYTE_ARRAY
-            leaves.append(plain and is_fixed and _integer(footer, element[2]) == STORED.byte_width)
+            is_fixed = integer(footer, element[1].start) == _FIXED_LEN_BYTE_ARRAY
+            is_long = 2 in element and integer(footer, element[2].start) == STORED.byte_width
+            leaves.append(plain and is_fixed and is_long)
             if leaves[-1]:
-                yield element[1]
-    for at in _elements(footer, metadata[4]):
-        row_group, _ = _struct(footer, at)
-        for leaf, chunk_at in zip(leaves, _elements(footer, row_group[1]), strict=True):
+                yield element[1].start
+    for row_group in _structs(footer, metadata[4]):
+        for leaf, chunk in zip(leaves, _structs(footer, row_group[1]), strict=True):
             if leaf:
-                chunk, _ = _struct(footer, chunk_at)
-                column, _ = _struct(footer, chunk[3])
-                yield column[1]
+                yield fields_of(footer, chunk[3].start)[0][1].start
 
 
-# --- Thrift's compact protocol, as far as finding fields needs it
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def _integer(data: bytes, at: int) -> int:
-    value, _ = _varint(data, at)
-    return value >> 1 ^ -(value & 1)
-
-
-def _struct(data: bytes, at: int) -> tuple[dict[int, int], int]:
-    """Return where the value of each field of a struct begins, and where the struct ends."""
-    fields, number = {}, 0
-    while data[at]:
-        delta, kind = data[at] >> 4, data[at] & 0x0F
-        at += 1
-        if delta:
-            number += delta
-        else:
-            number, at = _integer(data, at), _varint(data, at)[1]
-        fields[number] = at
-        at = at if kind in (1, 2) else _skipped(data, at, kind)  # a boolean is its kind
-    return fields, at + 1
-
-
-def _skipped(data: bytes, at: int, kind: int) -> int:
-    """Return where a value of a kind ends."""
-    if kind in (1, 2, 3):
-        return at + 1
-    if kind in (4, 5, 6):
-        return _varint(data, at)[1]
-    if kind == 7:
-        return at + 8
-    if kind == 8:
-        length, at = _varint(data, at)
-        return at + length
-    if kind in (9, 10):
-        count, item, at = _list_head(data, at)
-        for _ in range(count):
-            at = _skipped(data, at, item)
-        return at
-    if kind == 12:
-        return _struct(data, at)[1]
-    raise ValueError(f"a footer with a value of kind {kind} is not understood")
-
-
-def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    count, kind = data[at] >> 4, data[at] & 0x0F
-    if count == 15:
-        count, at = _varint(data, at + 1)
-        return count, kind, at
-    return count, kind, at + 1
-
-
-def _elements(data: bytes, at: int) -> Iterator[int]:
-    """Yield where each element of a list begins."""
-    count, kind, at = _list_head(data, at)
-    for _ in range(count):
-        yield at
-        at = _skipped(data, at, kind)
+def _structs(data: bytes, value: Value) -> Iterator[dict[int, Value]]:
+    return (fields_of(data, element.start)[0] for element in elements(data, value.start))

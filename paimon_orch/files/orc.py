@@ -7,17 +7,22 @@ field ids; no reader asks for them, columns are found by name.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO
+from functools import cached_property
+from itertools import accumulate
+from typing import IO, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.batches import record_batch
+from paimon_orch.files.batches import Numbered, numbered, record_batch
 from paimon_orch.files.nested import map_atoms, map_entries, with_fields, with_values
+from paimon_orch.files.thrift import varint
 from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,
@@ -39,6 +44,13 @@ _CODECS = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
+
+
+class _Stripe(NamedTuple):
+    """The rows of a stripe, and its bytes with index and footer."""
+
+    rows: int
+    size: int
 
 
 class _Remembering:
@@ -76,10 +88,10 @@ class OrcFileReader:
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
         self._source = _Remembering(source)
         with self._source.failing_as_itself():
-            file = orc.ORCFile(self._source)
+            self._file = orc.ORCFile(self._source)
         self._types = {field.name: field.type for field in fields}
-        self.num_rows: int | None = file.nrows
-        self.names: Sequence[str] = file.schema.names
+        self.num_rows: int | None = self._file.nrows
+        self.names: Sequence[str] = self._file.schema.names
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR without the blanks at the end."""
@@ -90,19 +102,69 @@ class OrcFileReader:
         )
         with self._source.failing_as_itself():
             for batch in stripes:
-                if not batch.num_rows:
-                    continue  # an empty file has one of them
-                arrays = [
-                    self._without_padding(array, name)
-                    for array, name in zip(batch.columns, batch.schema.names, strict=True)
-                ]
-                yield record_batch(arrays, batch.schema.names, batch.num_rows)
+                if batch.num_rows:  # an empty file has a batch without rows
+                    yield self._unpadded(batch)
+
+    def selected(
+        self, columns: Sequence[str], batch_rows: int, chosen: Positions
+    ) -> Iterator[Numbered]:
+        """Yield at least the chosen rows, behind their numbers; stripes without any are not read."""
+        begins = [0, *accumulate(stripe.rows for stripe in self._stripes)]
+        stripes = np.unique(np.searchsorted(begins, chosen, "right") - 1).tolist()
+        if not columns or len(stripes) == len(self._stripes):
+            yield from numbered(0, self.batches(columns, batch_rows))
+            return
+        for stripe in stripes:
+            with self._source.failing_as_itself():
+                batch = self._file.read_stripe(stripe, columns=list(columns))
+            yield from numbered(begins[stripe], [self._unpadded(batch)])
+
+    def unread_bytes(self, chosen: Positions) -> int:
+        """Return the bytes of the stripes that hold none of the chosen rows."""
+        ends = list(accumulate(stripe.rows for stripe in self._stripes))
+        read = set(np.searchsorted(ends, chosen, "right").tolist())
+        return sum(stripe.size for at, stripe in enumerate(self._stripes) if at not in read)
+
+    @cached_property
+    def _stripes(self) -> list[_Stripe]:
+        return _stripes(self._file.reader.serialized_file_tail())
+
+    def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [
+            self._without_padding(array, name)
+            for array, name in zip(batch.columns, batch.schema.names, strict=True)
+        ]
+        return record_batch(arrays, batch.schema.names, batch.num_rows)
 
     def _without_padding(self, array: pa.Array, name: str) -> pa.Array:
         data_type = self._types.get(name)
         if data_type is None or not _any_atom(data_type, "CHAR"):
             return array
         return map_atoms(array, data_type, array.type, _trimmed)
+
+
+def _stripes(tail: bytes) -> list[_Stripe]:
+    """Return what the end of a file says of its stripes, which pyarrow does not tell."""
+    (footer,) = _values(tail, 2)
+    return [
+        _Stripe(
+            sum(_values(stripe, 5)), sum(size for at in (2, 3, 4) for size in _values(stripe, at))
+        )
+        for stripe in _values(footer, 3)
+    ]
+
+
+def _values(message: Any, wanted: int) -> list[Any]:
+    """Return the values of a field in a message of protocol buffers; here all are numbers or bytes."""
+    found, at = [], 0
+    while at < len(message):
+        key, at = varint(message, at)
+        value, at = varint(message, at)
+        if key & 7:
+            value, at = message[at : at + value], at + value
+        if key >> 3 == wanted:
+            found.append(value)
+    return found
 
 
 def _trimmed(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:

@@ -1,21 +1,23 @@
 """Reading data files: by field id, with partition values, deletion vectors and row positions."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, NotFoundError, corrupt_unless_decoded
-from paimon_orch.files.batches import record_batch
+from paimon_orch.files.batches import Numbered, numbered, record_batch
 from paimon_orch.files.evolution import evolve, source_of
-from paimon_orch.files.file_indexes import IndexedFiles
+from paimon_orch.files.file_indexes import FirstRows, IndexedFiles
 from paimon_orch.files.formats import DataFileReader, open_reader
 from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.row_tracking import TRACKING_FIELDS, with_derived
-from paimon_orch.files.skipping import constant_stats, footer_stats, may_match
+from paimon_orch.files.selection import only, parquet_rows, stored_rows
+from paimon_orch.files.skipping import constant_stats, footer_stats, matcher
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
@@ -44,6 +46,17 @@ class BucketFile:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a data file and the bounds of a column in it.
+
+    ``read`` yields the rows that are not deleted, of some columns and with ``_POSITION`` at the end.
+    """
+
+    bounds: ColumnStats
+    read: Callable[[Sequence[Field]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
 class FileReader:
     """Reads the data files of one table in the shape of one schema.
 
@@ -66,65 +79,99 @@ class FileReader:
         deletions: DeletionVector | None = None,
         *,
         predicate: Predicate | None = None,
+        first: FirstRows | None = None,
         positions: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in file order.
 
         ``fields`` are columns of the read schema or system columns. Rows that do not satisfy the bound ``predicate``
-        may be left out: those of row groups by their statistics, and those that a file index rules out. With
+        may be left out: those of row groups by their statistics, and those that a file index rules out. Without a
+        predicate rows may be left out that are surely not among the ``first`` ones. With
         ``positions`` each batch ends with a column ``_POSITION``: the physical row number (int64). Raises
         :class:`CorruptFileError`.
         """
         path = self.path(at)
         deleted = None if deletions is None else deletions.positions()
-        chosen = self._chosen(at, path, predicate, deletions)
+        chosen = self._chosen(at, path, predicate, first, deletions)
         if chosen is not None and not len(chosen):
             return
         tracked = not self.schema.primary_keys and any(field in TRACKING_FIELDS for field in fields)
-        for first_row, batch in self._physical(at, path, fields, batch_rows, predicate, chosen):
-            rows = with_derived(batch, at.file, first_row) if tracked else batch
+        for numbers, batch in self._physical(at, path, fields, batch_rows, predicate, chosen):
+            rows = with_derived(batch, at.file, numbers) if tracked else batch
             if positions:
-                numbers = np.arange(first_row, first_row + batch.num_rows)
                 rows = rows.append_column(POSITION, pa.array(numbers))
-            if chosen is not None:
-                rows = _only(rows, chosen, first_row)
-            elif deleted is not None:
-                rows = _without(rows, deleted, first_row)
+            if chosen is None and deleted is not None:
+                rows = _without(rows, deleted, numbers)
             if rows.num_rows:
                 yield rows
 
-    def row_group_starts(self, at: BucketFile, field: Field) -> list[object]:
-        """Return a lower bound of a column in each row group of a file, as internal values; nothing if not known."""
+    def row_groups(
+        self, at: BucketFile, key: Field, deletions: DeletionVector | None = None
+    ) -> Iterator[RowGroup]:
+        """Yield the row groups of a file with the bounds of a column, nothing of them read; the file is open meanwhile.
+
+        Files that tell no row groups are a single one with unknown bounds.
+        """
         path = self.path(at)
+        deleted = None if deletions is None else deletions.positions()
         with corrupt_unless_decoded(path), self.io.open_input(path) as source:
-            _check_size(path, source, at.file)
-            stored = [*self._file_schema(at).fields, *self._key_columns(at)]
-            opened = open_reader(source, path, stored, remote=self.io.remote)
-            (column,) = self._columns(at, [field], opened.names)
+            opened = self._open(at, path, source)
+            (column,) = self._columns(at, [key], opened.names)
+
+            def read(group: int | None, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+                with corrupt_unless_decoded(path):
+                    columns = self._columns(at, fields, opened.names)
+                    wanted = _unique(c.physical for c in columns if c.physical is not None)
+                    if isinstance(opened, ParquetFileReader) and group is not None:
+                        first = opened.first_rows[group]
+                        batches = opened.batches(wanted, BATCH_ROWS, [group])
+                    else:
+                        first, batches = 0, opened.batches(wanted, BATCH_ROWS)
+                    for numbers, batch in numbered(first, batches):
+                        arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
+                        names = [*(field.name for field in fields), POSITION]
+                        rows = record_batch(arrays, names, batch.num_rows)
+                        rows = rows if deleted is None else _without(rows, deleted, numbers)
+                        if rows.num_rows:
+                            yield rows
+
             if not isinstance(opened, ParquetFileReader) or column.physical is None:
-                return []
-            found = [
-                opened.row_group_statistics(group, column.physical)
-                for group in range(opened.num_row_groups)
-            ]
-            return [footer_stats(one, column.physical_type, field.type).min for one in found]
+                yield RowGroup(ColumnStats(), partial(read, None))
+                return
+            for group in range(opened.num_row_groups):
+                found = opened.row_group_statistics(group, column.physical)
+                bounds = footer_stats(found, column.physical_type, key.type)
+                yield RowGroup(bounds, partial(read, group))
+
+    def _open(self, at: BucketFile, path: str, source: IO[bytes]) -> DataFileReader:
+        _check_size(path, source, at.file)
+        system = SYSTEM_FIELDS if self.schema.primary_keys else TRACKING_FIELDS
+        stored = [*self._file_schema(at).fields, *self._key_columns(at), *system]
+        opened = open_reader(source, path, stored, remote=self.io.remote)
+        if opened.num_rows is not None:
+            _check_rows(path, opened.num_rows, at.file)
+        return opened
 
     def _chosen(
         self,
         at: BucketFile,
         path: str,
         predicate: Predicate | None,
+        first: FirstRows | None,
         deletions: DeletionVector | None,
     ) -> Positions | None:
         """Return the rows that an index leaves for a predicate, less the deleted ones; None for all that are not."""
-        if predicate is None:
-            return None
         indexed = IndexedFiles(self.schema, lambda _: self._file_schema(at), predicate)
-        rows = indexed.evaluate(at.file, path, self.io).rows
+        hidden = None if deletions is None else deletions.bitmaps.get(0)
+        if predicate is not None:
+            rows = indexed.evaluate(at.file, path, self.io).rows
+        else:
+            rows = (
+                None if first is None else indexed.first(first, at.file, path, self.io, hidden).rows
+            )
         if rows is None:
             return None
-        hidden = None if deletions is None else deletions.bitmaps.get(0)
         return positions_of(rows if hidden is None else rows - hidden)
 
     def _physical(
@@ -135,66 +182,40 @@ class FileReader:
         batch_rows: int,
         predicate: Predicate | None,
         chosen: Positions | None,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield batches, each behind the physical number of its first row."""
+    ) -> Iterator[Numbered]:
+        """Yield all rows, or the chosen ones of the row groups that may match."""
         with corrupt_unless_decoded(path), self.io.open_input(path) as source:
-            _check_size(path, source, at.file)
-            system = SYSTEM_FIELDS if self.schema.primary_keys else TRACKING_FIELDS
-            stored = [*self._file_schema(at).fields, *self._key_columns(at), *system]
-            opened = open_reader(source, path, stored, remote=self.io.remote)
-            if opened.num_rows is not None:
-                _check_rows(path, opened.num_rows, at.file)
+            opened = self._open(at, path, source)
             columns = self._columns(at, fields, opened.names)
             wanted = _unique(column.physical for column in columns if column.physical is not None)
-            names, row = [field.name for field in fields], 0
-            for first_row, batches in self._stretches(
-                at, opened, wanted, batch_rows, predicate, chosen
-            ):
-                row = first_row
-                for batch in batches:
-                    if chosen is not None and row > chosen[-1]:
-                        return
-                    arrays = [column.read(batch) for column in columns]
-                    yield row, record_batch(arrays, names, batch.num_rows)
-                    row += batch.num_rows
-            if predicate is None:
-                _check_rows(path, row, at.file)
+            names, count = [field.name for field in fields], 0
+            if isinstance(opened, ParquetFileReader) and not (predicate is None and chosen is None):
+                groups: Sequence[int] = range(opened.num_row_groups)
+                if predicate is not None:
+                    groups = self._matching(at, opened, predicate)
+                rows = parquet_rows(opened, path, wanted, batch_rows, groups, chosen)
+            else:
+                rows = stored_rows(opened, wanted, batch_rows, chosen)
+            for numbers, batch in rows:
+                arrays = [column.read(batch) for column in columns]
+                found = record_batch(arrays, names, batch.num_rows)
+                yield (numbers, found) if chosen is None else only(numbers, found, chosen)
+                count += batch.num_rows
+                if chosen is not None and numbers[-1] >= chosen[-1]:
+                    return
+            if predicate is None and chosen is None:
+                _check_rows(path, count, at.file)
 
-    def _stretches(
-        self,
-        at: BucketFile,
-        opened: DataFileReader,
-        wanted: Sequence[str],
-        batch_rows: int,
-        predicate: Predicate | None,
-        chosen: Positions | None,
-    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """Yield what is to be read without a gap, each stretch behind the number of its first row."""
-        if predicate is None or not isinstance(opened, ParquetFileReader):
-            yield 0, opened.batches(wanted, batch_rows)
-            return
-        begin, start, stretch = 0, 0, list[int]()
-        for group in range(opened.num_row_groups):
-            rows = opened.row_group_rows(group)
-            if _meets(chosen, begin, rows) and self._may_match(at, opened, group, predicate):
-                start = start if stretch else begin
-                stretch.append(group)
-            elif stretch:
-                yield start, opened.batches(wanted, batch_rows, stretch)
-                stretch = []
-            begin += rows
-        if stretch:
-            yield start, opened.batches(wanted, batch_rows, stretch)
-
-    def _may_match(
-        self, at: BucketFile, opened: ParquetFileReader, group: int, predicate: Predicate
-    ) -> bool:
+    def _matching(
+        self, at: BucketFile, opened: ParquetFileReader, predicate: Predicate
+    ) -> list[int]:
+        """Return the row groups that may match, by their statistics."""
         names = columns_of(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
-        rows = opened.row_group_rows(group)
+        may_match = matcher(predicate)
 
-        def stats_of(name: str) -> ColumnStats:
+        def stats_of(group: int, name: str) -> ColumnStats:
             column = columns.get(name)
             if column is None:
                 return ColumnStats()
@@ -203,7 +224,11 @@ class FileReader:
             found = opened.row_group_statistics(group, column.physical)
             return footer_stats(found, column.physical_type, column.field.type)
 
-        return may_match(predicate, stats_of, rows)
+        return [
+            group
+            for group in range(opened.num_row_groups)
+            if may_match(partial(stats_of, group), opened.row_group_rows(group))
+        ]
 
     def _file_schema(self, at: BucketFile) -> TableSchema:
         schema = self.schemas.get(at.file.schema_id)
@@ -290,27 +315,11 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _without(batch: pa.RecordBatch, deleted: Positions, first_row: int) -> pa.RecordBatch:
-    """Return the batch without its deleted rows; ``deleted`` is sorted."""
-    low, high = np.searchsorted(deleted, (first_row, first_row + batch.num_rows))
+def _without(batch: pa.RecordBatch, deleted: Positions, numbers: Positions) -> pa.RecordBatch:
+    """Return a batch without gaps, less its deleted rows; ``deleted`` is sorted."""
+    low, high = np.searchsorted(deleted, (numbers[0], numbers[-1] + 1))
     if low == high:
         return batch
     keep = np.ones(batch.num_rows, bool)
-    keep[deleted[low:high] - first_row] = False
+    keep[deleted[low:high] - numbers[0]] = False
     return batch.filter(pa.array(keep))
-
-
-def _meets(chosen: Positions | None, first_row: int, rows: int) -> bool:
-    """Tell whether one of so many rows is among the chosen ones, which are sorted."""
-    if chosen is None:
-        return True
-    low, high = np.searchsorted(chosen, (first_row, first_row + rows))
-    return bool(low < high)
-
-
-def _only(batch: pa.RecordBatch, chosen: Positions, first_row: int) -> pa.RecordBatch:
-    """Return the chosen rows of a batch; ``chosen`` is sorted."""
-    low, high = np.searchsorted(chosen, (first_row, first_row + batch.num_rows))
-    if high - low == batch.num_rows:
-        return batch
-    return batch.take(pa.array(chosen[low:high] - first_row))

@@ -5,10 +5,10 @@ A new file says where its numbering begins; only files of moved rows hold the tw
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.format.types import AtomicType, Field
@@ -30,8 +30,8 @@ def tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     return TRACKING_FIELDS if tracked and not schema.primary_keys else ()
 
 
-def with_derived(batch: pa.RecordBatch, file: DataFileMeta, first_row: int) -> pa.RecordBatch:
-    """Fill what a file leaves null; ``first_row`` is the physical number of the first row of the batch.
+def with_derived(batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions) -> pa.RecordBatch:
+    """Fill what a file leaves null; ``numbers`` are those of the rows in the file.
 
     Rows of a file that neither holds ids nor has a first one were rewritten by somebody who lost them; they have none.
     """
@@ -44,8 +44,7 @@ def with_derived(batch: pa.RecordBatch, file: DataFileMeta, first_row: int) -> p
         elif file.first_row_id is None:
             continue
         else:
-            start = file.first_row_id + first_row
-            derived = pa.array(np.arange(start, start + batch.num_rows))
+            derived = pa.array(file.first_row_id + numbers)
         batch = batch.set_column(at, name, pc.coalesce(column, derived))
     return batch
 

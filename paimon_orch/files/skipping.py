@@ -21,8 +21,8 @@ from paimon_orch.format.types import AtomicType, DataType
 
 StatsOf = Callable[[str], ColumnStats]
 UNKNOWN = ColumnStats()
-_ALL = 2**63
-_WILDCARDS = "%_\\"
+_ALL = 2**63 - 1
+WILDCARDS = "%_\\"
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _PYTHON = {
     "BOOLEAN": bool,
@@ -81,6 +81,8 @@ def _judge(predicate: Predicate) -> _Judge:
 
 
 def _judge_leaf(leaf: Leaf) -> _Judge:
+    if leaf.key is not None:  # statistics tell nothing of the keys of a map
+        return lambda _stats_of, _rows: _EITHER
     if leaf.op == "is null":
         return lambda stats_of, rows: _judge_nulls(stats_of(leaf.column).null_count, rows)
     values = [internal_value(value) for value in leaf.values]
@@ -150,7 +152,7 @@ class _Interval:
 
     def like(self, pattern: str) -> Outcome:
         """Judge by the text in front of the first wildcard."""
-        end = next((at for at, char in enumerate(pattern) if char in _WILDCARDS), len(pattern))
+        end = next((at for at, char in enumerate(pattern) if char in WILDCARDS), len(pattern))
         if end == len(pattern):
             return self.compare("=", [pattern])
         prefix = pattern[:end]

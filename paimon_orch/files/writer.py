@@ -34,9 +34,6 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
-_SELECTED_ROWS = (
-    16_384  # in a row group of a file whose index selects rows: the others need no decoding
-)
 _MIN_GROUP_ROWS = 1_000  # the reference looks at the file size every 1000 rows
 
 
@@ -120,8 +117,8 @@ class RollingFileWriter:
 
     def _group_rows(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
-        most = min(ROW_GROUP_ROWS, _SELECTED_ROWS) if self._selects_rows else ROW_GROUP_ROWS
-        return max(_MIN_GROUP_ROWS, min(most, min(_ROW_GROUP_BYTES, self._target) // width))
+        rows = min(_ROW_GROUP_BYTES, self._target) // width
+        return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, rows))
 
     def _flush(self, *, keep_rest: bool) -> None:
         rows = pa.concat_tables(self._pending)
@@ -147,7 +144,15 @@ class RollingFileWriter:
         self._paths.append(path)
         sink = self._io.open_output(path)
         try:
-            writer = open_writer(sink, kind, self._layout, options, self._level, self._target)
+            writer = open_writer(
+                sink,
+                kind,
+                self._layout,
+                options,
+                self._level,
+                self._target,
+                small_pages=self.indexed and self._selects_rows,
+            )
         except BaseException:
             sink.close()
             raise

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
 from paimon_orch.format.index_manifest import DeletionVectorRange
-from paimon_orch.format.roaring import bitmap_of, serialized_mask, serialized_size
+from paimon_orch.format.roaring import bitmap_of_sorted, serialized_size
 
 FILE_VERSION = 1
 MAGIC_32 = 1581511376
@@ -25,8 +25,6 @@ _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_32 = 2147483647
 _MAX_GAP = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
-
-_DENSE = 8  # one position in so many: from there on a mask of all rows is faster
 
 Positions = npt.NDArray[np.int64]
 
@@ -43,12 +41,15 @@ class DeletionVector:
         values = np.asarray(positions, np.int64)
         if not values.size:
             return EMPTY
-        if values.min() < 0:
-            raise InputError(f"row position {values.min()} is negative")
-        if values.max() < 1 << 32:
-            return cls({0: _bitmap(values)})
+        if not (values[1:] > values[:-1]).all():
+            values = np.unique(values)
+        if values[0] < 0:
+            raise InputError(f"row position {values[0]} is negative")
+        if values[-1] < 1 << 32:
+            return cls({0: bitmap_of_sorted(values)})
         high = values >> 32
-        return cls({int(w): _bitmap(values[high == w] & 0xFFFFFFFF) for w in np.unique(high)})
+        words = {int(word): values[high == word] & 0xFFFFFFFF for word in np.unique(high)}
+        return cls({word: bitmap_of_sorted(low) for word, low in words.items()})
 
     def positions(self) -> Positions:
         """Return the deleted positions in ascending order."""
@@ -85,15 +86,6 @@ class DeletionVector:
 
 
 EMPTY = DeletionVector({})
-
-
-def _bitmap(values: Positions) -> BitMap:
-    size = int(values.max()) + 1
-    if len(values) * _DENSE < size:
-        return bitmap_of(values)
-    mask = np.zeros(size, bool)
-    mask[values] = True
-    return BitMap.deserialize(serialized_mask(mask))
 
 
 def _portable(bitmap: BitMap | None) -> bytes:

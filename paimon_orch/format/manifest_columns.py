@@ -8,7 +8,7 @@ expected gives None, and the caller decodes record by record instead.
 
 import io
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, TypeVar
@@ -154,10 +154,12 @@ def select_live(
     manifests: Sequence[Manifest],
     partitions: Collection[bytes] | None = None,
     levels: range | None = None,
+    choose: "Callable[[Manifest, Indices], Indices] | None" = None,
 ) -> list[ManifestEntry]:
     """Return the ADD entries that no DELETE of any of the manifests speaks of (section 4.7), in order.
 
-    Objects are made of what is left: entries of these partitions and levels.
+    Objects are made of what is left: entries of these partitions and levels, and of those the ones that ``choose``
+    returns, which is given the entries of a manifest by their numbers.
     """
     deleted = _Deleted.of(manifests)
     found = []
@@ -167,7 +169,8 @@ def select_live(
             chosen &= (manifest.levels >= levels.start) & (manifest.levels < levels.stop)
         if partitions is not None:
             chosen &= _mask(partition in partitions for partition in manifest.partitions())
-        found += manifest.entries(np.flatnonzero(deleted.without(manifest, chosen)))
+        rows = np.flatnonzero(deleted.without(manifest, chosen))
+        found += manifest.entries(rows if choose is None else choose(manifest, rows))
     return found
 
 

@@ -4,8 +4,8 @@ Comparisons are those of SQL on the values that Arrow holds: a test of null is u
 compare as IEEE 754 says (NaN equals nothing and lies between nothing, ``-0.0`` equals ``0.0``).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import time
 
 import pyarrow as pa
@@ -54,12 +54,27 @@ def _predicate(value: object) -> "Predicate":
 class Leaf(_Combinable):
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
-    ``values`` are Arrow scalars, which :func:`bind` casts to the column's type (text for ``like``).
+    ``values`` are Arrow scalars, which :func:`bind` casts to the column's type (text for ``like``). With a ``key`` the
+    column is a map, and tested is what it has for this text: null where it has nothing.
     """
 
     column: str
     op: str
     values: tuple["pa.Scalar[pa.DataType]", ...] = ()
+    key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what is tested: ``column``, or ``column[key]``."""
+        return self.column if self.key is None else f"{self.column}[{self.key}]"
+
+    @property
+    def field(self) -> pc.Expression:
+        """Return what is tested in Arrow; of a key that a map has twice the last value counts."""
+        column = pc.field(self.column)
+        if self.key is None:
+            return column
+        return pc.map_lookup(column, pa.scalar(self.key), "last")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +103,19 @@ Predicate = Leaf | And | Or | Not
 
 def columns_of(predicate: Predicate) -> set[str]:
     """Return the columns that a predicate looks at."""
+    return {leaf.column for leaf in leaves_of(predicate)}
+
+
+def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
+    """Yield all tests of a predicate."""
     match predicate:
-        case Leaf(column=column):
-            return {column}
+        case Leaf():
+            yield predicate
         case Not(child=child):
-            return columns_of(child)
-    return set().union(*(columns_of(child) for child in predicate.children))
+            yield from leaves_of(child)
+        case _:
+            for child in predicate.children:
+                yield from leaves_of(child)
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
@@ -111,13 +133,13 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
 
 
 def _leaf_to_arrow(leaf: Leaf) -> pc.Expression:
-    column = pc.field(leaf.column)
+    column = leaf.field
     match leaf.op:
         case "is null":
             return column.is_null()
         case "in" if pa.types.is_floating(leaf.values[0].type):
             # hashing tells -0.0 from 0.0 and takes NaN for equal to itself; = does neither
-            return to_arrow(Or(tuple(Leaf(leaf.column, "=", (value,)) for value in leaf.values)))
+            return to_arrow(Or(tuple(replace(leaf, op="=", values=(v,)) for v in leaf.values)))
         case "in":
             found = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
@@ -165,22 +187,22 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
     return type(predicate)(tuple(map_leaves(child, change) for child in predicate.children))
 
 
-def bind(predicate: Predicate, type_of: Callable[[str], pa.DataType]) -> Predicate:
-    """Return the predicate with its values as the types of their columns; it is checked on the way.
+def bind(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predicate:
+    """Return the predicate with its values as the types of what they are compared with; it is checked on the way.
 
     Raises :class:`InputError` for an unknown test, and for a value that the column's type cannot hold.
     """
 
     def bound(leaf: Leaf) -> Leaf:
-        target = type_of(leaf.column)
+        target = type_of(leaf)
         count = len(leaf.values)
         if leaf.op not in (*COMPARISONS, "in", "like", "is null"):
             raise InputError(f"{leaf.op!r} is no test of a column")
         if count != (0 if leaf.op == "is null" else 1) and (leaf.op != "in" or not count):
-            raise InputError(f"the test {leaf.op!r} of column {leaf.column!r} got {count} values")
+            raise InputError(f"the test {leaf.op!r} of column {leaf.name!r} got {count} values")
         if leaf.op == "like" and not pa.types.is_string(target):
-            raise InputError(f"LIKE needs a text column; {leaf.column!r} is {target}")
-        return Leaf(leaf.column, leaf.op, tuple(_cast(v, target, leaf) for v in leaf.values))
+            raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
+        return replace(leaf, values=tuple(_cast(v, target, leaf) for v in leaf.values))
 
     return map_leaves(predicate, bound)
 
@@ -189,7 +211,7 @@ def _cast(
     value: "pa.Scalar[pa.DataType]", target: pa.DataType, leaf: Leaf
 ) -> "pa.Scalar[pa.DataType]":
     if not value.is_valid:
-        raise InputError(f"nothing equals null; use IS NULL on column {leaf.column!r}")
+        raise InputError(f"nothing equals null; use IS NULL on column {leaf.name!r}")
     try:
         if value.type == target:
             return value
@@ -200,7 +222,7 @@ def _cast(
         return value.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(
-            f"{value.as_py()!r} is no value of column {leaf.column!r} ({target})"
+            f"{value.as_py()!r} is no value of column {leaf.name!r} ({target})"
         ) from error
 
 

@@ -42,7 +42,7 @@ def _bound(filters: Iterable["Filter"], schema: pa.Schema) -> Iterator[Predicate
         predicate = _translated(item, schema)
         if predicate is not None:
             try:
-                yield bind(predicate, lambda name: schema.field(name).type)
+                yield bind(predicate, lambda leaf: schema.field(leaf.column).type)
             except InputError:  # a value that no row can have, such as a finer moment
                 continue
 

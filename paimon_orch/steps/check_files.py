@@ -24,7 +24,7 @@ from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.steps.check_versions import State
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO
-from paimon_orch.table.pruning import FileStats
+from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.schemas import SchemaStore
 
 _RETRACTS = pa.array([1, 3], pa.int8())  # -U and -D

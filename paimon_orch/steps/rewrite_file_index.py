@@ -13,7 +13,7 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.file_indexes import SUFFIX, beside, is_embedded, open_indexes
 from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.options import IndexSpec, index_specs
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
@@ -145,7 +145,7 @@ class RewriteResult:
 def plan(
     table: Table, *, partitions: Partitions | None = None, where: str | None = None
 ) -> RewritePlan:
-    """Find the files of the newest snapshot whose indexes are not those that the table's options name.
+    """Find the files of the newest snapshot whose indexes are not those that the table's options ask for.
 
     ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
     of index files are read, no data.
@@ -215,13 +215,23 @@ def _units(
 
 
 def _differs(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> bool:
-    """Tell whether a file has other indexes than it should have, or damaged ones."""
-    wanted = {(spec.name, spec.index) for spec in file_specs(reader, at.file, specs)}
+    """Tell whether a file has other indexes than it should have, or made with other options, or damaged ones."""
+    wanted = {(spec.name, spec.index): spec for spec in file_specs(reader, at.file, specs)}
+    fields = reader.schemas[at.file.schema_id].fields
     try:
         with open_indexes(reader.io, reader.path(at), at.file) as indexes:
             if indexes is None:
                 return bool(wanted or at.file.embedded_index or _index_names(at.file))
-            return {(name, kind) for name, kinds in indexes.items() for kind in kinds} != wanted
+            stored = {
+                (name, kind): blob
+                for name, kinds in indexes.items()
+                for kind, blob in kinds.items()
+            }
+            return stored.keys() != wanted.keys() or not all(
+                is_built_with(wanted[of], blob, wanted[of].value_type(fields))
+                for of, blob in stored.items()
+                if blob is not None
+            )
     except CorruptFileError as error:
         logger.warning("%s; it is made anew", error)
         return True

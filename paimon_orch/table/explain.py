@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-import numpy as np
-
-from paimon_orch.files.file_indexes import IndexedFiles
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.files.file_indexes import FirstRows, IndexedFiles
 from paimon_orch.files.formats import open_reader
-from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.selection import unread_bytes
+from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.file_index.evaluation import Evaluation, positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.levels import sections
+from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.pruning import reads_raw
+from paimon_orch.table.pruning import reads_raw, takes_first
 
 
 @dataclass(slots=True)
@@ -29,15 +30,16 @@ class IndexUse:
 
 @dataclass(slots=True)
 class ScanReport:
-    """What a scan reads, and what file indexes save of it.
+    """What a scan reads, and what file indexes and a limit save of it.
 
     ``files``, ``rows`` and ``bytes`` are what statistics leave, ``rows`` with those that vectors hide. ``rows_selected``
-    are the rows that indexes leave of them. ``bytes_not_read`` counts whole files, and row groups of Parquet files
-    without a selected row. ``indexes`` is by index and column, as in ``bitmap(status)``.
+    are the rows that indexes, and a limit without a filter, leave of them. ``bytes_not_read`` counts whole files, row groups and pages of Parquet
+    files, and stripes of ORC files without a selected row, of all columns. ``indexes`` is by index and column, as in ``bitmap(status)``.
     """
 
     files: int = 0
     files_skipped_in_planning: int = 0
+    files_skipped_by_limit: int = 0
     files_skipped_in_reading: int = 0
     rows: int = 0
     rows_selected: int = 0
@@ -55,8 +57,12 @@ def explain(
     splits: Iterable[BucketSplit],
     planned: Iterable[BucketSplit],
     predicate: Predicate | None,
+    first: FirstRows | None = None,
 ) -> ScanReport:
-    """Say what indexes do for a scan: ``splits`` are planned without them, ``planned`` with those of the manifests."""
+    """Say what indexes do for a scan: ``splits`` are planned without them, ``planned`` with those of the manifests.
+
+    Without a predicate all but the ``first`` rows may be left out, and ``planned`` may have fewer files for their sake.
+    """
     report = ScanReport()
     kept = {file.file_name for split in planned for file in split.files}
     for split in splits:
@@ -66,7 +72,10 @@ def explain(
             report.rows += file.row_count
             report.bytes += file.file_size
             if file.file_name in kept:
-                _read_one(report, reader, at, judged)
+                _read_one(report, reader, at, judged, split, first)
+            elif first is not None:
+                report.files_skipped_by_limit += 1
+                report.bytes_not_read += file.file_size
             else:
                 report.files_skipped_in_planning += 1
                 report.bytes_not_read += file.file_size
@@ -98,9 +107,22 @@ def _evaluated(
 
 
 def _read_one(
-    report: ScanReport, reader: FileReader, at: BucketFile, predicate: Predicate | None
+    report: ScanReport,
+    reader: FileReader,
+    at: BucketFile,
+    predicate: Predicate | None,
+    split: BucketSplit,
+    first: FirstRows | None,
 ) -> None:
-    found = Evaluation(None) if predicate is None else _evaluated(reader, at, predicate)
+    found = Evaluation(None)
+    if predicate is not None:
+        found = _evaluated(reader, at, predicate)
+    elif first is not None and takes_first(split.files, at.file, reader.schema):
+        vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        vector = vectors.get(at.file.file_name)
+        hidden = None if vector is None else vector.bitmaps.get(0)
+        indexed = IndexedFiles(reader.schema, reader.schemas.__getitem__, None)
+        found = indexed.first(first, at.file, reader.path(at), reader.io, hidden)
     rows = found.rows
     if rows is None:
         report.rows_selected += at.file.row_count
@@ -122,18 +144,8 @@ def _count(indexes: dict[str, IndexUse], found: Evaluation, *, skipped: bool) ->
         use.rows_selected += len(found.rows or ())
 
 
-def _unread_bytes(
-    reader: FileReader, at: BucketFile, chosen: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-) -> int:
+def _unread_bytes(reader: FileReader, at: BucketFile, chosen: Positions) -> int:
     path = reader.path(at)
-    with reader.io.open_input(path) as source:
+    with corrupt_unless_decoded(path), reader.io.open_input(path) as source:
         opened = open_reader(source, path, reader.schema.fields, remote=reader.io.remote)
-        if not isinstance(opened, ParquetFileReader):
-            return 0
-        unread, begin = 0, 0
-        for group in range(opened.num_row_groups):
-            end = begin + opened.row_group_rows(group)
-            low, high = np.searchsorted(chosen, (begin, end))
-            unread += opened.row_group_bytes(group) if low == high else 0
-            begin = end
-        return unread
+        return unread_bytes(opened, path, chosen)

@@ -19,9 +19,18 @@ def col(name: str) -> "Column":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses."""
+    """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses.
+
+    ``col("tags")["colour"]`` is what a map has for a text: null where it has nothing.
+    """
 
     name: str
+    key: str | None = None
+
+    def __getitem__(self, key: str) -> "Column":
+        if self.key is not None or not isinstance(key, str):
+            raise InputError(f"{self.name!r}[{key!r}]: name one key of a map, a text")
+        return Column(self.name, key)
 
     def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # it builds, it does not compare
         return self._test("=", value)
@@ -42,13 +51,13 @@ class Column:
         return self._test(">=", value)
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash((self.name, self.key))
 
     def is_in(self, values: Iterable[object]) -> Leaf:
         """Test whether the column holds one of some values."""
         if isinstance(values, str | bytes):
             raise InputError(f"is_in of column {self.name!r} takes a list of values, not one text")
-        return Leaf(self.name, "in", tuple(map(self._value, values)))
+        return Leaf(self.name, "in", tuple(map(self._value, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
         """Test whether the column holds none of some values; false for null, as in SQL."""
@@ -64,14 +73,14 @@ class Column:
 
     def is_null(self) -> Leaf:
         """Test for null."""
-        return Leaf(self.name, "is null")
+        return Leaf(self.name, "is null", (), self.key)
 
     def is_not_null(self) -> Predicate:
         """Test for a value."""
         return Not(self.is_null())
 
     def _test(self, op: str, value: object) -> Leaf:
-        return Leaf(self.name, op, (self._value(value),))
+        return Leaf(self.name, op, (self._value(value),), self.key)
 
     def _value(self, value: object) -> "pa.Scalar[pa.DataType]":
         if value is None:

@@ -1,6 +1,7 @@
 """Filters as SQL text: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import sqlglot
@@ -11,7 +12,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, bind, typed_text
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types import AtomicType, Field, MapType
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -45,15 +46,22 @@ def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Pred
         raise InputError(f"a filter is text or made by col(...), not {condition!r}")
     predicate = parse_filter(condition, schema) if isinstance(condition, str) else condition
 
-    def type_of(name: str) -> pa.DataType:
-        field = schema.field(name)
-        if not isinstance(field.type, AtomicType):
-            raise InputError(
-                f"filter on column {name!r}: it is nested; filters take simple columns"
-            )
-        return arrow_type(field.type)
+    return bind(predicate, lambda leaf: arrow_type(_tested(schema, leaf.column, leaf.key).type))
 
-    return bind(predicate, type_of)
+
+def _tested(schema: TableSchema, name: str, key: str | None) -> Field:
+    """Return a column that can be tested; with a ``key`` what a map has for it, as if that were a column."""
+    field = schema.field(name)
+    data_type = field.type
+    if key is not None:
+        match data_type:
+            case MapType(key=AtomicType(name="CHAR" | "VARCHAR"), value=value):
+                data_type, name = value, f"{name}[{key}]"
+            case _:
+                raise InputError(f"filter on {name}[{key!r}]: {name!r} is no map with text keys")
+    if not isinstance(data_type, AtomicType):
+        raise InputError(f"filter: column {name!r} is nested; filters take simple columns")
+    return replace(field, name=name, type=data_type)
 
 
 class _Translator:
@@ -89,49 +97,54 @@ class _Translator:
                 return And((low, self._leaf(node.this, "<=", node.args["high"])))
             case exp.Like():
                 return self._like(node)
-            case exp.Column():
+            case exp.Column() | exp.Bracket():
                 return self._leaf(node, "=", exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
             left, right = node.args["this"], node.args["expression"]
-            if isinstance(left, exp.Column):
+            if isinstance(left, exp.Column | exp.Bracket):
                 return self._leaf(left, op, right)
             return self._leaf(right, _FLIPPED.get(op, op), left)
         raise self._error(f"{node.sql()!r} is not supported")
 
     def _is(self, node: exp.Is) -> Predicate:
         if isinstance(node.expression, exp.Null):
-            return Leaf(self._column(node.this).name, "is null")
+            column, key, _ = self._column(node.this)
+            return Leaf(column, "is null", (), key)
         raise self._error(f"{node.sql()!r} is not supported")
 
     def _like(self, node: exp.Like) -> Predicate:
-        field = self._column(node.this)
+        column, key, field = self._column(node.this)
         if not pa.types.is_string(arrow_type(field.type)):
             raise self._error(f"LIKE needs text, and column {field.name!r} is none")
-        return Leaf(field.name, "like", (pa.scalar(self._literal_text(node.expression)),))
+        return Leaf(column, "like", (pa.scalar(self._literal_text(node.expression)),), key)
 
     def _in(self, node: exp.In) -> Predicate:
-        field, items = self._column(node.this), node.expressions
+        (column, key, field), items = self._column(node.this), node.expressions
         if not items:
             raise self._error("IN needs a list of values")
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
             raise self._error("IN must not list NULL, which equals nothing; use IS NULL")
-        return Leaf(field.name, "in", tuple(self._literal(item, field) for item in items))
+        return Leaf(column, "in", tuple(self._literal(item, field) for item in items), key)
 
-    def _leaf(self, column: exp.Expr, op: str, value: exp.Expr) -> Predicate:
-        field = self._column(column)
+    def _leaf(self, tested: exp.Expr, op: str, value: exp.Expr) -> Predicate:
+        column, key, field = self._column(tested)
         if isinstance(value, exp.Null):
             raise self._error("nothing equals NULL; use IS NULL")
-        return Leaf(field.name, op, (self._literal(value, field),))
+        return Leaf(column, op, (self._literal(value, field),), key)
 
-    def _column(self, node: exp.Expr) -> Field:
-        if not isinstance(node, exp.Column) or node.args.get("table"):
+    def _column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
+        """Return a column, the key of a map that is meant, and what is tested as a field."""
+        key, column = None, node
+        if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+            [index], column = node.expressions, node.this
+            if not isinstance(index, exp.Literal) or not index.is_string:
+                raise self._error(f"{node.sql()!r} is not supported: the key of a map is a text")
+            key = index.name
+        if not isinstance(column, exp.Column) or column.args.get("table"):
             raise self._error(f"{node.sql()!r} is not a column")
-        field = self._schema.field(node.name)
-        if not isinstance(field.type, AtomicType):
-            raise self._error(f"column {field.name!r} is nested")
-        return field
+        return column.name, key, _tested(self._schema, column.name, key)
 
     def _literal_text(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):

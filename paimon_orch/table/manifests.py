@@ -15,6 +15,7 @@ from paimon_orch.format.index_manifest import (
     decode_index_manifest,
     encode_index_manifest,
 )
+from paimon_orch.format.joined import Indices
 from paimon_orch.format.manifest import ManifestEntry, encode_manifest
 from paimon_orch.format.manifest_columns import Manifest, open_manifest, select_live
 from paimon_orch.format.manifest_list import (
@@ -31,6 +32,7 @@ from paimon_orch.table.stored import read_stored
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
 PartitionChoice = Callable[[Sequence[bytes]], Collection[bytes]]
+EntryChoice = Callable[[Manifest, Indices], Indices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,14 @@ class ManifestReader:
         manifests: ManifestFilter | None = None,
         partitions: PartitionChoice | None = None,
         levels: range | None = None,
+        choose: EntryChoice | None = None,
     ) -> list[ManifestEntry]:
         """Return the entries of the live files of a snapshot, in order.
 
         ``manifests`` tells which manifests are opened: it must not separate the ADD and the DELETE of a file, so judge
         by partition, bucket or level alone. ``partitions`` is given the distinct serialized partitions and returns those
-        wanted. Both, and ``levels``, are asked before objects are made of entries.
+        wanted, and ``choose`` those of a manifest's entries, by their numbers. All are asked before objects are made of
+        entries.
         """
         with _uncollected():
             opened = list(self._open(self.manifests(snapshot), manifests))
@@ -97,7 +101,7 @@ class ManifestReader:
                 parts = (part for manifest in opened for part in manifest.partitions())
                 with corrupt_unless_decoded(self.paths.manifest_dir):
                     wanted = set(partitions(list(dict.fromkeys(parts))))
-            return select_live(opened, wanted, levels)
+            return select_live(opened, wanted, levels, choose)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read what one commit added and deleted."""

@@ -18,8 +18,8 @@ from paimon_orch.format.paths import file_format
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.pruning import FileStats
 from paimon_orch.table.stored import read_statistics
 
 if TYPE_CHECKING:

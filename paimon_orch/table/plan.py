@@ -1,6 +1,6 @@
 """Planning a read: which files of a snapshot, grouped by bucket (format section 11)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -50,6 +50,27 @@ def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     if None in hidden:
         return None
     return split.row_count - sum(number or 0 for number in hidden)
+
+
+def enough_for(
+    splits: Iterable[BucketSplit], schema: TableSchema, limit: int
+) -> Iterator[BucketSplit]:
+    """Yield splits, and of those that are read raw files, until they surely have so many visible rows."""
+    left = limit
+    for split in splits:
+        if left <= 0:
+            return
+        visible = visible_rows(split, schema)
+        if visible is None or visible <= left:
+            yield split
+            left -= visible or 0
+            continue
+        files = list[DataFileMeta]()
+        for file in split.files:
+            if left > 0:
+                files.append(file)
+                left -= visible_rows(replace(split, files=(file,)), schema) or 0
+        yield replace(split, files=tuple(files))
 
 
 def bucket_splits(
@@ -124,11 +145,21 @@ class Planner:
             return in_levels and (pruner is None or pruner.manifest(manifest))
 
         partitions = None if pruner is None else pruner.partitions
-        live = self.manifests.live(snapshot, manifests=keep, partitions=partitions, levels=levels)
+        alone = pruner is not None and not self.schema.primary_keys  # files are judged one by one
+        live = self.manifests.live(
+            snapshot,
+            manifests=keep,
+            partitions=partitions,
+            levels=levels,
+            choose=pruner.choose if pruner is not None and alone else None,
+        )
         if pruner is not None:
             live = [entry for entry in live if pruner.entry(entry)]
         splits = bucket_splits(live, self.manifests.index_entries(snapshot))
-        return splits if pruner is None else _pruned(splits, pruner)
+        if pruner is None or alone:
+            return splits
+        pruner.judge(live)
+        return _pruned(splits, pruner)
 
 
 def _pruned(splits: Iterable[BucketSplit], pruner: Pruner) -> list[BucketSplit]:

@@ -4,37 +4,31 @@ Everything here only ever says that no row *can* match; what stays is filtered r
 merged, a file is left out by the key alone, or together with all files that its keys may be in.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 import pyarrow as pa
 
-from paimon_orch.errors import CorruptFileError, InputError
-from paimon_orch.files.evolution import source_of
+from paimon_orch.errors import InputError
 from paimon_orch.files.file_indexes import IndexedFiles
-from paimon_orch.files.skipping import (
-    UNKNOWN,
-    StatsOf,
-    constant_stats,
-    evolved,
-    matcher,
-    usable,
-)
+from paimon_orch.files.skipping import UNKNOWN, StatsOf, matcher
 from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import deserialize_row, read_field, row_arity
 from paimon_orch.format.bucket import buckets
+from paimon_orch.format.file_fields import FieldsOfFiles, file_fields
+from paimon_orch.format.joined import Indices
 from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
-from paimon_orch.format.paths import file_format
 from paimon_orch.format.predicate import And, Leaf, Or, Predicate, restrict
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
 from paimon_orch.format.types import AtomicType, DataType
 from paimon_orch.merge.levels import sections
+from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
+from paimon_orch.table.pruning_many import ManyFiles
 
-SchemaOf = Callable[[int], TableSchema]
+_MANY = 16  # files of a bucket that are judged together
 _MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
 
 
@@ -45,6 +39,15 @@ def reads_raw(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
     options = schema.typed_options
     one_level = len({file.level for file in files}) == 1
     return one_level or options.deletion_vectors or options.merge_engine == "first-row"
+
+
+def takes_first(files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema) -> bool:
+    """Tell whether the rows of a bucket's file, less those that a vector hides, are rows of the table (9.7)."""
+    if schema.typed_options.boolean("data-evolution.enabled"):
+        return False
+    return not schema.primary_keys or (
+        reads_raw(files, schema) and file.delete_row_count is not None
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Pruner:
         """Tell whether a manifest may name files with matching rows."""
         fields, stats = self.schema.partition_fields, manifest.partition_stats
         columns = {
-            field.name: _column(stats, index, len(fields), field.type, manifest.file_name)
+            field.name: column_stats(stats, index, len(fields), field.type, manifest.file_name)
             for index, field in enumerate(fields)
         }
         rows = manifest.num_added_files + manifest.num_deleted_files
@@ -83,12 +86,34 @@ class Pruner:
         stats = self._stats.of(entry.partition, entry.file)
         return self._key_may_match(stats, entry.file.row_count)
 
+    def choose(self, manifest: Manifest, rows: Indices) -> Indices:
+        """Return those of a manifest's files that may have matching rows, each judged alone."""
+        if not len(rows):
+            return rows
+        chosen = [b""] * len(rows)
+        if self.schema.partition_keys:
+            parts = manifest.partitions()
+            chosen = [parts[row] for row in rows.tolist()]
+        return rows[self._many.may_match(file_fields(manifest, rows), chosen)]
+
+    def judge(self, entries: Sequence[ManifestEntry]) -> None:
+        """Judge many files at once, each alone; the judgements are used when :meth:`files` or :meth:`change` is asked."""
+        self._judge([entry.partition for entry in entries], [entry.file for entry in entries])
+
+    def _judge(self, partitions: Sequence[bytes], files: Sequence[DataFileMeta]) -> None:
+        may = self._many.may_match(FieldsOfFiles(files), partitions)
+        for file, verdict in zip(files, may.tolist(), strict=True):
+            self._judged[id(file)] = file, verdict
+
     def change(self, entry: ManifestEntry) -> bool:
         """Tell whether a file whose rows are read unmerged may have matching ones."""
         return self._file(entry.partition, entry.file)
 
     def _file(self, partition: bytes, file: DataFileMeta) -> bool:
         """Judge a file by all statistics, and by the index that the manifest holds."""
+        known = self._judged.get(id(file))
+        if known is not None:
+            return known[1]
         if not self._may_match(self._stats.of(partition, file), file.row_count):
             return False
         if file.embedded_index is None or not self.asks_indexes:
@@ -98,6 +123,8 @@ class Pruner:
 
     def files(self, partition: bytes, files: Sequence[DataFileMeta]) -> tuple[DataFileMeta, ...]:
         """Return the files of a bucket to read, by all that is known; ``files`` are all that the scan would merge."""
+        if len(files) >= _MANY and id(files[0]) not in self._judged:
+            self._judge([partition] * len(files), files)
 
         def may(file: DataFileMeta) -> bool:
             return self._file(partition, file)
@@ -136,6 +163,15 @@ class Pruner:
         return None if on_keys is None else matcher(on_keys)
 
     @cached_property
+    def _judged(self) -> dict[int, tuple[DataFileMeta, bool]]:
+        """By the id of a file, which is held, so that no other one gets its id."""
+        return {}
+
+    @cached_property
+    def _many(self) -> ManyFiles:
+        return ManyFiles(self.predicate, self._stats, self._indexed if self.asks_indexes else None)
+
+    @cached_property
     def _indexed(self) -> IndexedFiles:
         return IndexedFiles(self.schema, self.schema_of, self.predicate)
 
@@ -148,102 +184,37 @@ class Pruner:
         return _Buckets(self.schema, self.predicate, self.schema_of)
 
 
-def _column(
-    stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
-) -> ColumnStats:
-    """Decode the statistics of one column; rows that have another arity tell nothing."""
-    try:
-        if row_arity(stats.min_values) != arity or row_arity(stats.max_values) != arity:
-            return UNKNOWN
-        low = read_field(stats.min_values, index, data_type)
-        high = read_field(stats.max_values, index, data_type)
-    except Exception as error:
-        raise CorruptFileError(path, f"its statistics cannot be decoded: {error}") from error
-    counts = stats.null_counts
-    nulls = counts[index] if counts is not None and index < len(counts) else None
-    is_char = isinstance(data_type, AtomicType) and data_type.name == "CHAR"
-    is_orc = is_char and file_format(path) == "orc"  # asked for where it matters
-    return usable(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
+def manifest_filter(
+    specs: Iterable[Mapping[str, object]], schema: TableSchema
+) -> Callable[[ManifestFileMeta], bool] | None:
+    """Return a test of which manifests may name files of partitions; None where nothing can be told.
+
+    Judged are columns whose values are surely those of the spec: text and whole numbers.
+    """
+    types = {field.name: field.type for field in schema.partition_fields}
+    null, chosen = schema.typed_options.default_partition_name, list[Predicate]()
+    for spec in specs:
+        tests = [
+            Leaf(name, "=", (pa.scalar(value, arrow_type(types[name])),))
+            for name, text in spec.items()
+            if text != null and (value := _exact(text, types[name])) is not None
+        ]
+        if not tests:
+            return None
+        chosen.append(And(tuple(tests)))
+    return Pruner(schema, Or(tuple(chosen)), lambda _: schema).manifest if chosen else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the statistics of a read column lie in those of a file."""
-
-    index: int
-    arity: int
-    stored_type: DataType
-    read_type: DataType
-    is_key: bool
-
-    @property
-    def is_cast(self) -> bool:
-        return self.stored_type is not self.read_type and self.stored_type != self.read_type
-
-
-class _Constants(dict[str, ColumnStats]):
-    def __missing__(self, name: str) -> ColumnStats:
-        return UNKNOWN
-
-
-class FileStats:
-    """Statistics of data files by the column names of a read schema."""
-
-    def __init__(self, schema: TableSchema, schema_of: SchemaOf) -> None:
-        self._schema, self._schema_of = schema, schema_of
-        self._sources: dict[tuple[int, tuple[str, ...] | None], dict[str, _Source | None]] = {}
-        self._partitions: dict[bytes, _Constants] = {}
-
-    def constants(self, partition: bytes) -> _Constants:
-        """Return the statistics of partition columns, which have one value in all rows."""
-        if partition not in self._partitions:
-            fields = self._schema.partition_fields
-            values = deserialize_row(partition, [field.type for field in fields])
-            self._partitions[partition] = _Constants(
-                (field.name, constant_stats(value, field.type))
-                for field, value in zip(fields, values, strict=True)
-            )
-        return self._partitions[partition]
-
-    def of(self, partition: bytes, file: DataFileMeta) -> StatsOf:
-        """Return the statistics of one file."""
-        constants = self.constants(partition)
-        dense = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
-        at = file.schema_id, dense
-        if at not in self._sources:
-            self._sources[at] = self._map(*at)
-        sources = self._sources[at]
-
-        def stats_of(name: str) -> ColumnStats:
-            if name in constants or name not in sources:
-                return constants[name]
-            source = sources[name]
-            if source is None:
-                return ColumnStats(None, None, file.row_count)
-            stats = file.key_stats if source.is_key else file.value_stats
-            found = _column(stats, source.index, source.arity, source.stored_type, file.file_name)
-            if not source.is_cast:
-                return found
-            return evolved(found, source.stored_type, source.read_type)
-
-        return stats_of
-
-    def _map(self, schema_id: int, dense: tuple[str, ...] | None) -> dict[str, _Source | None]:
-        """Find each read column by its id: None stands for a column that the file's schema lacks."""
-        stored = self._schema_of(schema_id)
-        covered = stored.names if dense is None else list(dense)
-        keys = stored.trimmed_primary_keys
-        found: dict[str, _Source | None] = {}
-        for field in self._schema.fields:
-            source = source_of(field, stored.fields)
-            if source is None:
-                found[field.name] = None
-            elif source.name in keys or source.name in covered:
-                names = keys if source.name in keys else covered
-                found[field.name] = _Source(
-                    names.index(source.name), len(names), source.type, field.type, names is keys
-                )
-        return found
+def _exact(text: object, data_type: DataType) -> str | int | None:
+    if not isinstance(text, str) or not isinstance(data_type, AtomicType):
+        return None
+    if data_type.name == "VARCHAR":
+        return text
+    bits = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}.get(data_type.name)
+    digits = text.removeprefix("-")
+    if bits is None or not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return None
+    return int(text) if -(2**bits) <= int(text) < 2**bits else None
 
 
 class _Buckets:
@@ -326,7 +297,7 @@ def _hashed_type(data_type: DataType) -> object:
 def values_of(predicate: Predicate, column: str) -> "list[pa.Scalar[pa.DataType]] | None":
     """Return all values that a column may have where the predicate holds, None if they are not listed."""
     match predicate:
-        case Leaf(column=name, op="=" | "in", values=values) if name == column:
+        case Leaf(column=name, op="=" | "in", values=values, key=None) if name == column:
             return list(values)
         case And(children=children):
             listed = [values_of(child, column) for child in children]

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.file_indexes import FirstRows
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
@@ -18,14 +19,15 @@ from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.pruning import reads_raw
+from paimon_orch.table.pruning import reads_raw, takes_first
 from paimon_orch.table.rows import ROW_KIND
 
 
 class BucketReader:
     """Reads the visible rows of one bucket as record batches of the asked columns.
 
-    Rows that ``predicate`` rules out may be missing, as far as that saves work; the rest is up to the caller.
+    Rows that ``predicate`` rules out may be missing, as far as that saves work, and without one rows that are surely not
+    among the ``first`` ones; the rest is up to the caller.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class BucketReader:
         split: BucketSplit,
         fields: Sequence[Field],
         predicate: Predicate | None = None,
+        first: FirstRows | None = None,
     ) -> None:
         self._reader, self._split, self._fields = reader, split, list(fields)
-        self._predicate = predicate
+        self._predicate, self._first = predicate, first
         self._vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -46,10 +49,11 @@ class BucketReader:
             yield from self._evolved()
         elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
-                yield from self._read(file, self._fields, self._predicate)
+                yield from self._read(file, self._fields, self._predicate, self._first)
         elif reads_raw(files, schema):
             for file in files:
-                yield from self._read(file, self._fields, self._predicate)
+                first = self._first if takes_first(files, file, schema) else None
+                yield from self._read(file, self._fields, self._predicate, first)
         else:
             yield from self.merged()
 
@@ -95,10 +99,14 @@ class BucketReader:
                     yield with_constant_kind(batch, KIND_TEXTS[0])
 
     def _read(
-        self, file: DataFileMeta, fields: Sequence[Field], predicate: Predicate | None
+        self,
+        file: DataFileMeta,
+        fields: Sequence[Field],
+        predicate: Predicate | None,
+        first: FirstRows | None = None,
     ) -> Iterator[pa.RecordBatch]:
         vector = self._vectors.get(file.file_name)
-        return self._reader.read(self._at(file), fields, vector, predicate=predicate)
+        return self._reader.read(self._at(file), fields, vector, predicate=predicate, first=first)
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._split.partition, self._split.bucket, file)

@@ -1,13 +1,15 @@
 """A read of one snapshot: columns, filter, limit; rows as Arrow, record batches or pandas."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from paimon_orch.files.file_indexes import FirstRows
 from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.file_index.evaluation import TopRows
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate, columns_of, restrict
 from paimon_orch.format.schema import TableSchema
@@ -16,19 +18,22 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 from paimon_orch.table.evolved_rows import is_evolving
 from paimon_orch.table.explain import ScanReport, explain
+from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner
+from paimon_orch.table.ordering import SortKey, in_order
+from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner, enough_for, matching_partitions
 from paimon_orch.table.pruning import Pruner
 from paimon_orch.table.read import BucketReader
 from paimon_orch.table.rows import Rows, filtered, limited
 from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.top_files import top_splits
 
 
 @dataclass(frozen=True, slots=True)
 class Scan(Rows):
     """What to read; made by :meth:`Table.scan`.
 
-    ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
+    With ``order`` rows come sorted by it, the first ``limit`` ones if there is a limit. ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
     a row too, and a column ``rowkind`` may be among ``fields``.
     """
 
@@ -42,6 +47,7 @@ class Scan(Rows):
     limit: int | None = None
     levels: range = ALL_LEVELS
     audit: bool = False
+    order: tuple[SortKey, ...] = ()
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -63,12 +69,43 @@ class Scan(Rows):
         splits = planner.splits(self.snapshot, pruner, levels=levels)
         return [split for split in splits if split.bucket >= 0]
 
+    def _limited(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
+        """Return those of the planned files that the limit needs, where nothing is filtered afterwards."""
+        if self.limit is None or not self._takes_whole_splits:
+            return splits
+        if self.predicate is not None:
+            partitions = [split.partition for split in splits]
+            wanted = matching_partitions(partitions, self.schema, self.predicate)
+            splits = [split for split in splits if split.partition in wanted]
+        if self.order:
+            stats = FileStats(self.schema, self.schemas.get)
+            return top_splits(splits, self.schema, stats, self.order[0], self.limit)
+        return list(enough_for(splits, self.schema, self.limit))
+
+    @property
+    def _takes_whole_splits(self) -> bool:
+        """Tell whether all rows of a partition are wanted, or none: nothing is filtered afterwards."""
+        keys = set(self.schema.partition_keys)
+        return not self.audit and (self.predicate is None or columns_of(self.predicate) <= keys)
+
+    @property
+    def _first(self) -> FirstRows | None:
+        """The rows of a file that are enough, where there is a limit and nothing is filtered afterwards."""
+        if self.limit is None or self.limit < 0 or not self._takes_whole_splits:
+            return None
+        if not self.order:
+            return self.limit
+        key = self.order[0]
+        return TopRows(key.column, self.limit, key.descending, key.nulls_first, len(self.order))
+
     def explain(self) -> ScanReport:
-        """Say what file indexes save: files skipped, rows selected, bytes not read. No rows are read."""
+        """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
         splits = self.plan(asks_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
-        return explain(reader, splits, self.plan(), self._on_columns())
+        first = self._first
+        predicate = self._on_columns() if first is None else None
+        return explain(reader, splits, self._limited(self.plan()), predicate, first)
 
     def _on_columns(self) -> Predicate | None:
         """Return the part of the filter that work can be saved by: it looks at stored columns of whole rows."""
@@ -76,12 +113,23 @@ class Scan(Rows):
         return None if self.predicate is None else restrict(self.predicate, set(names))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, one bucket after the other, in bounded memory."""
-        batches = (batch for split in self.plan() for batch in self.read_split(split))
-        return limited(batches, self.limit)
+        """Yield the rows, one bucket after the other, in bounded memory.
+
+        With an order but without a limit all rows are held in memory.
+        """
+        splits = self._limited(self.plan())
+        if not self.order:
+            batches = (batch for split in splits for batch in self.read_split(split))
+            return limited(batches, self.limit)
+        sorted_by = dict.fromkeys(key.column for key in self.order)
+        others = [name for name in sorted_by if name not in self.arrow_schema.names]
+        whole = replace(self, fields=(*self.fields, *self.schema.select(others)))
+        batches = (batch for split in splits for batch in whole.read_split(split))
+        rows = in_order(batches, self.order, self.limit, whole.arrow_schema)
+        return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket that the filter keeps."""
+        """Yield the rows of one bucket that the filter keeps, or with a limit as many of them as may be needed."""
         names = {field.name for field in self.fields}
         if self.predicate is not None:
             names |= columns_of(self.predicate)
@@ -89,6 +137,9 @@ class Scan(Rows):
         wanted = [field for field in stored if field.name in names]
         schemas = self.schemas.get_all(file.schema_id for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
-        bucket = BucketReader(reader, split, wanted, self._on_columns())
+        first = self._first  # a filter on partitions keeps all rows of a file or none
+        bucket = BucketReader(
+            reader, split, wanted, self._on_columns() if first is None else None, first
+        )
         batches = bucket.audited() if self.audit else bucket.batches()
         yield from filtered(batches, self.predicate, self.arrow_schema)

@@ -1,6 +1,6 @@
 """System tables: what a table says of itself, as rows (``db.t$files``)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table import metadata
 from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.ordering import Ordered, parse_order
 from paimon_orch.table.rows import ROW_KIND, Rows, filtered, limited
 from paimon_orch.table.timetravel import Moment
 
@@ -54,19 +55,33 @@ class SystemTable:
                 f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(NAMES)}"
             )
 
-    def scan(
+    def scan(  # noqa: PLR0913 - keywords alone behind the filter
         self,
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
         *,
         limit: int | None = None,
+        order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: int | None = None,
         watermark: int | None = None,
     ) -> Rows:
-        """Describe a read, as :meth:`Table.scan` does."""
+        """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
         moment = Moment(snapshot_id, tag, timestamp, watermark)
+        if order_by is None:
+            return self._rows(columns, filter, limit, moment)
+        rows = self._rows(columns, filter, None, moment)
+        schema = TableSchema(0, tuple(fields_of_arrow(rows.arrow_schema)), 0, (), (), {})
+        return Ordered(rows, parse_order(order_by, schema), limit)
+
+    def _rows(
+        self,
+        columns: list[str] | None,
+        filter: str | Predicate | None,
+        limit: int | None,
+        moment: Moment,
+    ) -> Rows:
         if self.name in _DATA:
             return self._data(columns, filter, limit, moment)
         form, make = _METADATA[self.name]

@@ -31,6 +31,7 @@ from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.messages import CommitMessage, discard
+from paimon_orch.table.ordering import parse_order
 from paimon_orch.table.partitions import Spec, any_of, parse_spec, replaced_partitions
 from paimon_orch.table.plan import BucketSplit, Planner
 from paimon_orch.table.postpone import PostponeBuckets, is_postponed
@@ -94,12 +95,13 @@ class Table:
         """Read a snapshot, by default the newest; None if the table has none yet."""
         return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
 
-    def scan(
+    def scan(  # noqa: PLR0913 - keywords alone behind the filter
         self,
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
         *,
         limit: int | None = None,
+        order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: int | None = None,
@@ -110,7 +112,8 @@ class Table:
         ``filter`` is SQL-like text, or made by :func:`paimon_orch.col`; ``timestamp`` is epoch milliseconds, the newest
         snapshot not after it counts; of a ``watermark`` the oldest snapshot counts that has reached it. At most one of
         the four is given. Tables with row tracking have two more columns, ``_ROW_ID`` and ``_SEQUENCE_NUMBER``, for
-        those who name them. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
+        those who name them. With ``order_by``, as in ``"price desc nulls last, id"``, the ``limit`` takes the first rows
+        in that order. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         if columns is not None and not columns:
@@ -125,7 +128,8 @@ class Table:
         readable = replace(schema, fields=(*schema.fields, *tracking_fields(schema)))
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
-        return Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        return replace(scan, order=parse_order(order_by, schema))
 
     def incremental(
         self,

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -119,3 +120,27 @@ def test_decimals_take_the_fewest_bytes(number: int, wanted: bytes) -> None:
 def test_finer_times_are_refused_by_column(kind: str) -> None:
     with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro files hold TIME up to 3"):
         avro_schema(parse_columns(f"r ROW<x {kind}>"))
+
+
+def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "record", "name": ROOT, "fields": [{"name": "k", "type": "int"}]}
+    data = io.BytesIO()
+    fastavro.writer(data, schema, [{"k": 2 * n} for n in range(3_000)], sync_interval=100)
+    decoded = list[int]()
+    decode: Any = fastavro.schemaless_reader
+
+    def counted(*arguments: Any) -> Any:
+        rows = decode(*arguments)
+        decoded.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(fastavro, "schemaless_reader", counted)
+    chosen = np.array([5, 6, 1_000, 2_400, 2_401])
+    reader = AvroFileReader(io.BytesIO(data.getvalue()), parse_columns("k INT"))
+
+    found = list(reader.selected(["k"], 2, chosen))
+
+    assert [at.tolist() for at, _ in found] == [[5, 6], [1_000, 2_400], [2_401]]
+    rows = [k for _, batch in found for k in batch.column("k").to_pylist()]
+    assert rows == [10, 12, 2_000, 4_800, 4_802]
+    assert 0 < sum(decoded) < 600

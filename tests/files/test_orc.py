@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.files.selection import only
 from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.types import parse_columns
 
@@ -50,6 +52,30 @@ def test_a_stripe_is_read_in_batches() -> None:
     batches = list(reader.batches(["id"], 300))
     assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
     assert pa.Table.from_batches(batches).column("id").to_pylist() == list(range(1000))
+
+
+def test_stripes_without_chosen_rows_are_not_read() -> None:
+    fields, rows = parse_columns("k INT, c CHAR(9)"), 200_000
+    sink = io.BytesIO()
+    writer = OrcFileWriter(sink, fields, "none", 1 << 16)
+    numbers = np.random.default_rng(1).permutation(rows)
+    table = pa.table([numbers, [f"{n} " for n in numbers.tolist()]], schema=arrow_schema(fields))
+    for start in range(0, rows, 10_000):
+        writer.write(table.slice(start, 10_000))
+    writer.close()
+    reader = OrcFileReader(io.BytesIO(sink.getvalue()), fields)
+    chosen = np.array([120_000, 120_001, 199_999])
+
+    found = list(reader.selected(["c", "k"], 1_000, chosen))
+
+    assert sum(batch.num_rows for _, batch in found) < rows / 2
+    batches = [only(at, batch, chosen)[1] for at, batch in found]
+    assert pa.Table.from_batches(batches).column("k").to_pylist() == numbers[chosen].tolist()
+    assert batches[0].column("c")[0].as_py() == str(numbers[120_000])
+    assert len(sink.getvalue()) / 2 < reader.unread_bytes(chosen) < len(sink.getvalue())
+    assert reader.unread_bytes(np.arange(rows)) == 0
+    every = [batch for _, batch in reader.selected(["k"], 1_000, np.arange(rows))]
+    assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))  # not as whole stripes
 
 
 def test_multisets_are_refused_by_column() -> None:

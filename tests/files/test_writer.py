@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_orch import Catalog
@@ -56,3 +57,16 @@ def test_a_column_that_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> No
         )
     assert list(tmp_path.rglob("data-*")) == []
     assert table.snapshot() is None
+
+
+@pytest.mark.parametrize(("index", "pages"), [("bitmap", True), ("bloom-filter", False)])
+def test_files_whose_index_selects_rows_have_small_pages(
+    index: str, pages: bool, tmp_path: Path
+) -> None:
+    options = {f"file-index.{index}.columns": "id", f"file-index.{index}.id.items": "100"}
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, v BIGINT", options=options)
+    table.append(pa.table({"id": range(ROWS), "v": range(ROWS)}))
+    (path,) = tmp_path.rglob("data-*.parquet")
+    metadata = pq.read_metadata(path)
+    assert metadata.num_row_groups == 1
+    assert metadata.row_group(0).column(1).has_offset_index == pages

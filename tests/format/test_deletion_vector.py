@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.errors import CorruptFileError, PaimonError
+from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
     decode_file,
@@ -89,6 +89,14 @@ def test_union_and_round_trip_keep_every_position(one: set[int], two: set[int]) 
 
     np.testing.assert_array_equal(sorted(one | two), again.positions())
     assert len(one | two) == again.cardinality
+
+
+def test_positions_may_come_in_any_order_and_twice() -> None:
+    vector = DeletionVector.of([7, 1 << 33, 3, 7, 3])
+
+    assert vector.positions().tolist() == [3, 7, 1 << 33]
+    with pytest.raises(InputError, match="-1 is negative"):
+        DeletionVector.of([3, -1])
 
 
 def test_positions_beyond_32_bits_are_refused_in_a_32_bit_vector() -> None:

@@ -14,8 +14,8 @@ from paimon_orch.format.predicate import And, Leaf, Not, Or, bind, to_arrow
 SCHEMA = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
 
 
-def _type_of(name: str) -> pa.DataType:
-    return SCHEMA.field(name).type
+def _type_of(leaf: Leaf) -> pa.DataType:
+    return SCHEMA.field(leaf.column).type
 
 
 def _leaf(name: str, op: str, *values: Any) -> Leaf:

@@ -10,6 +10,8 @@ from pyroaring import BitMap
 
 from paimon_orch.format.roaring import (
     all_rows,
+    bitmap_of,
+    bitmap_of_sorted,
     deserialized,
     serialized,
     serialized_groups,
@@ -41,6 +43,27 @@ def test_a_mask_and_its_positions_have_the_same_bytes(runs: list[tuple[int, int]
     assert serialized_mask(mask) == data
     assert serialized_size(b"xx" + data + b"behind", 2) == len(data)
     assert set(deserialized(data, LIMIT)) == set(rows.tolist())
+
+
+@given(RUNS, st.integers(0, 400))
+def test_a_bitmap_of_sorted_positions_holds_them_and_is_stored_alike(
+    runs: list[tuple[int, int]], blocks_before: int
+) -> None:
+    rows = rows_of(runs) + (blocks_before << 16)
+
+    bitmap = bitmap_of_sorted(rows)
+
+    assert bitmap == BitMap(rows.tolist())
+    bitmap.run_optimize()
+    assert bitmap.serialize() == serialized(rows)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.9])
+def test_a_bitmap_of_many_sorted_positions_holds_them(share: float) -> None:
+    rows = np.flatnonzero(np.random.default_rng(5).random(5_000_000) < share)
+    rows = rows[(rows < 100_000) | (rows > 300_000)]  # some blocks are empty
+
+    assert bitmap_of_sorted(rows) == bitmap_of(rows)
 
 
 @given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))

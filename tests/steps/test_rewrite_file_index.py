@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from golden import GOLDEN
 from tables import assert_healthy, new_table, rows_of, table_of
 from typer.testing import CliRunner
 
@@ -339,3 +340,43 @@ def test_what_is_replaced_goes_when_snapshots_expire_and_what_is_in_use_stays(ta
 
 def test_the_plan_of_an_empty_table_is_empty(tmp_path: Path) -> None:
     assert not step.plan(new_table(tmp_path, file_index__bitmap__columns="v"))
+
+
+@pytest.mark.parametrize(
+    ("index", "option", "values"),
+    [
+        ("bloom-filter", "items", ["50", "60"]),
+        ("bloom-filter", "fpp", ["0.1", "0.01"]),
+        ("bitmap", "version", ["2", "1"]),
+        ("bitmap", "index-block-size", ["16kb", "64 b", "96 b"]),
+        ("range-bitmap", "chunk-size", ["16kb", "0b", "16b", "32b"]),
+    ],
+)
+@pytest.mark.parametrize("column", ["k", "v"])
+def test_changed_options_of_an_index_make_it_anew_once(
+    table: Table, index: str, option: str, values: list[str], column: str
+) -> None:
+    table.append(table_of("day k v", [("a", n, f"long text {n}") for n in range(60)]))
+    before = rows_of(table)
+    table = alter(table, SetOption(f"file-index.{index}.columns", column))
+    if index == "bloom-filter":
+        table = alter(table, SetOption(f"file-index.bloom-filter.{column}.items", "70"))
+    step.rewrite_file_index(table, EXECUTOR)
+    for number, value in enumerate(values):
+        table = alter(table, SetOption(f"file-index.{index}.{column}.{option}", value))
+        rewritten = step.rewrite_file_index(table, EXECUTOR).files
+        assert rewritten > 0 or (number == 0 and option != "items")  # the default
+        assert not step.plan(table)
+        assert rows_of(table, filter=f"{column} = '7'") == [
+            row for row in before if str(row[["day", "k", "v"].index(column)]) == "7"
+        ]
+
+
+@pytest.mark.parametrize("name", ["fileindex_bitmap", "fileindex_bloom", "fileindex"])
+@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
+def test_indexes_of_other_writers_are_not_made_anew(name: str) -> None:
+    for folder in GOLDEN.glob(f"*/{name}/warehouse"):
+        for path in folder.glob("db.db/*"):
+            planned = step.plan(Catalog(str(folder)).table(f"db.{path.name}"))
+            assert not planned
+            assert planned.skipped_files > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import IO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.selection import parquet_rows
 from paimon_orch.storage import streams
 from paimon_orch.storage.streams import ObjectInput
 
@@ -73,3 +75,23 @@ def test_a_remote_parquet_file_takes_few_requests() -> None:
     assert pa.Table.from_batches(batches) == rows.select(names)
     assert len(counted.requests) <= 1 + 3 * GROUPS
     assert max(batch.num_rows for batch in batches) == 1000
+
+
+def test_chosen_rows_of_a_remote_parquet_file_take_few_requests() -> None:
+    random, rows, chosen = np.random.default_rng(4), 150_000, np.arange(70_000, 70_050)
+    text = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(80), rows, [None, pa.py_buffer(random.bytes(80 * rows))]
+    )
+    sink = io.BytesIO()
+    table = pa.table({"k": random.permutation(rows), "v": text})
+    pq.write_table(table, sink, write_page_index=True, max_rows_per_page=1_000)
+    counted = Counted(sink.getvalue())
+
+    with counted.open() as source:
+        opened = ParquetFileReader(cast(IO[bytes], source), remote=True)
+        ((numbers, batch),) = parquet_rows(opened, "f", ["k", "v"], 1_000, [0], chosen)
+
+    assert numbers.tolist() == chosen.tolist()
+    assert pa.Table.from_batches([batch]) == table.take(pa.array(chosen))
+    assert len(counted.requests) <= 4
+    assert sum(counted.requests) < len(sink.getvalue()) / 3

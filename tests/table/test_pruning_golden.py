@@ -17,7 +17,7 @@ from paimon_orch.files.statistics import internal_value
 from paimon_orch.format.predicate import Leaf, Not, Predicate, to_arrow
 from paimon_orch.format.statistics import ColumnStats
 from paimon_orch.format.types import AtomicType
-from paimon_orch.table.pruning import FileStats
+from paimon_orch.table.file_stats import FileStats
 
 FOLDERS = sorted({folder for _, folder, _ in golden_tables()})
 ASKED = [

@@ -4,6 +4,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -172,6 +173,19 @@ class Bitmap:
         self._count: int = count
         self._has_null: bool = has_null
         self.row_count: int = rows
+
+    def is_made_with(self, version: int | None, block_size: int) -> bool:
+        """Tell whether the index has this version, or any, and blocks as full as this size lets them be."""
+        if version not in (None, self._version):
+            return False
+        if self._version == 1:
+            return True
+        first_keys, offsets, _, size = self._directory
+        lengths = [end - begin for begin, end in pairwise([*offsets, size])]
+        behind = [_PAIR.size + len(self._codec.encode_one(key)) for key in first_keys[1:]]
+        return all(length <= block_size for length in lengths) and all(
+            length + entry > block_size for length, entry in zip(lengths, behind, strict=False)
+        )
 
     def query(self, op: str, keys: Sequence[Key | None]) -> BitMap | None:
         """Return the rows of a test, which may be too many where a null is compared; None for other tests.

@@ -91,6 +91,11 @@ class BloomFilter:
     blob: Blob
     data_type: AtomicType
 
+    def is_made_with(self, items: int, fpp: float) -> bool:
+        """Tell whether the filter has the size that these options ask for."""
+        bits, functions = parameters(items, fpp)
+        return self.blob.length == _HEAD.size + bits // 8 and self.blob.ints(0, 1) == (functions,)
+
     def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
         """Return no rows if none can hold one of the keys, else None."""
         if op not in ("=", "in"):
@@ -103,7 +108,7 @@ class BloomFilter:
         return None if any(self._may_hold(data, functions, bits, key) for key in keys) else BitMap()
 
     def _may_hold(self, data: bytes, functions: int, bits: int, key: Key) -> bool:
-        found = _hash_of_key(key, self.data_type)
+        found = hash_of_key(key, self.data_type)
         first, second = found & 0xFFFFFFFF, found >> 32
         for _ in range(functions):
             first = (first + second) & 0xFFFFFFFF
@@ -114,7 +119,8 @@ class BloomFilter:
 
 
 @lru_cache(maxsize=1024)
-def _hash_of_key(key: Key, data_type: AtomicType) -> int:
+def hash_of_key(key: Key, data_type: AtomicType) -> int:
+    """Return the hash of one key."""
     if isinstance(key, bytes):
         return int(hashes(pa.array([key], pa.binary()), data_type)[0])
     assert not is_bytes(data_type)

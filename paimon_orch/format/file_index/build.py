@@ -8,16 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.file_index.bitmap import encode_bitmap
-from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder
+from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
+from paimon_orch.format.file_index.bloom_filter import BloomFilter, BloomFilterBuilder
 from paimon_orch.format.file_index.bsi import encode_bsi
-from paimon_orch.format.file_index.container import encode_container
+from paimon_orch.format.file_index.container import Blob, encode_container
 from paimon_orch.format.file_index.options import IndexSpec, container_order
-from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap
+from paimon_orch.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
 from paimon_orch.format.file_index.values import (
     BITMAP,
     BLOOM_FILTER,
     BSI,
+    RANGE_BITMAP,
     EncodedColumn,
     encoded_column,
     present_keys,
@@ -39,9 +40,9 @@ class _ColumnIndexes:
     def __post_init__(self) -> None:
         for spec in self.specs:
             if spec.index == BLOOM_FILTER:
-                items = spec.options.integer("items", 1_000_000)
-                fpp = _share(spec.options.text("fpp", "0.1"))
-                self.filters[spec.index] = BloomFilterBuilder(self.data_type, items, fpp)
+                self.filters[spec.index] = BloomFilterBuilder(
+                    self.data_type, *_filter_options(spec)
+                )
 
     def add(self, column: pa.ChunkedArray) -> None:
         for chunk in column.chunks:
@@ -61,14 +62,33 @@ class _ColumnIndexes:
                 found.append((spec.index, self.filters[spec.index].finish()))
                 continue
             if encoded is None:
-                encoded = encoded_column(self.chunks, self.data_type)
+                in_order = any(spec.index == BITMAP for spec in self.specs)  # of their first rows
+                encoded = encoded_column(self.chunks, self.data_type, may_sort=not in_order)
             found.append((spec.index, _encode(spec, encoded, self.data_type)))
         return found
 
 
-def _share(text: str) -> float:
+def is_built_with(spec: IndexSpec, blob: Blob, data_type: AtomicType) -> bool:
+    """Tell whether a stored index of a column looks as its options would have it made, by its head.
+
+    Raises what decoding of a damaged index raises (``ValueError`` among others).
+    """
+    if spec.index == BLOOM_FILTER:
+        return BloomFilter(blob, data_type).is_made_with(*_filter_options(spec))
+    if spec.index == BITMAP:
+        version, block_size = _bitmap_options(spec)
+        # Java Paimon 0.9 writes version 1, and can read no other, whatever the default is
+        any_version = "version" not in spec.options.values
+        return Bitmap(blob, data_type).is_made_with(None if any_version else version, block_size)
+    if spec.index == RANGE_BITMAP:
+        return RangeBitmap(blob, data_type).is_made_with(_chunk_size(spec))
+    return True
+
+
+def _filter_options(spec: IndexSpec) -> tuple[int, float]:
+    text = spec.options.text("fpp", "0.1")
     try:
-        return float(text)
+        return spec.options.integer("items", 1_000_000), float(text)
     except ValueError as error:
         raise InputError(
             f"option 'fpp' = {text!r} of a bloom filter must be a number below 1"
@@ -76,20 +96,21 @@ def _share(text: str) -> float:
 
 
 def _encode(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> bytes:
-    options = spec.options
     if spec.index == BITMAP:
-        version = options.integer("version", 2)
-        return encode_bitmap(
-            column,
-            data_type,
-            version=version,
-            block_size=options.memory("index-block-size", "16 kb"),
-        )
+        version, block_size = _bitmap_options(spec)
+        return encode_bitmap(column, data_type, version=version, block_size=block_size)
     if spec.index == BSI:
         return encode_bsi(column)
-    size = options.values.get("chunk-size")
-    chunk = None if size is None else min(options.memory("chunk-size", size), _MAX_CHUNK)
-    return encode_range_bitmap(column, data_type, chunk_size=chunk)
+    return encode_range_bitmap(column, data_type, chunk_size=_chunk_size(spec))
+
+
+def _bitmap_options(spec: IndexSpec) -> tuple[int, int]:
+    return spec.options.integer("version", 2), spec.options.memory("index-block-size", "16 kb")
+
+
+def _chunk_size(spec: IndexSpec) -> int | None:
+    size = spec.options.values.get("chunk-size")
+    return None if size is None else min(spec.options.memory("chunk-size", size), _MAX_CHUNK)
 
 
 def _values_of_key(array: pa.MapArray, key: str) -> pa.Array:

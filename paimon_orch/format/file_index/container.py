@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from paimon_orch.errors import InputError, UnsupportedError
@@ -84,19 +85,25 @@ def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | No
     return bytes(out + _COUNT.pack(0) + body)
 
 
-class _Layout(NamedTuple):
-    """The form of a head: texts, which say what is where, and between them the numbers of each entry."""
+class HeadLayout(NamedTuple):
+    """The form of a head: texts, which say what is where, and between them the two numbers of each entry."""
 
     form: struct.Struct
-    texts: tuple[object, ...]
+    texts: tuple[bytes, ...]
     columns: list[tuple[str, list[str]]]
+
+    @property
+    def entries(self) -> list[int]:
+        """Return where the numbers of each entry are."""
+        sizes = [len(text) + _ENTRY.size for text in self.texts[:-1]]
+        return [end - _ENTRY.size for end in accumulate(sizes)]
 
 
 class ContainerDecoder:
     """Decodes containers. Those of one table are alike but for the places of their indexes, and then it is quick."""
 
     def __init__(self) -> None:
-        self._layout: _Layout | None = None
+        self._layout: HeadLayout | None = None
 
     def decode(self, source: Blob) -> dict[str, dict[str, Blob | None]]:
         """Return the indexes of a container by column and type.
@@ -118,6 +125,15 @@ def decode_container(source: Blob) -> dict[str, dict[str, Blob | None]]:
     return ContainerDecoder().decode(source)
 
 
+def head_layout(source: Blob) -> HeadLayout:
+    """Return the form of a container's head.
+
+    Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or ``struct.error`` for
+    garbage.
+    """
+    return _layout_of(source.bytes(0, _head_length(source)))
+
+
 def _head_length(source: Blob) -> int:
     magic, version, head_length = _FRONT.unpack(source.bytes(0, _FRONT.size))
     if magic != MAGIC:
@@ -129,7 +145,7 @@ def _head_length(source: Blob) -> int:
     return int(head_length)
 
 
-def _layout_of(head: bytes) -> _Layout:
+def _layout_of(head: bytes) -> HeadLayout:
     (count,), at = _COUNT.unpack_from(head, _FRONT.size), _FRONT.size + 4
     columns: list[tuple[str, list[str]]] = []
     texts, begin = list[int](), 0
@@ -146,11 +162,11 @@ def _layout_of(head: bytes) -> _Layout:
     if begin > len(head):
         raise ValueError("the head of a file index is cut off")
     form = struct.Struct(">" + "ii".join(f"{size}s" for size in [*texts, len(head) - begin]))
-    return _Layout(form, form.unpack(head)[::3], columns)
+    return HeadLayout(form, form.unpack(head)[::3], columns)
 
 
 def _placed(
-    source: Blob, layout: _Layout, values: tuple[int, ...]
+    source: Blob, layout: HeadLayout, values: tuple[int, ...]
 ) -> dict[str, dict[str, Blob | None]]:
     found: dict[str, dict[str, Blob | None]] = {}
     at = 1

@@ -86,15 +86,20 @@ class Stored(NamedTuple):
 
 
 ColumnOf = Callable[[str], Stored | None]
-"""Finds the stored column of a column of the read schema; None where an index must not be used."""
+"""Finds the stored column of a column (or ``m[k]``) of the read schema; None where an index must not be used."""
 
 
 def stored_column(field_: Field, source: Field | None) -> Stored | None:
     """Return the stored column behind a column of the read schema, if tests of the one are tests of the other (9.4)."""
     if source is None or not isinstance(source.type, AtomicType):
         return None
-    same = source.type.with_nullable(True) == field_.type.with_nullable(True)
+    same = same_type(source.type, field_.type)
     return Stored(source.name, source.type) if same or _widened(source.type, field_.type) else None
+
+
+def same_type(stored: DataType, read: DataType) -> bool:
+    """Tell whether types are one but for null, which a column may take on later."""
+    return stored.with_nullable(True) == read.with_nullable(True)
 
 
 def _widened(stored: AtomicType, read: DataType) -> bool:
@@ -106,7 +111,7 @@ def _widened(stored: AtomicType, read: DataType) -> bool:
     )
 
 
-class _Test(NamedTuple):
+class Test(NamedTuple):
     """One question to an index."""
 
     op: str
@@ -126,7 +131,7 @@ class IndexFilter:
     """A bound predicate that is asked of the indexes of many files."""
 
     predicate: Predicate
-    _tests: dict[tuple[int, bool, int], tuple[AtomicType, list[_Test] | None]] = field(
+    _tests: dict[tuple[int, bool, int], tuple[AtomicType, list[Test] | None]] = field(
         default_factory=dict, repr=False
     )
 
@@ -140,7 +145,7 @@ class IndexFilter:
         asked = _Asked(self, indexes, column_of, row_count)
         return Evaluation(asked.rows(self.predicate, negated=False), tuple(asked.used))
 
-    def tests(self, leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[_Test] | None:
+    def tests(self, leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[Test] | None:
         """Return the questions whose answers together hold for all rows of a leaf; None if there are none to ask."""
         at = id(leaf), negated, id(data_type)  # both are held, and so remain what they are
         if at not in self._tests:
@@ -181,7 +186,7 @@ class _Asked:
         return united
 
     def _leaf(self, leaf: Leaf, *, negated: bool) -> BitMap | None:
-        stored = self._column_of(leaf.column)
+        stored = self._column_of(leaf.name)
         entries = None if stored is None else self._indexes.get(stored.name)
         if stored is None or not entries:
             return None
@@ -192,13 +197,13 @@ class _Asked:
         for kind in entries:
             answer = self._answer(kind, stored, tests)
             if answer is not None:
-                self.used[f"{kind}({leaf.column})"] = None
+                self.used[f"{kind}({leaf.name})"] = None
                 found = _both(found, answer)
                 if not found:
                     break
         return found
 
-    def _answer(self, kind: str, stored: Stored, tests: Sequence[_Test]) -> BitMap | None:
+    def _answer(self, kind: str, stored: Stored, tests: Sequence[Test]) -> BitMap | None:
         at = stored.name, kind
         if at not in self._open:
             self._open[at] = open_index(kind, self._indexes[stored.name][kind], stored.type)
@@ -223,10 +228,10 @@ def _both(left: BitMap | None, right: BitMap | None) -> BitMap | None:
     return left & right
 
 
-def _tests_of(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[_Test] | None:
+def _tests_of(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[Test] | None:
     op = leaf.op
     if op == "is null":
-        return [_Test("is not null" if negated else "is null")]
+        return [Test("is not null" if negated else "is null")]
     if op == "like":
         if any(char in leaf.values[0].as_py() for char in "%_\\"):
             return None
@@ -241,7 +246,7 @@ def _tests_of(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[_Test
         if op in ("<>", "not in"):
             return None
         op = {"<": "<=", ">": ">="}.get(op, op)  # another value may share the key
-    return [_Test(op, keys)]
+    return [Test(op, keys)]
 
 
 def _keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
@@ -254,7 +259,7 @@ def _keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
     return tuple(key_of(value, data_type) for value in values)
 
 
-def _float_tests(op: str, keys: tuple[Key, ...], nan: int, *, negated: bool) -> list[_Test] | None:
+def _float_tests(op: str, keys: tuple[Key, ...], nan: int, *, negated: bool) -> list[Test] | None:
     """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
     if nan in keys:
         return None
@@ -265,12 +270,12 @@ def _float_tests(op: str, keys: tuple[Key, ...], nan: int, *, negated: bool) -> 
         if has_zero:
             keys = tuple(dict.fromkeys([*keys, *zeros]))
             asked = "in" if asked in ("=", "in") else "not in"
-        return [_Test(asked, keys)]
+        return [Test(asked, keys)]
     if has_zero:
         keys = (-1,) if asked in ("<", ">=") else (0,)
-    tests = [_Test(asked, keys)]
+    tests = [Test(asked, keys)]
     if negated and asked in ("<", "<="):  # NaN fails the test that was negated
-        tests.append(_Test("=", (nan,)))
+        tests.append(Test("=", (nan,)))
     return tests
 
 

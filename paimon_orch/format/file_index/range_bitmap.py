@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
 from paimon_orch.format.file_index.container import Blob
 from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
-from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, codec
+from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, argsorted, codec
 from paimon_orch.format.roaring import all_rows, deserialized, serialized_mask
 from paimon_orch.format.types import AtomicType
 
@@ -49,22 +50,20 @@ def encode_range_bitmap(
     dictionary = _dictionary(encoded, ends, stored, size)
     head = _FRONT.pack(_FRONT.size - 4 + 4 + len(bounds), _VERSION, column.row_count, count)
     slices = max(1, (count - 1).bit_length()) if count else _NO_VALUES_SLICES
-    return (
-        head
-        + bounds
-        + _I.pack(len(dictionary))
-        + dictionary
-        + _bit_slices(column.codes >= 0, np.append(ranks, 0)[column.codes], slices)
-    )
+    numbers = np.maximum(column.codes, 0) if ranks is None else np.append(ranks, 0)[column.codes]
+    stored_slices = _bit_slices(column.codes >= 0, numbers, slices)
+    return b"".join([head, bounds, _I.pack(len(dictionary)), dictionary, stored_slices])
 
 
-def _sorted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """Return the keys in their order, and the place of each in it."""
+def _sorted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
+    """Return the keys in their order, and the place of each in it; None if that is where they are."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
         found: Keys = keys.take(pa.array(order))
     else:
-        order = np.argsort(keys, kind="stable")
+        if (keys[1:] > keys[:-1]).all():
+            return keys, None
+        order = argsorted(keys)
         found = keys[order]
     ranks = np.empty(len(order), np.int32)
     ranks[order] = np.arange(len(order))
@@ -155,6 +154,18 @@ class RangeBitmap:
     def row_count(self) -> int:
         """Return the rows of the file, nulls included."""
         return self._head.rows
+
+    def is_made_with(self, chunk_size: int | None) -> bool:
+        """Tell whether the chunks of the dictionary are as full as this size lets them be."""
+        size = default_chunk_size(self.data_type) if chunk_size is None else chunk_size
+        stored = codec(self.data_type)
+        offset = 0 if stored.dtype is not None else 4
+        fits = all(max(c.keys_length, c.offsets_length) <= size for c in self._chunks)
+        return fits and all(
+            chunk.keys_length + len(stored.encode_one(after.key)) > size
+            or chunk.offsets_length + offset > size
+            for chunk, after in pairwise(self._chunks)
+        )
 
     def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
         """Return the rows of a test, without nulls; None for other tests."""

@@ -16,8 +16,15 @@ from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container
 from paimon_orch.format.file_index.evaluation import IndexFilter, Stored, stored_column
+from paimon_orch.format.file_index.many import judge
 from paimon_orch.format.file_index.options import index_specs
-from paimon_orch.format.file_index.values import INDEX_TYPES, checked_type
+from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap
+from paimon_orch.format.file_index.values import (
+    INDEX_TYPES,
+    argsorted,
+    checked_type,
+    encoded_column,
+)
 from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, to_arrow
 from paimon_orch.format.types import AtomicType, Field, parse_type
 
@@ -220,3 +227,117 @@ def test_a_literal_that_the_stored_type_cannot_hold_is_not_asked() -> None:
     wide = pa.scalar(2**40)
     assert rows_for("INT", [1, 2], "bitmap", leaf("=", wide)) is None
     assert rows_for("INT", [1, 2], "bitmap", leaf("=", pa.scalar(2))) == {1}
+
+
+def container(rows: pa.Array, data_type: AtomicType, kinds: list[str], **options: str) -> bytes:
+    declared = {f"file-index.{kind}.columns": "c" for kind in kinds}
+    known = {"items": "bloom-filter", "version": "bitmap", "index-block-size": "bitmap"}
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if known.get(option, "range-bitmap") in kinds:
+            declared[f"file-index.{known.get(option, 'range-bitmap')}.c.{option}"] = value
+    builder = FileIndexBuilder(index_specs(declared), [Field(0, "c", data_type)])
+    builder.add(pa.table({"c": rows}))
+    return builder.finish()
+
+
+SIZES = st.fixed_dictionaries({
+    "items": st.sampled_from(["1", "10"]), "version": st.sampled_from(["1", "2"]),
+    "index_block_size": st.sampled_from(["64", "16384"]), "chunk_size": st.sampled_from(["0", "16", "16384"]),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TYPES)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject) -> None:
+    data_type = atomic(text)
+    kinds = st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True)
+    rows = st.lists(st.none() | values(data_type), max_size=12)
+    files = [
+        (column(part, data_type), data.draw(kinds), data.draw(SIZES))
+        for part in data.draw(st.lists(rows, min_size=1, max_size=6))
+    ]
+    predicate = data.draw(predicates(data_type))
+    containers = [container(part, data_type, k, **options) for part, k, options in files]
+    counts = np.array([len(part) for part, _, _ in files])
+
+    stored = Stored("c", data_type)
+    found = judge(IndexFilter(predicate), containers, lambda _: stored, counts)
+
+    for index, (data_of_file, rows_of_file) in enumerate(zip(containers, counts, strict=True)):
+        indexes = decode_container(Blob.of(data_of_file))
+        alone = IndexFilter(predicate).evaluate(indexes, lambda _: stored, int(rows_of_file)).rows
+        is_none = alone is not None and not alone
+        if found.none[index] or not found.unsure[index]:
+            assert found.none[index] == is_none
+
+
+@pytest.mark.parametrize("kind", ["bloom-filter", "bitmap", "range-bitmap"])
+@pytest.mark.parametrize("text", ["INT", "STRING"])
+def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
+    kind: str, text: str
+) -> None:
+    data_type = atomic(text)
+    stored = Stored("c", data_type)
+    parts = [[number % 7, number % 11, 90, None] for number in range(40)]
+    rows = [
+        column([v if text == "INT" or v is None else f"v{v}" for v in part], data_type)
+        for part in parts
+    ]
+    containers = [container(part, data_type, [kind], items="10") for part in rows]
+
+    value = pa.scalar(5, pa.int32()) if text == "INT" else pa.scalar("v5")
+    asked = IndexFilter(leaf("=", value))
+    found = judge(asked, containers, lambda _: stored, np.full(40, 4))
+
+    assert not found.unsure.any()
+    has_five = np.array([5 in part for part in parts])
+    assert not (found.none & has_five).any()
+    assert kind == "bloom-filter" or list(~found.none) == list(has_five)
+
+
+@given(at=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2))
+@settings(max_examples=60)
+def test_damage_is_no_error_where_many_files_are_judged(at: int, damage: bytes, kind: int) -> None:
+    data_type, name = atomic("STRING"), ["bloom-filter", "bitmap", "range-bitmap"][kind]
+    data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
+    at %= len(data)
+    damaged = data[:at] + damage + data[at + len(damage) :]
+    asked = IndexFilter(leaf("=", pa.scalar("a")))
+
+    containers = [data, damaged, data[:at], data]
+    found = judge(asked, containers, lambda _: Stored("c", data_type), np.full(4, 4))
+
+    assert not found.none[[0, 3]].any()
+    assert not found.unsure[[0, 3]].any()
+    assert found.unsure[2] or not at
+
+
+@given(
+    bits=st.sampled_from([1, 8, 31, 62, 64]), seed=st.integers(0, 9), width=st.sampled_from([4, 8])
+)
+@settings(max_examples=20)
+def test_numbers_are_sorted_with_their_places(bits: int, seed: int, width: int) -> None:
+    random = np.random.default_rng(seed)
+    top = 2 ** (min(bits, 8 * width) - 1)
+    numbers = random.integers(-top, top, 40_000, f"i{width}")
+
+    assert np.array_equal(argsorted(numbers), np.argsort(numbers, kind="stable"))
+
+
+@pytest.mark.parametrize("text", ["BIGINT", "DOUBLE"])
+def test_a_column_that_hardly_repeats_has_the_index_that_any_other_way_gives(text: str) -> None:
+    data_type, random = atomic(text), np.random.default_rng(3)
+    numbers = random.integers(-(2**62), 2**62, 40_000).astype(
+        arrow_type(data_type).to_pandas_dtype()
+    )
+    numbers[::7] = numbers[3]
+    rows = pa.array(numbers, mask=random.random(40_000) < 0.1)
+    rows = rows if text == "BIGINT" else pa.concat_arrays([pa.array([float("nan"), None]), rows])
+
+    by_sorting = encoded_column([rows[:100], rows[100:]], data_type, may_sort=True)
+    by_hashing = encoded_column([rows], data_type)
+
+    assert (by_sorting.keys[1:] > by_sorting.keys[:-1]).all()
+    assert encode_range_bitmap(by_sorting, data_type) == encode_range_bitmap(by_hashing, data_type)

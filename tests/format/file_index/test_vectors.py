@@ -21,7 +21,7 @@ from pyroaring import BitMap
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
 from paimon_orch.format.file_index.bloom_filter import hashes, parameters
-from paimon_orch.format.file_index.build import FileIndexBuilder
+from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import Blob, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import (
     IndexFilter,
@@ -53,11 +53,13 @@ def written(found: list[Vector]) -> list[Vector]:
     return [vector for vector in found if "error" not in vector]
 
 
+def spec_of(vector: Vector) -> IndexSpec:
+    return IndexSpec(vector["index"], "c", None, Options(vector.get("options", {})))
+
+
 def built(vector: Vector, rows: pa.Array) -> bytes:
     """The only blob of a container made of one column."""
-    kind = parse_type(vector["type"])
-    spec = IndexSpec(vector["index"], "c", None, Options(vector.get("options", {})))
-    builder = FileIndexBuilder([spec], [Field(0, "c", kind)])
+    builder = FileIndexBuilder([spec_of(vector)], [Field(0, "c", parse_type(vector["type"]))])
     builder.add(pa.table({"c": rows}))
     blob = decode_container(Blob.of(builder.finish()))["c"][vector["index"]]
     assert blob is not None
@@ -74,6 +76,7 @@ def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
         return
     data_type, expected = atomic(vector["type"]), output_of(vector)
     found = built(vector, column(rows_of(vector), data_type))
+    assert is_built_with(spec_of(vector), Blob.of(expected), data_type)  # it is not made anew
     if name_of(vector) in ORDER_OF_A_TREE:
         assert contents(found, data_type) == contents(expected, data_type)
         assert len(found) == len(expected)

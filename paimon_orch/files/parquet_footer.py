@@ -1,0 +1,151 @@
+"""The footer of a Parquet file: what pyarrow makes of it, and what pyarrow does not tell or cannot write."""
+
+import os
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_orch.files.thrift import (
+    I64,
+    LIST,
+    STRUCT,
+    Value,
+    elements,
+    fields_of,
+    integer,
+    list_of,
+    number,
+    struct_of,
+)
+
+MAGIC = b"PAR1"
+_TAIL = 8  # the length of the footer, and the magic
+_REMOTE_TAIL = 1 << 16  # most footers come with the one request that tells their length
+
+# the numbers of fields: of the file, of a row group, of a column's chunk and of its metadata
+_FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
+_CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
+_PATH, _START, _METADATA, _INDEX_AT, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
+_VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY = 5, 7, 9, 11
+_KEPT = (1, 2, 3, 4, 6)  # type, encodings, path, codec and uncompressed size
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A leaf column in a row group: where its pages lie, with its dictionary, and where their index does, if at all."""
+
+    pages: Range
+    values: int
+    index: Range | None = None
+
+
+class Footer:
+    """The footer of an open file, read with as few bytes as can be."""
+
+    def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
+        size = source.seek(0, os.SEEK_END)
+        end = _last(source, size, _REMOTE_TAIL if remote else _TAIL)
+        length = int.from_bytes(end[-_TAIL:-4], "little") + _TAIL
+        if len(end) < length <= size:
+            end = _last(source, size, length)
+        # pyarrow says what is wrong with what is no footer
+        self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(MAGIC + end[-length:]))
+        self._start, self._data = size - length, end[-length:-_TAIL]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the footer."""
+        return len(self._data)
+
+    @cached_property
+    def _file(self) -> dict[int, Value]:
+        return fields_of(self._data)[0]
+
+    @cached_property
+    def _groups(self) -> list[Value]:
+        return list(elements(self._data, self._file[_ROW_GROUPS].start))
+
+    def _fields(self, value: Value) -> dict[int, Value]:
+        return fields_of(self._data, value.start)[0]
+
+    def _chunk_values(self, group: dict[int, Value]) -> Iterator[Value]:
+        return elements(self._data, group[_CHUNKS].start)
+
+    def chunks(self, group: int, leaves: Container[int]) -> dict[int, Chunk]:
+        """Return the chunks of leaf columns in a row group; raises :class:`ValueError` where no pages can be told."""
+        if _ENCRYPTION in self._file:
+            raise ValueError("columns may be encrypted")
+        chunks = enumerate(self._chunk_values(self._fields(self._groups[group])))
+        return {leaf: self._chunk(self._fields(chunk)) for leaf, chunk in chunks if leaf in leaves}
+
+    def _chunk(self, chunk: dict[int, Value]) -> Chunk:
+        if chunk.keys() & {_PATH, _CRYPTO, _ENCRYPTED}:
+            raise ValueError("the pages of a column are encrypted or in another file")
+        metadata = self._fields(chunk[_METADATA])
+        starts = [
+            self._integer(metadata[at]) for at in (_DATA_PAGES, _DICTIONARY) if at in metadata
+        ]
+        start = min(at for at in starts if at > 0)  # writers without a dictionary page have told 0
+        pages = self._range(start, self._integer(metadata[_COMPRESSED]))
+        index = None
+        if _INDEX_AT in chunk and _INDEX_LENGTH in chunk:
+            found = (self._integer(chunk[at]) for at in (_INDEX_AT, _INDEX_LENGTH))
+            index = self._range(*found)
+        return Chunk(pages, self._integer(metadata[_VALUES]), index)
+
+    def _integer(self, value: Value) -> int:
+        return integer(self._data, value.start)
+
+    def _range(self, start: int, length: int) -> Range:
+        if start < len(MAGIC) or length < 0 or start + length > self._start:
+            raise ValueError(f"{length} bytes at {start} are not in front of the footer")
+        return start, start + length
+
+    def narrowed(self, group: int, rows: int, chunks: Mapping[int, Chunk]) -> bytes:
+        """Return the footer of a file of one row group with some chunks replaced; the others must not be read."""
+        old = self._fields(self._groups[group])
+        written = [
+            self._narrowed(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
+            for leaf, value in enumerate(self._chunk_values(old))
+        ]
+        new_group = {
+            _CHUNKS: (LIST, list_of(written)),
+            _GROUP_BYTES: (I64, self._bytes(old[_GROUP_BYTES])),
+            _GROUP_ROWS: (I64, number(rows)),
+        }
+        footer = struct_of(
+            self._raw(self._file, self._file)
+            | {
+                _FILE_ROWS: (I64, number(rows)),
+                _ROW_GROUPS: (LIST, list_of([struct_of(new_group)])),
+            }
+        )
+        return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+    def _narrowed(self, old: Value, chunk: Chunk) -> bytes:
+        start, end = chunk.pages
+        metadata = self._raw(self._fields(self._fields(old)[_METADATA]), _KEPT) | {
+            _VALUES: (I64, number(chunk.values)),
+            _COMPRESSED: (I64, number(end - start)),
+            _DATA_PAGES: (I64, number(start)),  # a dictionary in front of them is found
+        }
+        return struct_of({_START: (I64, number(start)), _METADATA: (STRUCT, struct_of(metadata))})
+
+    def _raw(
+        self, fields: Mapping[int, Value], wanted: Iterable[int]
+    ) -> dict[int, tuple[int, bytes]]:
+        return {at: (fields[at].kind, self._bytes(fields[at])) for at in wanted if at in fields}
+
+    def _bytes(self, value: Value) -> bytes:
+        return self._data[value.start : value.end]
+
+
+def _last(source: IO[bytes], size: int, length: int) -> bytes:
+    source.seek(max(0, size - length))
+    return source.read(length)

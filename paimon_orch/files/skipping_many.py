@@ -1,0 +1,221 @@
+"""What statistics say of a predicate for many files at once: :mod:`paimon_orch.files.skipping`, a column a step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.files.skipping import WILDCARDS
+from paimon_orch.files.statistics import internal_value
+from paimon_orch.format.binary_columns import Fields
+from paimon_orch.format.joined import Indices, Values, objects
+from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.statistics import ColumnStats
+from paimon_orch.format.types import AtomicType
+
+Mask = npt.NDArray[np.bool_]
+
+_UNKNOWN_COUNT = -1
+_CUT = ("?", "\ufffd")  # how a bound may end that was cut too low
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of one column as internal values: ``has_low`` and ``has_high`` tell where they are known.
+
+    ``nulls`` is -1 where their number is not known. Arrays have one item a file, or one for all.
+    """
+
+    low: Values
+    has_low: Mask
+    high: Values
+    has_high: Mask
+    nulls: Indices
+
+    @classmethod
+    def of(cls, stats: Sequence[ColumnStats]) -> "Bounds":
+        """Return the statistics of files, one by one."""
+        low, high = ([column.min for column in stats], [column.max for column in stats])
+        known = [np.array([bound is not None for bound in bounds], bool) for bounds in (low, high)]
+        nulls = counts([column.null_count for column in stats])
+        return cls(objects(low), known[0], objects(high), known[1], nulls)
+
+    @classmethod
+    def unknown(cls, nulls: Indices | None = None) -> "Bounds":
+        """Return that there are no bounds, and how many nulls there are."""
+        none, nothing = np.zeros(1, bool), np.zeros(1, object)
+        known = np.full(1, _UNKNOWN_COUNT) if nulls is None else nulls
+        return cls(nothing, none, nothing, none, known)
+
+    @classmethod
+    def usable(cls, low: Fields, high: Fields, nulls: Indices, data_type: AtomicType) -> "Bounds":
+        """Return bounds without those that :func:`paimon_orch.files.skipping.usable` would not trust.
+
+        Rows that have another arity than the column's file should have tell nothing.
+        """
+        alike = low.rows & high.rows
+        lows, highs, has_low, has_high = (
+            low.values,
+            high.values,
+            low.known & alike,
+            high.known & alike,
+        )
+        if data_type.name in ("FLOAT", "DOUBLE"):
+            nan = has_low & np.isnan(lows) | has_high & np.isnan(highs)
+            has_low, has_high = has_low & ~nan, has_high & ~nan
+        if data_type.name == "VARCHAR":
+            cut = [
+                known and text.endswith(_CUT) for text, known in zip(highs, has_high, strict=True)
+            ]
+            has_high = has_high & ~np.array(cut, bool)
+        return cls(lows, has_low, highs, has_high, np.where(alike, nulls, _UNKNOWN_COUNT))
+
+    def take(self, rows: Indices) -> "Bounds":
+        """Return the bounds of some files, in any order."""
+        return Bounds(
+            self.low[rows],
+            self.has_low[rows],
+            self.high[rows],
+            self.has_high[rows],
+            self.nulls[rows],
+        )
+
+
+def counts(numbers: Sequence[int | None]) -> Indices:
+    """Return numbers of nulls, which may be unknown."""
+    return np.array([_UNKNOWN_COUNT if number is None else number for number in numbers], np.int64)
+
+
+class _Outcome(NamedTuple):
+    """What a predicate may be for some row of each file."""
+
+    true: Mask
+    false: Mask
+
+
+_EITHER = _Outcome(np.ones(1, bool), np.ones(1, bool))
+BoundsOf = Callable[[str], Bounds]
+
+
+def may_match_many(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> Mask:
+    """Tell which files, of so many rows and with these statistics, may have one that satisfies a bound predicate."""
+    return np.broadcast_to(_judge(predicate, bounds_of, rows).true, rows.shape)
+
+
+def _judge(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> _Outcome:
+    match predicate:
+        case Leaf(key=None):
+            return _judge_leaf(predicate, bounds_of(predicate.column), rows)
+        case Leaf():  # statistics tell nothing of the keys of a map
+            return _EITHER
+        case Not(child=child):
+            return _Outcome(*reversed(_judge(child, bounds_of, rows)))
+    parts = [_judge(child, bounds_of, rows) for child in predicate.children]
+    true, false = parts[0]
+    for part in parts[1:]:
+        if isinstance(predicate, And):
+            true, false = true & part.true, false | part.false
+        else:
+            true, false = true | part.true, false & part.false
+    return _Outcome(true, false)
+
+
+def _judge_leaf(leaf: Leaf, bounds: Bounds, rows: Indices) -> _Outcome:
+    unknown = bounds.nulls == _UNKNOWN_COUNT
+    if leaf.op == "is null":
+        return _Outcome(unknown | (bounds.nulls > 0), unknown | (bounds.nulls < rows))
+    some = unknown | (bounds.nulls < rows)  # without a value the test is unknown for every row
+    values = [_operand(internal_value(value)) for value in leaf.values]
+    if any((value != value).any() for value in values):  # noqa: PLR0124 - NaN
+        return _Outcome(some, some)
+    interval = _Interval(bounds)
+    found = (
+        interval.like(leaf.values[0].as_py())
+        if leaf.op == "like"
+        else interval.compare(leaf.op, values)
+    )
+    if pa.types.is_floating(leaf.values[0].type):
+        # a NaN, which the bounds tell nothing of, fails every test but <>
+        found = _Outcome(found.true | (leaf.op == "<>"), np.ones(1, bool))
+    return _Outcome(found.true & some, found.false & some)
+
+
+def _operand(value: object) -> Values:
+    """Return a value that columns are compared with: of the form that their bounds have."""
+    return np.array([value]) if isinstance(value, int | float) else objects([value])
+
+
+class _Interval:
+    """All values lie between two bounds, each of which may be unknown."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+
+    def _low(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
+        return _tested(self._bounds.low, self._bounds.has_low, test, unknown=unknown)
+
+    def _high(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
+        return _tested(self._bounds.high, self._bounds.has_high, test, unknown=unknown)
+
+    def _below(self, value: Values, *, equal: bool) -> Mask:
+        """Tell where a row may have less than the value."""
+        return self._low(lambda low: low <= value if equal else low < value, unknown=True)
+
+    def _above(self, value: Values, *, equal: bool) -> Mask:
+        return self._high(lambda high: high >= value if equal else high > value, unknown=True)
+
+    def _has(self, value: Values) -> Mask:
+        return self._below(value, equal=True) & self._above(value, equal=True)
+
+    def _is(self, value: Values) -> Mask:
+        """Tell where all rows have this value."""
+        low = self._low(lambda bound: bound == value, unknown=False)
+        return low & self._high(lambda bound: bound == value, unknown=False)
+
+    def compare(self, op: str, values: Sequence[Values]) -> _Outcome:
+        value = values[0]
+        match op:
+            case "in":
+                has = np.logical_or.reduce([self._has(item) for item in values])
+                return _Outcome(has, ~np.logical_or.reduce([self._is(item) for item in values]))
+            case "=":
+                return _Outcome(self._has(value), ~self._is(value))
+            case "<>":
+                return _Outcome(~self._is(value), self._has(value))
+            case "<":
+                return _Outcome(self._below(value, equal=False), self._above(value, equal=True))
+            case "<=":
+                return _Outcome(self._below(value, equal=True), self._above(value, equal=False))
+            case ">":
+                return _Outcome(self._above(value, equal=False), self._below(value, equal=True))
+            case ">=":
+                return _Outcome(self._above(value, equal=True), self._below(value, equal=False))
+        return _EITHER
+
+    def like(self, pattern: str) -> _Outcome:
+        """Judge by the text in front of the first wildcard."""
+        end = next((at for at, char in enumerate(pattern) if char in WILDCARDS), len(pattern))
+        if end == len(pattern):
+            return self.compare("=", [objects([pattern])])
+        prefix = objects([pattern[:end]])
+
+        def cut(bounds: Values) -> Values:
+            return objects([bound[:end] for bound in bounds])
+
+        may_start = self._low(lambda low: cut(low) <= prefix, unknown=True)
+        all_start = self._low(lambda low: cut(low) == prefix, unknown=False)
+        all_start &= self._high(lambda high: cut(high) == prefix, unknown=False)
+        is_prefix = pattern[end:] == "%"
+        return _Outcome(may_start & self._above(prefix, equal=True), ~(all_start & is_prefix))
+
+
+def _tested(
+    values: Values, known: Mask, test: Callable[[Values], Values], *, unknown: bool
+) -> Mask:
+    """Return the outcome of a test of bounds, and ``unknown`` where there is no bound."""
+    found = np.full(len(values), unknown)
+    found[known] = test(values[known])
+    return found

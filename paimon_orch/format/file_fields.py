@@ -1,0 +1,95 @@
+"""Fields of many data files, one field at a time: of objects, or of a manifest before there are any."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+from paimon_orch.format.joined import Indices
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest_columns import Manifest, ManifestColumns
+
+_ATTRIBUTES = {
+    "_ROW_COUNT": "row_count",
+    "_SCHEMA_ID": "schema_id",
+    "_KEY_STATS._MIN_VALUES": "key_stats.min_values",
+    "_KEY_STATS._MAX_VALUES": "key_stats.max_values",
+    "_KEY_STATS._NULL_COUNTS": "key_stats.null_counts",
+    "_VALUE_STATS._MIN_VALUES": "value_stats.min_values",
+    "_VALUE_STATS._MAX_VALUES": "value_stats.max_values",
+    "_VALUE_STATS._NULL_COUNTS": "value_stats.null_counts",
+    "_VALUE_STATS_COLS": "value_stats_cols",
+    "_WRITE_COLS": "write_cols",
+    "_EMBEDDED_FILE_INDEX": "embedded_index",
+}
+
+
+class FileFields(Protocol):
+    """What is asked of data files; fields have the names that manifests give them, without ``_FILE`` in front."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the files."""
+        ...
+
+    def get(self, field: str) -> Sequence[Any]:
+        """Return one field of all files."""
+        ...
+
+    def take(self, rows: Indices) -> "FileFields":
+        """Return some of the files."""
+        ...
+
+
+class FieldsOfFiles:
+    """The fields of objects."""
+
+    def __init__(self, files: Sequence[DataFileMeta]) -> None:
+        self._files = files
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the files."""
+        return [file.file_name for file in self._files]
+
+    def get(self, field: str) -> Sequence[Any]:
+        """Return one field of all files."""
+        return list(map(attrgetter(_ATTRIBUTES[field]), self._files))
+
+    def take(self, rows: Indices) -> "FieldsOfFiles":
+        """Return some of the files."""
+        return FieldsOfFiles([self._files[row] for row in rows.tolist()])
+
+
+class FieldsOfManifest:
+    """The fields of some entries of a manifest."""
+
+    def __init__(self, manifest: ManifestColumns, rows: Indices) -> None:
+        self._manifest, self._rows = manifest, rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the files."""
+        return [self._manifest.names[row] for row in self._rows.tolist()]
+
+    def get(self, field: str) -> Sequence[Any]:
+        """Return one field of all files; one that the manifest's writer did not know is null."""
+        found = self._manifest.columns.get(f"_FILE.{field}")
+        if found is None:
+            return [None] * len(self._rows)
+        column, data = found.take(self._rows), self._manifest.data
+        if column.item_type is not None:
+            return column.arrays(data)
+        return column.numbers() if column.ends is None else column.slices(data)
+
+    def take(self, rows: Indices) -> "FieldsOfManifest":
+        """Return some of the files."""
+        return FieldsOfManifest(self._manifest, self._rows[rows])
+
+
+def file_fields(manifest: Manifest, rows: Indices | None = None) -> FileFields:
+    """Return the fields of some entries' files."""
+    if isinstance(manifest, ManifestColumns):
+        return FieldsOfManifest(manifest, np.arange(len(manifest)) if rows is None else rows)
+    return FieldsOfFiles([entry.file for entry in manifest.entries(rows)])

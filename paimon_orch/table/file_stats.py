@@ -1,0 +1,129 @@
+"""Statistics of data files by the columns of a read schema (format sections 6.5 and 9)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.files.evolution import source_of
+from paimon_orch.files.skipping import UNKNOWN, StatsOf, constant_stats, evolved, usable
+from paimon_orch.format.binary_row import deserialize_row, read_field, row_arity
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.paths import file_format
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.statistics import ColumnStats, SimpleStats
+from paimon_orch.format.types import AtomicType, DataType
+
+SchemaOf = Callable[[int], TableSchema]
+
+
+def column_stats(
+    stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
+) -> ColumnStats:
+    """Decode the statistics of one column; rows that have another arity tell nothing."""
+    try:
+        if row_arity(stats.min_values) != arity or row_arity(stats.max_values) != arity:
+            return UNKNOWN
+        low = read_field(stats.min_values, index, data_type)
+        high = read_field(stats.max_values, index, data_type)
+    except Exception as error:
+        raise CorruptFileError(path, f"its statistics cannot be decoded: {error}") from error
+    counts = stats.null_counts
+    nulls = counts[index] if counts is not None and index < len(counts) else None
+    is_char = isinstance(data_type, AtomicType) and data_type.name == "CHAR"
+    is_orc = is_char and file_format(path) == "orc"  # asked for where it matters
+    return usable(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the statistics of a read column lie in those of a file."""
+
+    index: int
+    arity: int
+    stored_type: DataType
+    read_type: DataType
+    is_key: bool
+
+    @property
+    def is_cast(self) -> bool:
+        """Tell whether values are read as another type than they are stored as."""
+        return self.stored_type is not self.read_type and self.stored_type != self.read_type
+
+    def stats_of(self, stats: SimpleStats, path: str) -> ColumnStats:
+        """Return the statistics of the read column in a file's."""
+        found = column_stats(stats, self.index, self.arity, self.stored_type, path)
+        return evolved(found, self.stored_type, self.read_type) if self.is_cast else found
+
+
+class _Constants(dict[str, ColumnStats]):
+    def __missing__(self, name: str) -> ColumnStats:
+        return UNKNOWN
+
+
+class FileStats:
+    """Statistics of data files by the column names of a read schema."""
+
+    def __init__(self, schema: TableSchema, schema_of: SchemaOf) -> None:
+        self._schema, self._schema_of = schema, schema_of
+        self._sources: dict[tuple[int, tuple[str, ...] | None], dict[str, Source | None]] = {}
+        self._partitions: dict[bytes, _Constants] = {}
+
+    def constants(self, partition: bytes) -> _Constants:
+        """Return the statistics of partition columns, which have one value in all rows."""
+        if partition not in self._partitions:
+            fields = self._schema.partition_fields
+            values = deserialize_row(partition, [field.type for field in fields])
+            self._partitions[partition] = _Constants(
+                (field.name, constant_stats(value, field.type))
+                for field, value in zip(fields, values, strict=True)
+            )
+        return self._partitions[partition]
+
+    def of(self, partition: bytes, file: DataFileMeta) -> StatsOf:
+        """Return the statistics of one file."""
+        constants = self.constants(partition)
+        dense = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
+        sources = self.sources(file.schema_id, dense)
+
+        def stats_of(name: str) -> ColumnStats:
+            if name in constants or name not in sources:
+                return constants[name]
+            source = sources[name]
+            if source is None:
+                return ColumnStats(None, None, file.row_count)
+            stats = file.key_stats if source.is_key else file.value_stats
+            return source.stats_of(stats, file.file_name)
+
+        return stats_of
+
+    def sources(self, schema_id: int, dense: tuple[str, ...] | None) -> Mapping[str, Source | None]:
+        """Return where the columns are in files of a schema, with statistics of some columns or all.
+
+        None stands for a column that the file's schema lacks; one without statistics is left out.
+        """
+        at = schema_id, dense
+        if at not in self._sources:
+            self._sources[at] = self._map(*at)
+        return self._sources[at]
+
+    @property
+    def partition_keys(self) -> Sequence[str]:
+        """Return the columns that have one value in all rows of a file."""
+        return self._schema.partition_keys
+
+    def _map(self, schema_id: int, dense: tuple[str, ...] | None) -> dict[str, Source | None]:
+        """Find each read column by its id: None stands for a column that the file's schema lacks."""
+        stored = self._schema_of(schema_id)
+        covered = stored.names if dense is None else list(dense)
+        keys = stored.trimmed_primary_keys
+        found: dict[str, Source | None] = {}
+        for field in self._schema.fields:
+            source = source_of(field, stored.fields)
+            if source is None:
+                found[field.name] = None
+            elif source.name in keys or source.name in covered:
+                names = keys if source.name in keys else covered
+                found[field.name] = Source(
+                    names.index(source.name), len(names), source.type, field.type, names is keys
+                )
+        return found

@@ -1,0 +1,52 @@
+"""Fields of files are the same whether they come from objects or from a manifest before there are any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paimon_orch.format.file_fields import (
+    _ATTRIBUTES,
+    FieldsOfFiles,
+    FieldsOfManifest,
+    file_fields,
+)
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, encode_manifest
+from paimon_orch.format.manifest_columns import ManifestColumns, open_manifest, select_live
+from paimon_orch.format.statistics import ColumnStats, SimpleStats
+from paimon_orch.format.types import parse_type
+
+TYPES = [parse_type("BIGINT"), parse_type("STRING")]
+
+
+def entries(count: int) -> list[ManifestEntry]:
+    found = []
+    for number in range(count):
+        bounds = [ColumnStats(number, number + 9, 0), ColumnStats("a", None, None)]
+        file = DataFileMeta(
+            f"data-{number}.parquet", 100, 10 + number, value_stats=SimpleStats.of(bounds, TYPES),
+            embedded_index=None if number % 3 else bytes([number % 256]) * number,
+            value_stats_cols=("k", "s") if number % 5 else None,
+            schema_id=number % 2,
+        )  # fmt: skip
+        found.append(ManifestEntry(FileKind.ADD, b"\0" * 12, 0, 1, file))
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 400])
+def test_objects_and_columns_tell_the_same(count: int) -> None:
+    written = entries(count)
+    manifest = open_manifest(encode_manifest(written), "manifest")
+    rows = np.arange(1, count, 2)
+
+    found = file_fields(manifest, rows)
+
+    expected = FieldsOfFiles([written[row].file for row in rows.tolist()])
+    assert isinstance(found, FieldsOfManifest) == isinstance(manifest, ManifestColumns)
+    for field in _ATTRIBUTES:
+        assert found.get(field) == expected.get(field), field
+        assert found.take(rows[:1] - 1).get(field) == expected.get(field)[:1]
+    assert found.names == expected.names
+    assert [
+        entry.file.file_name for entry in select_live([manifest], choose=lambda _, at: at[::2])
+    ] == [entry.file.file_name for entry in written[::2]]
