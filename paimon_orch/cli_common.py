@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import pendulum
@@ -11,7 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +33,16 @@ def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
     return Catalog(warehouse, **(ctx.obj or {}))
 
 
+def open_table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
+    """Open a table of a warehouse; see :func:`open_catalog`."""
+    return open_catalog(ctx, warehouse).table(identifier)
+
+
+def print_values(values: dict[str, object], as_json: bool, text: str) -> None:
+    """Print figures as JSON, or what they say in words."""
+    print(json.dumps(values, indent=2) if as_json else text)
+
+
 def print_names(names: list[str], *, as_json: bool) -> None:
     """Print names, one a line or as JSON."""
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
@@ -38,6 +51,16 @@ def print_names(names: list[str], *, as_json: bool) -> None:
 def names_of(text: str) -> list[str]:
     """Return the names of a list that commas separate."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def specs_of(text: str | None) -> list[str] | None:
+    """Return the partitions of a list that semicolons separate."""
+    return None if text is None else [spec.strip() for spec in text.split(";") if spec.strip()]
+
+
+def duration_of(option: str, text: str | None) -> timedelta | None:
+    """Return a duration as options of tables have it, such as ``30 d``."""
+    return None if text is None else Options({option: text}).duration(option, "")
 
 
 def pair_of(text: str, example: str) -> tuple[str, str]:
@@ -59,6 +82,11 @@ def parse_time(text: str) -> int:
     if not isinstance(moment, pendulum.DateTime):
         raise InputError(f"time {text!r} names no moment; write for example 2026-01-31T12:00:00")
     return int(moment.timestamp() * 1000)
+
+
+def millis_of(text: str | None) -> int | None:
+    """Return epoch milliseconds as :func:`parse_time` does; None where there is no text."""
+    return None if text is None else parse_time(text)
 
 
 def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -11,13 +11,16 @@ from paimon_orch.cli_common import (
     AsJson,
     DryRun,
     Identifier,
+    Master,
     Warehouse,
-    open_catalog,
-    parse_time,
+    duration_of,
+    millis_of,
+    open_table,
     print_names,
+    print_values,
     spark_of,
+    specs_of,
 )
-from paimon_orch.format.options import Options
 from paimon_orch.steps import check as check_step
 from paimon_orch.steps import compact_manifests as manifest_step
 from paimon_orch.steps import expire_changelogs as changelog_step
@@ -27,16 +30,18 @@ from paimon_orch.steps import expire_tags as tag_step
 from paimon_orch.steps import remove_orphan_files as orphan_step
 from paimon_orch.steps import remove_unexisting_files as lost_step
 from paimon_orch.steps import rescale as rescale_step
-from paimon_orch.steps.create_tags import create_tags
-from paimon_orch.steps.executor import Executor
+from paimon_orch.steps.create_tags import create_tags, due_tags
+from paimon_orch.steps.executor import Executor, SizedExecutor
 from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.table.table import Table
+from paimon_orch.steps.retention import Limits
 
 OlderThan = Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")]
 Partitions = Annotated[str | None, typer.Option(help="dt=a;dt=b")]
-Master = Annotated[
-    str | None, typer.Option(help="Spark that lists large tables, e.g. local[*] [default: none]")
-]
+RetainMax = Annotated[int | None, typer.Option(help="keep at most so many")]
+RetainMin = Annotated[int | None, typer.Option(help="keep at least so many")]
+MaxDeletes = Annotated[int | None, typer.Option(help="delete at most so many")]
+
+_LARGE_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
 
 quarantine_app = typer.Typer(
     help="Files that orphan cleanup moved aside with --quarantine.", no_args_is_help=True
@@ -58,50 +63,42 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(quarantine_app, name="quarantine")
 
 
-def _table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
-    return open_catalog(ctx, warehouse).table(identifier)
-
-
-def _print(values: dict[str, object], as_json: bool, text: str) -> None:
-    print(json.dumps(values, indent=2) if as_json else text)
-
-
 def expire_snapshots(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    retain_max: Annotated[int | None, typer.Option(help="keep at most so many")] = None,
-    retain_min: Annotated[int | None, typer.Option(help="keep at least so many")] = None,
+    retain_max: RetainMax = None,
+    retain_min: RetainMin = None,
     older_than: OlderThan = None,
-    max_deletes: Annotated[int | None, typer.Option(help="delete at most so many")] = None,
+    max_deletes: MaxDeletes = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old snapshots and the files that only they need. What is not given is taken from the table's options."""
-    target = _table(ctx, warehouse, table)
-    before = None if older_than is None else parse_time(older_than)
+    target = open_table(ctx, warehouse, table)
+    limits = _limits(retain_max, retain_min, older_than, max_deletes)
     if dry_run:
-        planned = expire_step.plan(
-            target,
-            retain_max=retain_max,
-            retain_min=retain_min,
-            older_than=before,
-            max_deletes=max_deletes,
-        )
-        _print(planned.to_dict(), as_json, _would_expire(planned))
+        planned = expire_step.plan(target, **limits)
+        print_values(planned.to_dict(), as_json, _would_expire(planned))
         return
-    result = expire_step.expire_snapshots(
-        target,
-        retain_max=retain_max,
-        retain_min=retain_min,
-        older_than=before,
-        max_deletes=max_deletes,
-    )
+    result = expire_step.expire_snapshots(target, **limits)
     text = (
         f"expired {result.snapshots} snapshots, deleted {result.data_files} data files ({result.bytes:,} bytes) "
         f"and {result.metadata_files} metadata files"
     )
-    _print(result.to_dict(), as_json, _with_refused(text, result.refused))
+    print_values(result.to_dict(), as_json, _with_refused(text, result.refused))
+
+
+def _limits(
+    retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
+) -> Limits:
+    before = millis_of(older_than)
+    return {
+        "retain_max": retain_max,
+        "retain_min": retain_min,
+        "older_than": before,
+        "max_deletes": max_deletes,
+    }
 
 
 def _would_expire(planned: expire_step.ExpirationPlan) -> str:
@@ -127,34 +124,36 @@ def remove_orphan_files(
         bool, typer.Option("--quarantine", help="move them aside instead of deleting them")
     ] = False,
     dry_run: DryRun = False,
-    master: Master = None,
+    master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Delete files that nothing refers to and that are older than a day (or --older-than)."""
-    target = _table(ctx, warehouse, table)
-    executor = None if master is None else _spark_executor(master)
-    specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
+    target, executor = open_table(ctx, warehouse, table), _executor(master)
     planned = orphan_step.plan(
-        target,
-        executor,
-        older_than=None if older_than is None else parse_time(older_than),
-        partitions=specs,
+        target, executor, older_than=millis_of(older_than), partitions=specs_of(partitions)
     )
+    left = [f"left alone: {text}" for text in planned.left_alone]
     if dry_run:
         text = f"would remove {len(planned.files)} files of {planned.bytes:,} bytes; nothing was changed"
         paths = [file.path for file in planned.files]
-        _print(planned.to_dict(), as_json, "\n".join([*paths, text]))
+        print_values(planned.to_dict(), as_json, "\n".join([*paths, *left, text]))
         return
     result = orphan_step.run(target, planned, executor, quarantine=quarantine)
     done = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{done} {result.files} files of {result.bytes:,} bytes"
-    _print(result.to_dict(), as_json, _with_refused(text, result.refused))
+    values = result.to_dict() | {"left_alone": list(planned.left_alone)}
+    print_values(values, as_json, _with_refused("\n".join([*left, text]), result.refused))
 
 
-def _spark_executor(master: str) -> Executor:
-    from paimon_orch.spark.executor import SparkExecutor
+def _executor(master: str, *, large: bool = False) -> Executor:
+    """Return what starts Spark when there are many units, or any of ``large`` ones."""
 
-    return SparkExecutor(spark_of(master))
+    def spark() -> Executor:
+        from paimon_orch.spark.executor import SparkExecutor
+
+        return SparkExecutor(spark_of(master))
+
+    return SizedExecutor(spark, 1) if large else SizedExecutor(spark)
 
 
 def check(
@@ -165,17 +164,17 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Verify a table, one line a finding; exit status 1 if there is any."""
-    report = check_step.check(_table(ctx, warehouse, table), deep=deep)
+    report = check_step.check(open_table(ctx, warehouse, table), deep=deep)
     lines = [str(finding) for finding in report.findings]
     text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
-    _print(report.to_dict(), as_json, "\n".join([*lines, text]))
+    print_values(report.to_dict(), as_json, "\n".join([*lines, text]))
     if not report:
         sys.exit(1)
 
 
 def _quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:
-    target = _table(ctx, warehouse, identifier)
-    return Quarantine(target.io, target.paths.root)
+    target = open_table(ctx, warehouse, identifier)
+    return Quarantine.of(target)
 
 
 @quarantine_app.command("list")
@@ -193,9 +192,15 @@ def restore_quarantine(
     warehouse: Warehouse,
     table: Identifier,
     folder: Annotated[str | None, typer.Option(help="one folder [default: all]")] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Move quarantined files back to where they were."""
-    print(f"restored {_quarantine(ctx, warehouse, table).restore(folder)} files")
+    found = _quarantine(ctx, warehouse, table)
+    if dry_run:
+        names = found.folders() if folder is None else [folder]
+        print(f"would restore {found.count(names)} files; nothing was changed")
+        return
+    print(f"restored {found.restore(folder)} files")
 
 
 @quarantine_app.command("empty")
@@ -204,35 +209,35 @@ def empty_quarantine(
     warehouse: Warehouse,
     table: Identifier,
     older_than: Annotated[str, typer.Option(help="how long they are kept, e.g. '7 d'")] = "7 d",
+    dry_run: DryRun = False,
 ) -> None:
     """Delete quarantined files after their time."""
-    kept = Options({"--older-than": older_than}).duration("--older-than", "")
-    print(f"deleted {_quarantine(ctx, warehouse, table).empty(kept)} files")
+    found, kept = _quarantine(ctx, warehouse, table), duration_of("--older-than", older_than)
+    assert kept is not None
+    if dry_run:
+        print(f"would delete {found.count(found.due(kept))} files; nothing was changed")
+        return
+    print(f"deleted {found.empty(kept)} files")
 
 
 def expire_changelogs(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    retain_max: Annotated[int | None, typer.Option(help="keep at most so many")] = None,
-    retain_min: Annotated[int | None, typer.Option(help="keep at least so many")] = None,
+    retain_max: RetainMax = None,
+    retain_min: RetainMin = None,
     older_than: OlderThan = None,
-    max_deletes: Annotated[int | None, typer.Option(help="delete at most so many")] = None,
+    max_deletes: MaxDeletes = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old changelogs of a table that keeps them longer than snapshots."""
     step = changelog_step.plan if dry_run else changelog_step.expire_changelogs
-    done = step(
-        _table(ctx, warehouse, table),
-        retain_max=retain_max,
-        retain_min=retain_min,
-        older_than=None if older_than is None else parse_time(older_than),
-        max_deletes=max_deletes,
-    )
+    limits = _limits(retain_max, retain_min, older_than, max_deletes)
+    done = step(open_table(ctx, warehouse, table), **limits)
     verb = "would expire" if dry_run else "expired"
     text = f"{verb} {len(done.changelogs)} changelogs with {len(done.garbage)} files"
-    _print(done.to_dict(), as_json, text)
+    print_values(done.to_dict(), as_json, text)
 
 
 def expire_partitions(
@@ -252,8 +257,8 @@ def expire_partitions(
     """Drop partitions that are older than a time; what is not given is taken from the table's options."""
     step = partition_step.plan if dry_run else partition_step.expire_partitions
     done = step(
-        _table(ctx, warehouse, table),
-        expiration_time=None if expiration_time is None else _duration(expiration_time),
+        open_table(ctx, warehouse, table),
+        expiration_time=duration_of("--expiration-time", expiration_time),
         strategy=expire_strategy,
         timestamp_formatter=timestamp_formatter,
         timestamp_pattern=timestamp_pattern,
@@ -261,11 +266,7 @@ def expire_partitions(
     )
     verb = "would drop" if dry_run else "dropped"
     text = f"{verb} {len(done.names)} partitions of {done.rows:,} rows"
-    _print(done.to_dict(), as_json, "\n".join([*done.names, text]))
-
-
-def _duration(text: str) -> timedelta:
-    return Options({"--expiration-time": text}).duration("--expiration-time", "")
+    print_values(done.to_dict(), as_json, "\n".join([*done.names, text]))
 
 
 def compact_manifests(
@@ -276,7 +277,7 @@ def compact_manifests(
     as_json: AsJson = False,
 ) -> None:
     """Merge the manifests of the newest snapshot into few."""
-    target = _table(ctx, warehouse, table)
+    target = open_table(ctx, warehouse, table)
     planned = manifest_step.plan(target)
     snapshot = None if dry_run else manifest_step.compact_manifests(target)
     values = planned.to_dict() | {"snapshot_id": None if snapshot is None else snapshot.id}
@@ -284,7 +285,7 @@ def compact_manifests(
         f"{planned.manifests} manifests, {planned.small} of them small, with {planned.deleted_entries} deleted "
         f"entries; {'nothing was changed' if snapshot is None else f'merged in snapshot {snapshot.id}'}"
     )
-    _print(values, as_json, text)
+    print_values(values, as_json, text)
 
 
 def remove_unexisting_files(
@@ -296,10 +297,10 @@ def remove_unexisting_files(
 ) -> None:
     """Take data files that were lost out of a table, so that the rest can be read."""
     step = lost_step.plan if dry_run else lost_step.remove_unexisting_files
-    lost = step(_table(ctx, warehouse, table))
+    lost = step(open_table(ctx, warehouse, table))
     verb = "would take out" if dry_run else "took out"
     text = f"{verb} {len(lost.paths)} files of {lost.rows:,} rows"
-    _print(lost.to_dict(), as_json, "\n".join([*lost.paths, text]))
+    print_values(lost.to_dict(), as_json, "\n".join([*lost.paths, text]))
 
 
 def rescale(
@@ -311,22 +312,22 @@ def rescale(
     ] = None,
     partitions: Partitions = None,
     dry_run: DryRun = False,
-    master: Master = None,
+    master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Change the number of buckets of partitions by rewriting them; change the option 'bucket' too."""
-    target = _table(ctx, warehouse, table)
-    specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
+    target = open_table(ctx, warehouse, table)
+    specs = specs_of(partitions)
     planned = rescale_step.plan(target, bucket_num, partitions=specs)
     snapshot = None
     if planned and not dry_run:
-        executor = None if master is None else _spark_executor(master)
+        executor = _executor(master, large=planned.bytes >= _LARGE_BYTES)
         snapshot = rescale_step.rescale(target, bucket_num, executor, partitions=specs)
     committed = None if snapshot is None else snapshot.id
-    text = f"{len(planned.units)} partitions to {planned.buckets} buckets; " + (
+    text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; " + (
         "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
     )
-    _print(planned.to_dict() | {"committed": committed}, as_json, text)
+    print_values(planned.to_dict() | {"committed": committed}, as_json, text)
 
 
 def expire_tags(
@@ -338,15 +339,20 @@ def expire_tags(
     as_json: AsJson = False,
 ) -> None:
     """Delete tags whose time is over, and the files that only they keep."""
-    before = None if older_than is None else parse_time(older_than) / 1000
-    moment = None if before is None else datetime.fromtimestamp(before, UTC).astimezone()
+    before = millis_of(older_than)
+    local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006 - as tags have it
     step = tag_step.plan if dry_run else tag_step.expire_tags
-    local = None if moment is None else moment.replace(tzinfo=None)
-    print_names(step(_table(ctx, warehouse, table), older_than=local), as_json=as_json)
+    print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)
 
 
 def trigger_tag_automatic_creation(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make the tags that are due by the table's option 'tag.automatic-creation'."""
-    print_names(create_tags(_table(ctx, warehouse, table)), as_json=as_json)
+    target = open_table(ctx, warehouse, table)
+    names = list(due_tags(target)) if dry_run else create_tags(target)
+    print_names(names, as_json=as_json)

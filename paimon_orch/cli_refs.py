@@ -9,15 +9,16 @@ from paimon_orch.cli_common import (
     DryRun,
     Identifier,
     Warehouse,
-    open_catalog,
-    parse_time,
+    duration_of,
+    millis_of,
+    open_table,
     print_names,
+    specs_of,
 )
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps import expire_tags as tag_step
 from paimon_orch.table.partitions import any_of, parse_spec
-from paimon_orch.table.table import Table
 from paimon_orch.table.timetravel import Moment
 
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
@@ -42,16 +43,12 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(truncate)
 
 
-def _table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
-    return open_catalog(ctx, warehouse).table(identifier)
-
-
 @tag_app.command("list")
 def list_tags(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all tags."""
-    print_names(_table(ctx, warehouse, table).tags.names(), as_json=as_json)
+    print_names(open_table(ctx, warehouse, table).tags.names(), as_json=as_json)
 
 
 @tag_app.command("create")
@@ -65,19 +62,28 @@ def create_tag(
     replace: Annotated[bool, typer.Option(help="let a tag that exists move")] = False,
 ) -> None:
     """Keep a snapshot under a name."""
-    tags = _table(ctx, warehouse, table).tags
-    key = "--time-retained"
-    kept = None if time_retained is None else Options({key: time_retained}).duration(key, "")
+    tags = open_table(ctx, warehouse, table).tags
+    kept = duration_of("--time-retained", time_retained)
     change = tags.replace if replace else tags.create
     tagged = change(name, snapshot, time_retained=kept)
     print(f"tag {name} keeps snapshot {tagged.id}")
 
 
 @tag_app.command("delete")
-def delete_tag(ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: TagName) -> None:
-    """Remove a tag; its files stay until orphan files are removed."""
-    _table(ctx, warehouse, table).tags.delete(name)
-    print(f"tag {name} is deleted")
+def delete_tag(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: TagName,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove a tag and the files that only it keeps."""
+    target = open_table(ctx, warehouse, table)
+    if dry_run:
+        found = tag_step.garbage_of(target, name)
+        print(f"would delete tag {name} with {len(found)} files; nothing was changed")
+        return
+    print(f"tag {name} is deleted, with {len(tag_step.delete_tag(target, name))} files")
 
 
 @tag_app.command("rename")
@@ -89,7 +95,7 @@ def rename_tag(
     to: Annotated[str, typer.Argument(help="its new name")],
 ) -> None:
     """Give a tag another name."""
-    _table(ctx, warehouse, table).tags.rename(name, to)
+    open_table(ctx, warehouse, table).tags.rename(name, to)
     print(f"tag {name} is called {to} now")
 
 
@@ -98,7 +104,7 @@ def list_branches(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the names of all branches but main."""
-    print_names(_table(ctx, warehouse, table).branches.names(), as_json=as_json)
+    print_names(open_table(ctx, warehouse, table).branches.names(), as_json=as_json)
 
 
 @branch_app.command("create")
@@ -110,25 +116,45 @@ def create_branch(
     tag: Annotated[str | None, typer.Option(help="where it begins [default: no rows]")] = None,
 ) -> None:
     """Start a branch at a tag, or with no rows."""
-    _table(ctx, warehouse, table).branches.create(name, tag)
+    open_table(ctx, warehouse, table).branches.create(name, tag)
     print(f"branch {name} begins {'with no rows' if tag is None else f'at tag {tag}'}")
 
 
 @branch_app.command("delete")
 def delete_branch(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: BranchName
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: BranchName,
+    dry_run: DryRun = False,
 ) -> None:
-    """Remove a branch; its files stay until orphan files are removed."""
-    _table(ctx, warehouse, table).branches.delete(name)
+    """Remove a branch; files that only it needed stay until orphan files are removed."""
+    if dry_run:
+        found = open_table(ctx, warehouse, f"{table}$branch_{name}")
+        snapshots, tags = len(found.snapshots.ids()), len(found.tags.names())
+        print(f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed")  # fmt: skip
+        return
+    open_table(ctx, warehouse, table).branches.delete(name)
     print(f"branch {name} is deleted")
 
 
 @branch_app.command("fast-forward")
 def fast_forward_branch(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, name: BranchName
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    name: BranchName,
+    dry_run: DryRun = False,
 ) -> None:
     """Let main become what a branch is; what main did since the branch began is given up."""
-    target = _table(ctx, warehouse, table)
+    target = open_table(ctx, warehouse, table)
+    if dry_run:
+        newest = open_table(ctx, warehouse, f"{table}$branch_{name}").snapshots.latest_id()
+        print(
+            f"would move main from snapshot {target.snapshots.latest_id()} to {newest} of branch {name}; "
+            "nothing was changed"
+        )
+        return
     target.branches.fast_forward(name)
     print(f"main is at snapshot {target.snapshots.latest_id()} of branch {name}")
 
@@ -149,9 +175,8 @@ def rollback(
 
     Later snapshots and tags are removed. Nothing may write meanwhile.
     """
-    target = _table(ctx, warehouse, table)
-    time = None if timestamp is None else parse_time(timestamp)
-    reached = None if watermark is None else parse_time(watermark)
+    target = open_table(ctx, warehouse, table)
+    time, reached = millis_of(timestamp), millis_of(watermark)
     moment = Moment(snapshot, tag, time, reached)
     if dry_run and moment:
         found, newest = moment.find(target.snapshots), target.snapshots.latest_id()
@@ -173,8 +198,8 @@ def drop_partitions(
 
     Older snapshots keep them.
     """
-    target = _table(ctx, warehouse, table)
-    specs = [spec.strip() for spec in partitions.split(";") if spec.strip()]
+    target = open_table(ctx, warehouse, table)
+    specs = specs_of(partitions)
     if not specs:
         raise InputError("--partitions names no partition; truncate removes all rows")
     if dry_run:
@@ -192,7 +217,7 @@ def truncate(
 
     Older snapshots keep them.
     """
-    target = _table(ctx, warehouse, table)
+    target = open_table(ctx, warehouse, table)
     if dry_run:
         _print_removal([split.row_count for split in target.files()])
         return

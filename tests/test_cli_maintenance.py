@@ -62,6 +62,8 @@ def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Ta
     aside = json.loads(run("remove-orphan-files", *where, "--quarantine", "--json").stdout)
     assert (aside["files"], aside["bytes"], orphan.exists()) == (1, 5, False)
     assert json.loads(run("quarantine", "list", *where, "--json").stdout) == [aside["quarantine"]]
+    dry = run("quarantine", "restore", *where, "--dry-run")
+    assert ("would restore 1 files" in dry.stdout, orphan.exists()) == (True, False)
     assert "restored 1" in run("quarantine", "restore", *where).stdout
     assert orphan.exists()
     assert "deleted 1 files of 5 bytes" in run("remove-orphan-files", *where).stdout
@@ -75,7 +77,9 @@ def test_quarantined_files_are_deleted_after_their_time(tmp_path: Path, table: T
     run("remove-orphan-files", *where, "--quarantine")
 
     assert "deleted 0" in run("quarantine", "empty", *where).stdout
-    assert "deleted 1" in run("quarantine", "empty", *where, "--older-than", "0 s").stdout
+    at_once = ("quarantine", "empty", *where, "--older-than", "0 s")
+    assert "would delete 1 files" in run(*at_once, "--dry-run").stdout
+    assert "deleted 1" in run(*at_once).stdout
     assert "none" in run("quarantine", "list", *where).stdout
 
 
@@ -92,6 +96,20 @@ def test_a_check_prints_a_line_a_finding_and_exits_with_one(tmp_path: Path, tabl
     assert str(lost) in found.stdout
     document = json.loads(run("check", str(tmp_path), "db.t", "--json").stdout)
     assert [finding["rule"] for finding in document["findings"]] == ["missing-file"]
+
+
+def test_external_paths_that_are_left_alone_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    new_table(
+        tmp_path / "w",
+        data_file__external_paths=f"file://{path}",
+        data_file__external_paths__strategy="round-robin",
+    )
+    where = (str(tmp_path / "w"), "db.t")
+
+    assert f"left alone: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
+    told = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
+    assert len(told["left_alone"]) == 1
 
 
 def test_a_partition_alone_is_cleaned(tmp_path: Path) -> None:
@@ -163,7 +181,10 @@ def test_tags_come_and_expire(tmp_path: Path) -> None:
     table.upsert(table_of("k v", [(1, "a")]))
     where = (str(tmp_path), "db.t")
 
+    dry = run("trigger-tag-automatic-creation", *where, "--json", "--dry-run")
+    assert table.tags.names() == []
     [name] = json.loads(run("trigger-tag-automatic-creation", *where, "--json").stdout)
+    assert json.loads(dry.stdout) == [name]
     assert table.tags.names() == [name]
     assert run("expire-tags", *where).stdout == "none\n"
     old = ("--older-than", "2999-01-01T00:00:00")

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tables import new_table, rows_of, table_of
+from steps.histories import loose_files
+from tables import new_table, rows_of, stored_files, table_of
 from typer.testing import CliRunner
 
 from paimon_orch.cli import app
 from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
 
@@ -50,12 +52,32 @@ def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
         run(table, "tag create", "x", "--time-retained", "soon")
 
 
+def test_a_tag_is_deleted_with_what_only_it_keeps(table: Table) -> None:
+    table.tags.create("kept", 1)
+    table.overwrite(table_of("dt k v", [("a", 5, "e")]))
+    expire_snapshots(table, retain_max=1)
+    before = stored_files(table)
+
+    told = run(table, "tag delete", "kept", "--dry-run")
+    assert (told.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
+    done = run(table, "tag delete", "kept")
+
+    gone = before - stored_files(table)
+    assert done == f"tag kept is deleted, with {len(gone) - 1} files"
+    assert any("/bucket-0/data-" in path for path in gone)
+    assert loose_files(table) == set()
+
+
 def test_branches_are_made_followed_and_deleted(table: Table) -> None:
     table.tags.create("base", 1)
     run(table, "branch create", "dev", "--tag", "base")
     run(table, "branch create", "empty")
     assert run(table, "branch list").split() == ["dev", "empty"]
+    told = run(table, "branch fast-forward", "dev", "--dry-run")
+    assert told.startswith("would move main from snapshot 2 to 1 of branch dev")
     assert run(table, "branch fast-forward", "dev") == "main is at snapshot 1 of branch dev"
+    told = run(table, "branch delete", "dev", "--dry-run")
+    assert told.startswith("would delete branch dev, 1 snapshots and 1 tags")
     run(table, "branch delete", "empty")
 
     assert table.branches.names() == ["dev"]

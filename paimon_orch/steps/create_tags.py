@@ -10,6 +10,7 @@ from paimon_orch.steps.expire_tags import delete_tag
 from paimon_orch.table.table import Table
 from paimon_orch.table.timetravel import NO_WATERMARK
 
+_MODES = ("process-time", "watermark")
 _PERIODS = {
     "daily": timedelta(days=1),
     "hourly": timedelta(hours=1),
@@ -55,6 +56,34 @@ class TagPeriods:
         return time if time.strftime(self.name) == name else None
 
 
+def due_tags(table: Table) -> dict[str, int]:
+    """Return the tags that are due by ``tag.automatic-creation``, with their snapshots; also the dry run."""
+    options = table.options
+    mode = options.text("tag.automatic-creation", "none").lower()
+    if mode not in _MODES:
+        return {}
+    periods = TagPeriods.of(options)
+    delay = options.duration("tag.creation-delay", "0 ms")
+    if delay >= periods.length:
+        raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
+    due: dict[str, int] = {}
+    automatic = _automatic(table, periods)
+    last = max(automatic, default=None)
+    first = 0 if last is None else table.tags.get(automatic[last]).id + 1
+    for number in table.snapshots.ids():
+        if number < first:
+            continue
+        time = _time(table.snapshots.get(number), mode)
+        while time is not None and (last is None or time - delay >= last + 2 * periods.length):
+            start = periods.before(time)
+            if last is not None and options.boolean("tag.automatic-completion"):
+                start = last + periods.length
+            due.setdefault(start.strftime(periods.name), number)
+            last = start
+    there = set(table.tags.names())
+    return {name: number for name, number in due.items() if name not in there}
+
+
 def create_tags(table: Table) -> list[str]:
     """Make the tags that are due by ``tag.automatic-creation``, and return their names.
 
@@ -62,33 +91,12 @@ def create_tags(table: Table) -> list[str]:
     tables that do not ask for tags.
     """
     options = table.options
-    mode = options.text("tag.automatic-creation", "none").lower()
-    if mode not in ("process-time", "watermark"):
-        return []
-    periods = TagPeriods.of(options)
-    delay = options.duration("tag.creation-delay", "0 ms")
-    if delay >= periods.length:
-        raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
-    made: list[str] = []
-    automatic = _automatic(table, periods)
-    last = max(automatic, default=None)
-    first = 0 if last is None else table.tags.get(automatic[last]).id + 1
-    for number in table.snapshots.ids():
-        if number < first:
-            continue
-        snapshot = table.snapshots.get(number)
-        time = _time(snapshot, mode)
-        while time is not None and (last is None or time - delay >= last + 2 * periods.length):
-            due = periods.before(time)
-            if last is not None and options.boolean("tag.automatic-completion"):
-                due = last + periods.length
-            name = due.strftime(periods.name)
-            if name not in table.tags.names():
-                table.tags.create(name, number, time_retained=_retained(options))
-                made.append(name)
-            last = due
-    _thin_out(table, periods, options)
-    return made
+    made, retained = due_tags(table), _retained(options)
+    for name, number in made.items():
+        table.tags.create(name, number, time_retained=retained)
+    if options.text("tag.automatic-creation").lower() in _MODES:
+        _thin_out(table, TagPeriods.of(options), options)
+    return list(made)
 
 
 def _automatic(table: Table, periods: TagPeriods) -> dict[datetime, str]:

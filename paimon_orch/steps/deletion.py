@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.storage import FileIO
@@ -11,6 +11,24 @@ from paimon_orch.table.removal import Remover
 
 _PATHS_PER_UNIT = 2_000
 _REQUESTS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionResult:
+    """What a step deleted; ``bytes`` are those of data files, ``refused`` files that lie outside the table's folders."""
+
+    bytes: int = 0
+    directories: int = 0
+    refused: tuple[str, ...] = ()
+    duration_seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON values."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "refused": list(self.refused),
+            "duration_seconds": round(self.duration_seconds, 3),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ metadata, and snapshot files last: a run that was killed is completed by the nex
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from typing import Unpack
 
-from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
+from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.manifest import FileKind
-from paimon_orch.format.options import Options
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.deletion import delete_all, delete_files
+from paimon_orch.steps.deletion import DeletionResult, delete_all, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.expire_changelogs import expire_changelogs
+from paimon_orch.steps.retention import Limits, Retention, decoupled
 from paimon_orch.table.consumers import Consumers
 from paimon_orch.table.garbage import Garbage, GarbageCollector
 from paimon_orch.table.references import (
@@ -32,47 +33,6 @@ from paimon_orch.table.table import Table
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How much is kept: numbers of snapshots, a time (epoch milliseconds), and how many may go at once."""
-
-    retain_min: int
-    retain_max: int
-    older_than: int
-    limit: int
-
-    @classmethod
-    def of(
-        cls,
-        options: Options,
-        now_millis: int,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: int | None = None,
-        max_deletes: int | None = None,
-    ) -> "Retention":
-        """Take arguments, and the table's options for those that are None. An argument goes before an option."""
-        least = options.integer("snapshot.num-retained.min", 10)
-        most = options.integer("snapshot.num-retained.max", 2**31 - 1)
-        if retain_min is None and retain_max is not None:
-            least = min(least, retain_max)
-        if retain_max is None and retain_min is not None:
-            most = max(most, retain_min)
-        kept = options.duration("snapshot.time-retained", "1 h").total_seconds()
-        found = cls(
-            least if retain_min is None else retain_min,
-            most if retain_max is None else retain_max,
-            now_millis - int(kept * 1000) if older_than is None else older_than,
-            options.integer("snapshot.expire.limit", 50) if max_deletes is None else max_deletes,
-        )
-        if found.retain_min < 1 or found.retain_max < found.retain_min or found.limit < 0:
-            raise InputError(
-                f"at least {found.retain_min} and at most {found.retain_max} snapshots are to be kept, {found.limit} "
-                "deleted at once: the minimum must be 1 or more and not above the maximum, and no number negative"
-            )
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,44 +69,26 @@ class ExpirationPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ExpirationResult:
-    """What an expiration did; sizes are in bytes of data files."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirationResult(DeletionResult):
+    """What an expiration did."""
 
     snapshots: int = 0
     data_files: int = 0
     metadata_files: int = 0
-    bytes: int = 0
-    directories: int = 0
-    refused: tuple[str, ...] = ()
-    duration_seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the figures."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {
-            "refused": list(self.refused),
-            "duration_seconds": round(self.duration_seconds, 3),
-        }
 
 
 def plan(
-    table: Table,
-    *,
-    retain_max: int | None = None,
-    retain_min: int | None = None,
-    older_than: int | None = None,
-    max_deletes: int | None = None,
-    now_millis: int | None = None,
+    table: Table, *, now_millis: int | None = None, **limits: Unpack[Limits]
 ) -> ExpirationPlan:
     """Choose the snapshots that go and find what only they name; nothing is changed.
 
-    ``older_than`` is epoch milliseconds: a snapshot goes by age only if its successor is older. What tags, branches,
+    For the limits see :class:`Limits`; a snapshot goes by age only if its successor is older. What tags, branches,
     consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
     """
     now = int(time.time() * 1000) if now_millis is None else now_millis
     options = table.options
-    retention = Retention.of(options, now, retain_max, retain_min, older_than, max_deletes)
+    retention = Retention.of_snapshots(options, now, limits)
     consumers = Consumers(table.io, table.paths, options)
     waiting = consumers.next_snapshots()
     expired = tuple(consumers.expired())
@@ -176,19 +118,6 @@ def _end(store: SnapshotStore, retention: Retention, waiting: Mapping[str, int])
         return None
     # ids may have gaps: what stays begins with one that is there
     return min((number for number in ids if number >= end), default=None)
-
-
-def decoupled(options: Options, retention: Retention) -> bool:
-    """Tell whether changelogs outlive their snapshots."""
-    most = options.integer("changelog.num-retained.max", retention.retain_max)
-    least = options.integer("changelog.num-retained.min", retention.retain_min)
-    kept = options.duration("snapshot.time-retained", "1 h")
-    longer = options.text("changelog.time-retained")
-    return (
-        most > retention.retain_max
-        or least > retention.retain_min
-        or (bool(longer) and options.duration("changelog.time-retained", "1 h") > kept)
-    )
 
 
 def _plan_until(
@@ -313,11 +242,8 @@ def expire_snapshots(
     table: Table,
     executor: Executor | None = None,
     *,
-    retain_max: int | None = None,
-    retain_min: int | None = None,
-    older_than: int | None = None,
-    max_deletes: int | None = None,
     progress: Progress | None = None,
+    **limits: Unpack[Limits],
 ) -> ExpirationResult:
     """Plan and run an expiration; see :func:`plan` for the arguments. Done again after a failure it goes on.
 
@@ -325,13 +251,7 @@ def expire_snapshots(
     """
     started = time.monotonic()
     for _ in range(_ATTEMPTS):
-        planned = plan(
-            table,
-            retain_max=retain_max,
-            retain_min=retain_min,
-            older_than=older_than,
-            max_deletes=max_deletes,
-        )
+        planned = plan(table, **limits)
         if not planned:
             delete_all(Remover(table.io, (table.paths.root,)), planned.consumers)
             return ExpirationResult(duration_seconds=time.monotonic() - started)
@@ -363,11 +283,11 @@ def _run(
         expire_changelogs(table, executor)
     logger.info("%s: expired %d snapshots", table.identifier, len(planned.snapshots))
     return ExpirationResult(
-        len(planned.snapshots),
-        len(data) - len(refused),
-        len(planned.garbage.metadata) + len(planned.garbage.lists),
-        planned.garbage.bytes,
-        directories,
-        (*planned.refused, *refused),
-        time.monotonic() - started,
+        snapshots=len(planned.snapshots),
+        data_files=len(data) - len(refused),
+        metadata_files=len(planned.garbage.metadata) + len(planned.garbage.lists),
+        bytes=planned.garbage.bytes,
+        directories=directories,
+        refused=(*planned.refused, *refused),
+        duration_seconds=time.monotonic() - started,
     )

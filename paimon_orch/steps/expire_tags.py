@@ -1,6 +1,7 @@
 """Deleting tags, with the files that only they keep (maintenance facts 9.7)."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -63,40 +64,51 @@ def plan(
     return expired
 
 
+def garbage_of(table: Table, name: str) -> Garbage:
+    """Return what only a tag keeps, and what goes with it; nothing while its snapshot, or another tag of it, is there.
+
+    Raises :class:`CorruptFileError` if it cannot be told what others need.
+    """
+    return _garbage(table, name, VersionStore(table.io, table.paths.root).all())
+
+
+def _garbage(table: Table, name: str, versions: Mapping[str, Version]) -> Garbage:
+    path, tagged = table.tags.path(name), table.tags.get(name)
+    kept = [version for at, version in versions.items() if at != path]
+    if any(
+        v.snapshot.id == tagged.id
+        and v.branch == table.paths.branch
+        and v.kind is not Kind.CHANGELOG
+        for v in kept
+    ):
+        return Garbage()
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    collector = GarbageCollector(reader, table.paths, table.schema, kept)
+    collector.add_live(versions[path])
+    return collector.collect([versions[path]])
+
+
 def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Garbage:
     """Delete a tag, and then what nothing else needs; return what that was.
 
     As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
     is deleted if it cannot be told what others need.
     """
-    path = table.tags.path(name)
-    tagged = table.tags.get(name)
     store = VersionStore(table.io, table.paths.root)
     versions = store.all()
-    garbage = Garbage()
-    kept = [version for at, version in versions.items() if at != path]
-    if not any(
-        v.snapshot.id == tagged.id
-        and v.branch == table.paths.branch
-        and v.kind is not Kind.CHANGELOG
-        for v in kept
+    garbage = _garbage(table, name, versions)
+    table.io.delete(table.tags.path(name))
+    if any(
+        at not in versions or versions[at].snapshot != v.snapshot for at, v in store.all().items()
     ):
-        garbage = _garbage(table, versions[path], kept)
-    table.io.delete(path)
-    if {at for at in store.all() if at not in versions}:
-        return Garbage()  # somebody may have begun a branch at the tag: orphan cleanup will see
+        return (
+            Garbage()
+        )  # somebody may have begun a branch or moved a tag there: orphan cleanup will see
     roots = data_roots(table.paths, table.schema)
     label = f"delete tag {name} of {table.identifier}"
     paths = [*garbage.data, *garbage.metadata, *garbage.lists]
     delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
     return garbage
-
-
-def _garbage(table: Table, version: Version, kept: list[Version]) -> Garbage:
-    reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = GarbageCollector(reader, table.paths, table.schema, kept)
-    collector.add_live(version)
-    return collector.collect([version])
 
 
 def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:

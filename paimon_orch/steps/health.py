@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.steps import remove_orphan_files
 from paimon_orch.table.plan import BucketSplit
@@ -65,8 +66,17 @@ def health(table: Table, *, orphans: bool = False, now: float | None = None) -> 
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return Health(branches=len(table.branches.names()))
+    found = health_of(table, snapshot, table.files(snapshot), now=now)
+    if not orphans:
+        return found
+    return replace(found, orphan_bytes=remove_orphan_files.plan(table).bytes)
+
+
+def health_of(
+    table: Table, snapshot: Snapshot, splits: Sequence[BucketSplit], *, now: float | None = None
+) -> Health:
+    """Return the health of the newest snapshot, whose files are known; see :func:`health`."""
     schema, moment = table.schema, time.time() if now is None else now
-    splits = table.files(snapshot)
     files = [file for split in splits for file in split.files]
     ids = table.snapshots.ids()
     earliest = table.snapshots.earliest_id() or snapshot.id
@@ -75,11 +85,11 @@ def health(table: Table, *, orphans: bool = False, now: float | None = None) -> 
     return Health(
         len(files),
         sum(file.file_size for file in files),
-        _small(splits, schema),
+        small_files(splits, schema),
         len(level0),
         sum(file.file_size for file in level0),
-        _runs(splits, schema),
-        _deleted(splits),
+        most_runs(splits, schema),
+        deleted_ratio(splits),
         _skew(splits),
         _coverage(files, schema),
         sum(number >= earliest for number in ids),
@@ -89,11 +99,10 @@ def health(table: Table, *, orphans: bool = False, now: float | None = None) -> 
         len(table.branches.names()),
         len(metas),
         sum(meta.file_size for meta in metas),
-        remove_orphan_files.plan(table).bytes if orphans else None,
     )
 
 
-def _small(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+def small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
     """Count files below the target size that share their bucket with others."""
     target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
     return sum(
@@ -103,14 +112,16 @@ def _small(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
     )
 
 
-def _runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+def most_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+    """Return the sorted runs of the bucket with the most: readers merge so many."""
     if not schema.primary_keys:
         return 0
     merged = [split for split in splits if split.bucket >= 0]
     return max((len(sorted_runs(split.files, schema.key_fields)) for split in merged), default=0)
 
 
-def _deleted(splits: Sequence[BucketSplit]) -> float:
+def deleted_ratio(splits: Sequence[BucketSplit]) -> float:
+    """Return the share of physical rows that vectors hide or that retract others."""
     rows = sum(split.row_count for split in splits)
     hidden = sum(
         entry.cardinality or 0

@@ -7,7 +7,7 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import type_to_sql
-from paimon_orch.steps.health import Health, health
+from paimon_orch.steps.health import Health, health, health_of
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
@@ -192,7 +192,9 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
     reports = [_bucket(split, schema) for split in splits]
     reports.sort(key=lambda report: (report.partition, report.bucket))
-    state = health(table) if snapshot_id is None else None
+    state = None
+    if snapshot_id is None:
+        state = health(table) if snapshot is None else health_of(table, snapshot, splits)
     return TableReport(table.identifier, table.paths.root, schema, snapshot, tuple(reports), state)
 
 

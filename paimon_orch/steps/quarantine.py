@@ -8,25 +8,42 @@ from datetime import UTC, datetime, timedelta
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.storage import FileIO
+from paimon_orch.table.orphans import DataRoots
 from paimon_orch.table.removal import Remover
+from paimon_orch.table.table import Table
 
 _FOLDER = ".quarantine"  # no engine looks into folders that it does not know
 _DATED = "%Y%m%dT%H%M%S%f"
+_CHUNK = 1 << 20
 _NAME = re.compile(r"\d{8}T\d{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The quarantined files of one table; each cleanup has a folder of its own, named after its time in UTC."""
+    """The quarantined files of one table; each cleanup has a folder of its own, named after its time in UTC.
+
+    What lies below an external path, one of ``others``, is moved within it.
+    """
 
     io: FileIO
     root: str
     clock: Callable[[], float] = time.time
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table) -> "Quarantine":
+        """Return the quarantine of a table, with its external paths."""
+        roots = DataRoots.of(table.io, table.paths, table.schema).roots
+        return cls(table.io, table.paths.root, others=roots[1:])
 
     @property
     def path(self) -> str:
         """Return the folder of all quarantined files."""
         return f"{self.root}/{_FOLDER}"
+
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        return (self.root, *self.others)
 
     def new_folder(self) -> str:
         """Return the name of a fresh folder."""
@@ -34,21 +51,22 @@ class Quarantine:
 
     def folders(self) -> list[str]:
         """Return the names of the folders, the oldest first."""
-        found = (info.name for info in self.io.list_dir(self.path) if info.is_dir)
-        return sorted(name for name in found if _NAME.fullmatch(name))
+        found = (info for root in self._roots for info in self.io.list_dir(f"{root}/{_FOLDER}"))
+        return sorted({info.name for info in found if info.is_dir and _NAME.fullmatch(info.name)})
 
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
         """Move files of the table into a folder; return those that were refused."""
-        remover = Remover(self.io, (self.root,))
+        remover = Remover(self.io, self._roots)
         for path in paths:
-            relative = path.removeprefix(f"{self.root}/")
-            remover.move(path, f"{self.path}/{folder}/{relative}")
+            root = next((root for root in self._roots if path.startswith(f"{root}/")), self.root)
+            remover.move(path, f"{root}/{_FOLDER}/{folder}/{path.removeprefix(f'{root}/')}")
         return remover.refused
 
     def restore(self, folder: str | None = None) -> int:
         """Move the files of a folder, by default of all, back to where they were; return how many.
 
-        A name that is taken again meanwhile is left alone. Raises :class:`NotFoundError` for an unknown folder.
+        A name that is taken again meanwhile is left alone. Done again after a failure it goes on. Raises
+        :class:`NotFoundError` for an unknown folder.
         """
         known = self.folders()
         if folder is not None and folder not in known:
@@ -56,27 +74,56 @@ class Quarantine:
             raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {shown}")
         restored = 0
         for name in known if folder is None else [folder]:
-            base = f"{self.path}/{name}"
-            for path in list(self._files(base)):
-                restored += self.io.move(path, f"{self.root}/{path.removeprefix(f'{base}/')}")
-            self._tidy(base)
+            for root in self._roots:
+                restored += self._restore(f"{root}/{_FOLDER}/{name}", root)
+        return restored
+
+    def _restore(self, base: str, root: str) -> int:
+        restored = 0
+        for path in list(self._files(base)):
+            target = f"{root}/{path.removeprefix(f'{base}/')}"
+            if self.io.move(path, target):
+                restored += 1
+            elif self._is_copy(path, target):  # of a move that was killed
+                self.io.delete(path)
+        self._tidy(base)
         return restored
 
     def empty(self, retention: timedelta) -> int:
         """Delete the files of folders that are older than ``retention``; return how many."""
+        deleted = 0
+        for name in self.due(retention):
+            for base in (f"{root}/{_FOLDER}/{name}" for root in self._roots):
+                remover = Remover(self.io, (base,))
+                for path in list(self._files(base)):
+                    deleted += remover.delete(path)
+                self._tidy(base)
+        return deleted
+
+    def due(self, retention: timedelta) -> list[str]:
+        """Return the folders that are older than ``retention``."""
         if retention < timedelta(0):
             raise InputError(f"files cannot be kept in quarantine for {retention}")
         before = datetime.fromtimestamp(self.clock(), UTC) - retention
-        deleted = 0
-        for name in self.folders():
-            if datetime.strptime(name, _DATED).replace(tzinfo=UTC) > before:
-                continue
-            base = f"{self.path}/{name}"
-            remover = Remover(self.io, (base,))
-            for path in list(self._files(base)):
-                deleted += remover.delete(path)
-            self._tidy(base)
-        return deleted
+
+        def time_of(name: str) -> datetime:
+            return datetime.strptime(name, _DATED).replace(tzinfo=UTC)
+
+        return [name for name in self.folders() if time_of(name) <= before]
+
+    def count(self, folders: Iterable[str]) -> int:
+        """Return how many files some folders hold."""
+        bases = (f"{root}/{_FOLDER}/{name}" for name in folders for root in self._roots)
+        return sum(1 for base in bases for _ in self._files(base))
+
+    def _is_copy(self, path: str, other: str) -> bool:
+        if self.io.size(path) != self.io.size(other):
+            return False
+        with self.io.open_input(path) as one, self.io.open_input(other) as two:
+            while part := one.read(_CHUNK):
+                if part != two.read(_CHUNK):
+                    return False
+        return True
 
     def _files(self, directory: str) -> Iterator[str]:
         for info in self.io.list_dir(directory):
@@ -93,5 +140,5 @@ class Quarantine:
 
     def _tidy(self, base: str) -> None:
         """Remove a folder's empty directories, the innermost first."""
-        for path in [*self._directories(base), base, self.path]:
+        for path in [*self._directories(base), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)

@@ -5,26 +5,31 @@ named is an orphan. Before anything goes the versions are looked at once more. W
 with nothing deleted.
 """
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.steps.deletion import delete_files
+from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.steps.deletion import DeletionResult, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.quarantine import Quarantine
 from paimon_orch.table.orphans import (
+    DataRoots,
     ListingUnit,
+    ManifestUnit,
     OldFile,
     bucket_directories,
     decode_listing,
     leftovers,
     list_old_files,
+    named_files,
     shared_directories,
 )
-from paimon_orch.table.partitions import parse_spec
-from paimon_orch.table.references import Used, VersionStore
+from paimon_orch.table.partitions import parse_specs
+from paimon_orch.table.references import Decoder, Used, VersionStore
 from paimon_orch.table.removal import Remover
 from paimon_orch.table.table import Table
 
@@ -33,15 +38,21 @@ logger = logging.getLogger(__name__)
 DEFAULT_AGE_SECONDS = 24 * 3600
 Partitions = Sequence[str | Mapping[str, object]]
 _DIRECTORIES_PER_UNIT = 64
+_MANIFESTS_PER_UNIT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanPlan:
-    """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes."""
+    """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes.
+
+    ``left_alone`` are external paths that were not looked into, each with the reason.
+    """
 
     files: tuple[OldFile, ...] = ()
     directories: tuple[str, ...] = ()
     scanned: int = 0
+    left_alone: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     used: Used | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -60,28 +71,17 @@ class OrphanPlan:
             "bytes": self.bytes,
             "empty_directories": len(self.directories),
             "old_files": self.scanned,
+            "left_alone": list(self.left_alone),
             "paths": [file.path for file in self.files],
         }
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanResult(DeletionResult):
     """What an orphan cleanup removed; ``quarantine`` is the folder that the files were moved to."""
 
     files: int = 0
-    bytes: int = 0
-    directories: int = 0
     quarantine: str | None = None
-    refused: tuple[str, ...] = ()
-    duration_seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the figures."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {
-            "refused": list(self.refused),
-            "duration_seconds": round(self.duration_seconds, 3),
-        }
 
 
 def plan(
@@ -94,34 +94,40 @@ def plan(
 ) -> OrphanPlan:
     """Find the orphans that were last written before ``older_than`` (epoch milliseconds, by default a day ago).
 
-    ``partitions`` limits the search to data files of partitions. Directories are listed by the executor. Raises
-    :class:`MissingFileError` or :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be
-    read, and :class:`UnsupportedError` if there are files but no version that refers to any.
+    ``partitions`` limits the search to data files of partitions. Directories are listed, and manifests read, by the
+    executor, a manifest a second time here if that fails there. Raises :class:`MissingFileError` or
+    :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be read, and
+    :class:`UnsupportedError` if there are files but no version that refers to any.
     """
+    schema, before = table.schema, _before(older_than)
+    specs = None if partitions is None else parse_specs(partitions, schema)
+    store = VersionStore(table.io, table.paths.root)
+    data = DataRoots.of(table.io, table.paths, schema)
+    branches = store.branches()
+    buckets = [b for root in data.roots for b in bucket_directories(table.io, root, schema, specs)]
+    directories = [info.path for info in buckets]
+    if specs is None:
+        directories += shared_directories(table.paths)
+    listings = _listed(table, executor or InProcessExecutor(), directories, before, progress)
+    used = Used(store, decode=None if executor is None else _decoder(table, executor))
+    used.update()  # after the listing: what is committed in between is read, and not listed
+    old = {info.path for info in buckets if info.modified < before}
+    found, empty, scanned = _unused(listings, used, old)
+    if specs is None:
+        found += [old for paths in branches for old in leftovers(table.io, paths, before)]
+    _check_not_empty(table, used, found)
+    return OrphanPlan(tuple(found), tuple(empty), scanned, data.refused, data.roots, used)
+
+
+def _before(older_than: int | None) -> float:
+    """Return the time, in epoch seconds, before which files must have been written."""
     now = time.time()
     before = now - DEFAULT_AGE_SECONDS if older_than is None else older_than / 1000
     if before > now:
         raise InputError(
             "orphan files cannot be older than a time in the future: files that are being written would be deleted"
         )
-    schema, specs = table.schema, None
-    if partitions is not None:
-        specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
-    store = VersionStore(table.io, table.paths.root)
-    branches = store.branches()
-    buckets = bucket_directories(table.io, table.paths, schema, specs)
-    directories = [info.path for info in buckets]
-    if specs is None:
-        directories += shared_directories(table.paths)
-    listings = _listed(table, executor or InProcessExecutor(), directories, before, progress)
-    used = Used(store)
-    used.update()  # after the listing: what is committed in between is read, and not listed
-    age = {info.path: info.modified for info in buckets}
-    found, empty, scanned = _unused(listings, used, {p for p, at in age.items() if at < before})
-    if specs is None:
-        found += [old for paths in branches for old in leftovers(table.io, paths, before)]
-    _check_not_empty(table, used, found)
-    return OrphanPlan(tuple(found), tuple(empty), scanned, used)
+    return before
 
 
 def _listed(
@@ -137,6 +143,21 @@ def _listed(
     ]
     label = f"list the files of {table.identifier}"
     return executor.map(list_old_files, units, label=label, progress=progress)
+
+
+def _decoder(table: Table, executor: Executor) -> Decoder:
+    """Return what reads manifests where the executor does."""
+    label = f"read the manifests of {table.identifier}"
+
+    def decode(metas: Sequence[ManifestFileMeta]) -> dict[str, list[str]]:
+        units = [
+            ManifestUnit(table.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
+            for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
+        ]
+        results = executor.map(named_files, units, label=label) if units else []
+        return {name: files for result in results for name, files in json.loads(result).items()}
+
+    return decode
 
 
 def _unused(
@@ -201,23 +222,24 @@ def run(
     paths = [file.path for file in planned.files]
     folder = None
     if quarantine and paths:
-        kept = Quarantine(table.io, table.paths.root)
+        kept = Quarantine(table.io, table.paths.root, others=planned.roots[1:])
         folder = kept.new_folder()
         refused = kept.put(folder, paths)
     else:
         label = f"remove orphan files of {table.identifier}"
-        roots = (table.paths.root,)
-        refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
+        refused = delete_files(
+            executor or InProcessExecutor(), table.io, planned.roots, paths, label=label
+        )
     unsafe = set(refused)
     removed = [file for file in planned.files if file.path not in unsafe]
     logger.info("%s: removed %d orphan files", table.identifier, len(removed))
     return OrphanResult(
-        len(removed),
-        sum(file.size for file in removed),
-        _remove_directories(table, planned, removed),
-        folder,
-        tuple(refused),
-        time.monotonic() - started,
+        files=len(removed),
+        bytes=sum(file.size for file in removed),
+        directories=_remove_directories(table, planned, removed),
+        quarantine=folder,
+        refused=tuple(refused),
+        duration_seconds=time.monotonic() - started,
     )
 
 
@@ -234,5 +256,6 @@ def _remove_directories(table: Table, planned: OrphanPlan, removed: Iterable[Old
     """Remove bucket directories that hold nothing, and partitions that hold no bucket."""
     emptied = {file.path.rpartition("/")[0] for file in removed}
     buckets = {path for path in emptied if path.rpartition("/")[2].startswith("bucket-")}
-    remover = Remover(table.io, (table.paths.root,))
-    return remover.delete_empty_dirs(buckets | set(planned.directories), table.paths.root)
+    remover = Remover(table.io, planned.roots)
+    every = buckets | set(planned.directories)
+    return sum(remover.delete_empty_dirs(every, root) for root in planned.roots)

@@ -1,43 +1,53 @@
-"""Changing the number of buckets of partitions by rewriting them (maintenance facts 11.3)."""
+"""Changing the number of buckets of partitions by rewriting them, in bounded memory (maintenance facts 11.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import gcd
 
+import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
+from paimon_orch.files.reader import SYSTEM_FIELDS, FileReader
+from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.manifest import FileKind, ManifestEntry
-from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.attempts import discarded_if_refused
+from paimon_orch.merge.stream import MergeRun, merge_runs
+from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import any_of, parse_spec, partition_text
+from paimon_orch.table.partitions import any_of, parse_specs, partition_text
 from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.read import BucketReader
 from paimon_orch.table.row_guards import ReadGuard
-from paimon_orch.table.scan import Scan
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, conform_rows
+from paimon_orch.table.write import bucket_of_rows
 
-_IN_ONE_RUN = "1 tb"  # all rows of a partition are sorted at once: they become one sorted run
+_WRITERS_AT_ONCE = 4  # each holds back the rows of a row group
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleUnit:
-    """One partition to rewrite; its rows are held in memory."""
+    """A few new buckets of one partition, and the old buckets whose rows may go there.
 
-    scan: Scan
-    splits: tuple[BucketSplit, ...]
+    A row's bucket is its hash modulo the number of buckets, so old and new buckets with rows in common are equal modulo
+    ``step``, the greatest common divisor of both numbers.
+    """
+
+    reader: FileReader
     factory: FileWriterFactory
+    splits: tuple[BucketSplit, ...]
+    targets: range
+    step: int
 
     @property
-    def partition_text(self) -> str:
-        """Return ``k1=v1/k2=v2``, or an empty text."""
-        return partition_text(self.splits[0].partition, self.factory.schema)
+    def partition(self) -> bytes:
+        """Return the partition, serialized."""
+        return self.splits[0].partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +56,27 @@ class RescalePlan:
 
     snapshot_id: int | None = None
     buckets: int = 0
+    partitions: tuple[str, ...] = ()
+    splits: tuple[BucketSplit, ...] = ()
     units: tuple[RescaleUnit, ...] = ()
 
     def __bool__(self) -> bool:
         """Tell whether anything is to be rewritten."""
         return bool(self.units)
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to rewrite."""
+        return sum(file.file_size for split in self.splits for file in split.files)
+
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON values."""
         return {
             "snapshot_id": self.snapshot_id,
             "buckets": self.buckets,
-            "partitions": [unit.partition_text for unit in self.units],
-            "rows": sum(split.row_count for unit in self.units for split in unit.splits),
+            "partitions": list(self.partitions),
+            "rows": sum(split.row_count for split in self.splits),
+            "bytes": self.bytes,
         }
 
 
@@ -76,22 +94,21 @@ def plan(
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
     if count < 1:
         raise InputError(f"a table cannot have {count} buckets; give 1 or more")
-    scan = table.scan()
-    if scan.snapshot is None:
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
         return RescalePlan()
-    specs = None
-    if partitions is not None:
-        specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
-    chosen = (lambda _: True) if specs is None else any_of(specs, schema)
+    chosen = any_of([{}] if partitions is None else parse_specs(partitions, schema), schema)
     groups: dict[bytes, list[BucketSplit]] = {}
-    for split in table.files(scan.snapshot):
+    for split in table.files(snapshot):
         if split.bucket >= 0 and split.total_buckets != count and chosen(split.partition):
             groups.setdefault(split.partition, []).append(split)
-    _check_visible(table, schema, [split for splits in groups.values() for split in splits])
-    options = dict(schema.options) | {"bucket": str(count), "write-buffer-size": _IN_ONE_RUN}
-    factory = FileWriterFactory(table.io, table.paths, replace(schema, options=options))
-    units = tuple(RescaleUnit(scan, tuple(splits), factory) for splits in groups.values())
-    return RescalePlan(scan.snapshot.id, count, units)
+    splits = tuple(split for group in groups.values() for split in group)
+    _check_visible(table, schema, splits)
+    rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(count)})
+    factory = FileWriterFactory(table.io, table.paths, rescaled)
+    units = [unit for group in groups.values() for unit in _units(table.reader(), factory, group)]
+    names = tuple(partition_text(partition, schema) for partition in groups)
+    return RescalePlan(snapshot.id, count, names, splits, tuple(units))
 
 
 def _check_visible(table: Table, schema: TableSchema, splits: Sequence[BucketSplit]) -> None:
@@ -102,28 +119,82 @@ def _check_visible(table: Table, schema: TableSchema, splits: Sequence[BucketSpl
         )
 
 
+def _units(
+    reader: FileReader, factory: FileWriterFactory, splits: Sequence[BucketSplit]
+) -> Iterator[RescaleUnit]:
+    """Yield the work in one partition."""
+    count = factory.schema.typed_options.bucket
+    step = gcd(count, *(split.total_buckets for split in splits))
+    for first in range(step):
+        sources = tuple(split for split in splits if split.bucket % step == first)
+        targets = range(first, count, step)
+        for start in range(0, len(targets) if sources else 0, _WRITERS_AT_ONCE):
+            part = targets[start : start + _WRITERS_AT_ONCE]
+            yield RescaleUnit(reader, factory, sources, part, step)
+
+
 def run(unit: RescaleUnit) -> bytes:
-    """Write the rows of a partition into its new buckets and return a :class:`CommitMessage`, encoded."""
+    """Write the rows of new buckets and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
     schema = unit.factory.schema
-    batches = [batch for split in unit.splits for batch in unit.scan.read_split(split)]
-    if not batches:
-        return CommitMessage().encode()
-    rows = conform_rows(pa.Table.from_batches(batches), schema, row_kind=None, kind=RowKind.INSERT)
-    writer = TableWriter(unit.factory, {}, None, overwrites=True)
+    # where no older version of a key can be below it, and readers need not merge
+    level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
+    writers = {
+        bucket: unit.factory.writer(unit.partition, bucket, level=level) for bucket in unit.targets
+    }
     try:
-        writer.write(rows)
-        entries = writer.close()
+        for rows in _merged(unit) if schema.primary_keys else _appended(unit):
+            _route(unit, rows, writers)
+        entries = [
+            ManifestEntry(FileKind.ADD, unit.partition, bucket, schema.typed_options.bucket, file)
+            for bucket, writer in writers.items()
+            for file in writer.close()
+        ]
     except BaseException:
-        writer.abort()
+        for writer in writers.values():
+            writer.abort()
         raise
-    return CommitMessage(tuple(_at_the_top(entry, schema) for entry in entries)).encode()
+    return CommitMessage(tuple(entries)).encode()
 
 
-def _at_the_top(entry: ManifestEntry, schema: TableSchema) -> ManifestEntry:
-    """Put a file where no older version of a key can be below it, and readers need not merge."""
-    if not schema.primary_keys:
-        return entry
-    return replace(entry, file=entry.file.upgraded(schema.typed_options.num_levels - 1))
+def _merged(unit: RescaleUnit) -> Iterator[pa.Table]:
+    """Yield the rows of all old buckets in the order of their keys, each of which is in one bucket alone."""
+    schema = unit.reader.schema
+    fields = [*SYSTEM_FIELDS, *schema.fields]
+
+    def batches(split: BucketSplit) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in BucketReader(unit.reader, split, fields).merged():
+            if batch.num_rows:
+                yield 0, batch
+
+    runs = [MergeRun(batches(split)) for split in unit.splits]
+    for step in merge_runs(runs, schema.trimmed_primary_keys):
+        alone = step.order is step.starts
+        yield step.rows if alone else step.rows.take(pa.array(step.order))
+
+
+def _appended(unit: RescaleUnit) -> Iterator[pa.Table]:
+    for split in unit.splits:
+        for batch in BucketReader(unit.reader, split, unit.reader.schema.fields).batches():
+            yield pa.Table.from_batches([batch])
+
+
+def _route(unit: RescaleUnit, rows: pa.Table, writers: Mapping[int, RollingFileWriter]) -> None:
+    """Hand each row to the writer of its bucket; other units take those of buckets without one."""
+    schema = unit.factory.schema
+    names = [field.name for field in schema.bucket_key_fields]
+    keys = {name: rows.column(name).combine_chunks() for name in names}
+    buckets = bucket_of_rows(keys, schema) if rows.num_rows else np.zeros(0, np.int32)
+    if (buckets % unit.step != unit.targets.start % unit.step).any():
+        numbers = ", ".join(str(split.bucket) for split in unit.splits)
+        where = partition_text(unit.partition, schema)
+        raise CorruptFileError(
+            f"{unit.reader.paths.root}/{where}",
+            f"holds rows in the buckets {numbers} that do not belong there; nothing was changed",
+        )
+    for bucket, writer in writers.items():
+        mine = buckets == bucket
+        if mine.any():
+            writer.write(rows.filter(pa.array(mine)))
 
 
 def rescale(
@@ -142,22 +213,30 @@ def rescale(
     planned = plan(table, bucket_num, partitions=partitions)
     if not planned:
         return None
-    label = f"rescale {table.identifier}"
     results = (executor or InProcessExecutor()).map(
-        run, planned.units, label=label, progress=progress
+        run,
+        planned.units,
+        label=f"rescale {table.identifier}",
+        progress=progress,
+        undo=partial(discard_results, table),
     )
-    messages = [CommitMessage.decode(result) for result in results]
-    splits = [split for unit in planned.units for split in unit.splits]
+    return commit(table, planned, map(CommitMessage.decode, results))
+
+
+def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]) -> Snapshot:
+    """Replace the partitions by what the units wrote, in one snapshot; see :func:`rescale`."""
     assert planned.snapshot_id is not None
-    read = {(split.partition, bucket) for split in splits for bucket in range(split.total_buckets)}
-    partitions_read = frozenset(split.partition for split in splits)
+    done = list(messages)
+    read = {
+        (split.partition, bucket)
+        for split in planned.splits
+        for bucket in range(split.total_buckets)
+    }
     changes = Changes(
         CommitKind.OVERWRITE,
-        tuple(
-            entry for message in messages for entry in message.entries if entry.kind is FileKind.ADD
-        ),
+        tuple(entry for message in done for entry in message.entries),
         read_guard=ReadGuard(planned.snapshot_id, frozenset(read)),
-        overwrite=partitions_read.__contains__,
+        overwrite=frozenset(split.partition for split in planned.splits).__contains__,
     )
-    with discarded_if_refused(table, messages):
+    with discarded_if_refused(table, done):
         return table.new_commit().commit(changes)

@@ -1,6 +1,7 @@
 """Branches: schemas, snapshots and tags of their own over the same data files (format section 3.3)."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, NotFoundError
@@ -12,6 +13,7 @@ from paimon_orch.table.tags import Tags, snapshot_of_tag
 
 _NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
 _PREFIX = "branch-"
+_REFERRING = ("snapshot", "changelog", "tag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +39,48 @@ class Branches:
     def create(self, name: str, tag: str | None = None) -> None:
         """Start a branch at a tag, or with the table's schemas and no rows.
 
-        Raises :class:`InputError` if the name is taken or not allowed, :class:`NotFoundError` if there is no such tag.
+        Done again after a failure it completes what was begun. Raises :class:`InputError` if the name is taken or not
+        allowed, :class:`NotFoundError` if there is no such tag.
         """
         paths = self._paths(name)
-        if name in self.names():
+        files = self._first_files(paths, tag)
+        if name in self.names() and not self._is_begun(paths, files):
             raise InputError(f"{self.root} has a branch {name!r} already")
-        main = SchemaStore(self.io, TablePaths(self.root))
         try:
-            newest = main.latest().id if tag is None else self._copy_tag(tag, paths)
-            for schema_id in main.ids():
-                if schema_id <= newest:
-                    self._copy(main.path(schema_id), SchemaStore(self.io, paths).path(schema_id))
+            for path, data in files.items():
+                if not self.io.create(path, data):
+                    self.io.write(path, data)
+            if tag is not None:  # who deletes it looks at the branches afterwards
+                SnapshotStore(self.io, TablePaths(self.root)).tag(tag)
         except BaseException:
             self.io.delete_dir(paths.branch_root)
             raise
 
-    def _copy_tag(self, tag: str, paths: TablePaths) -> int:
-        """Copy a tag with its snapshot and return the id of its schema."""
+    def _first_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
+        """Return what a new branch consists of: its schemas, the tag that it begins at, and its snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
-        snapshot, path = main.tag(tag), Tags(main).path(tag)
-        self._copy(path, Tags(branch).path(tag))
-        data = self.io.read_bytes(path)
-        self.io.create(branch.path(snapshot.id), snapshot_of_tag(data, path))
-        return snapshot.schema_id
+        schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
+        newest = schemas.latest().id
+        if tag is not None:
+            snapshot, path = main.tag(tag), Tags(main).path(tag)
+            data, newest = self.io.read_bytes(path), snapshot.schema_id
+            tagged[Tags(branch).path(tag)] = data
+            tagged[branch.path(snapshot.id)] = snapshot_of_tag(data, path)
+        copies = SchemaStore(self.io, paths)
+        numbers = [number for number in schemas.ids() if number <= newest]
+        return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
+
+    def _is_begun(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
+        """Tell whether a branch holds a part of its first files and nothing else: somebody died making it."""
+        found = set(self._stored(paths.branch_root))
+        return found < set(files) and all(self.io.read_bytes(path) == files[path] for path in found)
+
+    def _stored(self, directory: str) -> Iterator[str]:
+        for info in self.io.list_dir(directory):
+            if info.is_dir:
+                yield from self._stored(info.path)
+            elif not info.name.endswith(".tmp"):
+                yield info.path
 
     def delete(self, name: str) -> None:
         """Remove a branch. Files that it alone referred to stay until orphan files are removed."""
@@ -69,6 +90,9 @@ class Branches:
             raise InputError(
                 f"branch {name!r} is the table's 'scan.fallback-branch'; reset this option first"
             )
+        # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
+        for folder in _REFERRING:
+            self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)
 
     def fast_forward(self, name: str) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import InputError, corrupt_unless_decoded
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.storage import FileIO
@@ -38,6 +38,25 @@ class Consumers:
                 with corrupt_unless_decoded(path):
                     found[path] = int(json.loads(data)["nextSnapshot"])
         return found
+
+    def next_of(self, name: str) -> int | None:
+        """Return the next snapshot that one consumer reads; None if it has not begun."""
+        path = self._path(name)
+        try:
+            data = self.io.read_bytes(path)
+        except FileNotFoundError:
+            return None
+        with corrupt_unless_decoded(path):
+            return int(json.loads(data)["nextSnapshot"])
+
+    def record(self, name: str, next_snapshot: int) -> None:
+        """Say how far a consumer has read: expiration keeps what it has not."""
+        self.io.write(self._path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
+
+    def _path(self, name: str) -> str:
+        if not name or "/" in name or "\\" in name:
+            raise InputError(f"consumer {name!r} must be a plain name: it becomes one of a file")
+        return f"{self.paths.branch_root}/consumer/{_PREFIX}{name}"
 
     def expired(self) -> list[str]:
         """Return the files of consumers that have not moved for ``consumer.expiration-time``."""

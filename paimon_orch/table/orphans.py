@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from paimon_orch.errors import PaimonError
+from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.partition import escape, unescape
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.removal import data_roots, is_plain
 from paimon_orch.table.snapshots import EARLIEST, LATEST
 
 # folders of a branch, and the names in them that are no leftovers
@@ -64,6 +69,28 @@ def list_old_files(unit: ListingUnit) -> bytes:
     return json.dumps(found).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestUnit:
+    """Manifests to read for the names of files."""
+
+    reader: ManifestReader
+    metas: tuple[ManifestFileMeta, ...]
+
+
+def named_files(unit: ManifestUnit) -> bytes:
+    """Read the manifests of a unit; a pure function of the unit, for an executor.
+
+    Returns JSON: by manifest the names of all its files. One that cannot be read is left out: whoever asked reads it
+    again, and knows whether it may be missing.
+    """
+    found = {}
+    for meta in unit.metas:
+        with suppress(PaimonError):
+            manifest = unit.reader.open(meta)
+            found[meta.file_name] = [*manifest.names, *manifest.extra_names()]
+    return json.dumps(found).encode()
+
+
 def _certainly(io: FileIO, before: float) -> float:
     """Return what the time of a file must be below to be certainly before a moment."""
     return before - _ROUNDED_SECONDS if io.remote else before
@@ -79,18 +106,65 @@ def shared_directories(paths: TablePaths) -> list[str]:
     return [f"{paths.root}/{name}" for name in _SHARED_FOLDERS]
 
 
+@dataclass(frozen=True, slots=True)
+class DataRoots:
+    """The folders below which a table's data files may lie: its own, and its folder below each external path.
+
+    ``refused`` are external paths that may hold files of others, each with the reason: they are left alone.
+    """
+
+    roots: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
+        """Take the options of a table. Writers use external paths only where a strategy chooses among them."""
+        roots, refused = [paths.root], []
+        strategy = schema.typed_options.text("data-file.external-paths.strategy", "none").lower()
+        for path in data_roots(paths, schema)[1:] if strategy != "none" else ():
+            reason = _not_its_own(io, paths.root, path)
+            if reason:
+                refused.append(f"{path}: {reason}")
+            elif path not in roots:
+                roots.append(path)
+        return cls(tuple(roots), tuple(refused))
+
+
+def _not_its_own(io: FileIO, root: str, path: str) -> str | None:
+    """Return why a folder elsewhere is not certainly one table's own; None if it is.
+
+    Names of data files say nothing of their table: what a neighbour keeps there would be an orphan here.
+    """
+    parent, _, name = path.rpartition("/")
+    if _store(path) != _store(root) or not is_plain(path):
+        return "it does not lie in the table's store"
+    if f"{path}/".startswith(f"{root}/") or f"{root}/".startswith(f"{path}/"):
+        return "it and the table lie in one another"
+    if name != root.rpartition("/")[2]:
+        return f"it does not end in the table's folder, {root.rpartition('/')[2]}, so others may use it too"
+    if any(info.name == name and info.is_link for info in io.list_dir(parent)):
+        return "it is a link"
+    if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
+        return "it holds another table"
+    return None
+
+
+def _store(path: str) -> str:
+    return path.partition("://")[0] if "://" in path else ""
+
+
 def bucket_directories(
     io: FileIO,
-    paths: TablePaths,
+    root: str,
     schema: TableSchema,
     specs: Iterable[Mapping[str, object]] | None = None,
 ) -> list[FileInfo]:
-    """Find the bucket directories below the data folder: as many levels of ``key=value`` as there are partition columns.
+    """Find the bucket directories below a data root: as many levels of ``key=value`` as there are partition columns.
 
     With ``specs`` only those of matching partitions. Whatever else lies there is not looked into.
     """
     parent = schema.options.get("data-file.path-directory", "").strip("/")
-    level = [f"{paths.root}/{parent}" if parent else paths.root]
+    level = [f"{root}/{parent}" if parent else root]
     chosen = None if specs is None else list(specs)
     accepted = {level[0]: chosen}
     for key in schema.partition_keys:

@@ -34,6 +34,11 @@ def parse_spec(text: str, schema: TableSchema) -> dict[str, object]:
     return spec
 
 
+def parse_specs(specs: Iterable[str | Spec], schema: TableSchema) -> list[Spec]:
+    """Return specs as mappings; texts are parsed by :func:`parse_spec`."""
+    return [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
+
+
 def _check_key(name: str, schema: TableSchema) -> None:
     if name not in schema.partition_keys:
         known = ", ".join(schema.partition_keys) or "none"

@@ -5,7 +5,8 @@ only what is optional by the format may be missing (maintenance facts 9.4, 9.5, 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -245,15 +246,21 @@ def metadata_names(reader: ReferenceReader, version: Version) -> set[str]:
     return names | {name for name in optional if name is not None}
 
 
+Decoder = Callable[[Sequence[ManifestFileMeta]], Mapping[str, Sequence[str]]]
+"""Returns the files that manifests name, by the manifests' names. One that cannot be read may be left out."""
+
+
 @dataclass(slots=True)
 class Used:
     """The names of all files that any version of a table names, data files by every entry of every manifest.
 
     The set only grows: :meth:`update` reads the versions that came since. A version that went takes nothing with it.
+    With ``decode`` manifests are read there, many at once; what it leaves out is read here, and is an error here.
     """
 
     store: VersionStore
     sleep: Callable[[float], None] = time.sleep
+    decode: Decoder | None = field(default=None, repr=False)
     names: set[str] = field(default_factory=set)
     versions: dict[str, Version] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
@@ -280,12 +287,13 @@ class Used:
         found = self.store.all()
         return [v for path, v in found.items() if not _same(self.versions.get(path), v)]
 
-    def _read(self, pending: Iterable[Version]) -> PaimonError | None:
+    def _read(self, pending: Sequence[Version]) -> PaimonError | None:
         reader = ReferenceReader.of(self.store.io, self.store.root)
+        decoded = {} if self.decode is None else self.decode(self._unopened(reader, pending))
         failure = None
         for version in pending:
             try:
-                self._add(reader, version)
+                self._add(reader, version, decoded)
             except MissingFileError as error:
                 error.add_note(f"{version} needs it")
                 failure = error
@@ -293,7 +301,19 @@ class Used:
                 self.versions[version.path] = version
         return failure
 
-    def _add(self, reader: ReferenceReader, version: Version) -> None:
+    def _unopened(
+        self, reader: ReferenceReader, pending: Iterable[Version]
+    ) -> list[ManifestFileMeta]:
+        metas: dict[str, ManifestFileMeta] = {}
+        for version in pending:
+            with suppress(MissingFileError):  # told when the version itself is read
+                for meta in (*reader.state(version), *reader.changelog(version)):
+                    metas.setdefault(meta.file_name, meta)
+        return [meta for name, meta in metas.items() if name not in self._opened]
+
+    def _add(
+        self, reader: ReferenceReader, version: Version, decoded: Mapping[str, Sequence[str]]
+    ) -> None:
         names = metadata_names(reader, version)
         kinds = (
             (reader.state(version), not version.complete),
@@ -302,6 +322,10 @@ class Used:
         for metas, optional in kinds:
             for meta in metas:
                 if meta.file_name in self._opened:
+                    continue
+                if meta.file_name in decoded:
+                    self.names.update(decoded[meta.file_name])
+                    self._opened.add(meta.file_name)
                     continue
                 manifest = reader.open(meta, optional=optional)
                 if manifest is not None:

@@ -38,8 +38,7 @@ class Remover:
 
     def allows(self, path: str) -> bool:
         """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
-        inside = any(path.startswith(f"{root}/") for root in self.roots)
-        return inside and not any(part in ("", ".", "..") for part in _parts(path))
+        return any(path.startswith(f"{root}/") for root in self.roots) and is_plain(path)
 
     def delete(self, path: str) -> bool:
         """Delete one file; a missing one is no error. ``False`` if it is refused."""
@@ -104,5 +103,9 @@ class Remover:
         return self._directories[directory]
 
 
-def _parts(path: str) -> list[str]:
-    return (path.partition("://")[2] or path).lstrip("/").split("/")
+def is_plain(path: str) -> bool:
+    """Tell whether a path is absolute and goes nowhere but down."""
+    _, scheme, rest = path.partition("://")
+    parts = (rest or path).removeprefix("/").split("/")
+    absolute = bool(scheme) or path.startswith("/")
+    return absolute and not any(part in ("", ".", "..") for part in parts)

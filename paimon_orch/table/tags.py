@@ -52,7 +52,8 @@ class Tags:
     ) -> Snapshot:
         """Keep a snapshot, by default the newest, under a name; for ever, or for a time.
 
-        Raises :class:`InputError` if the name is taken, :class:`NotFoundError` if there is no such snapshot.
+        One that has expired is taken from another tag. Raises :class:`InputError` if the name is taken,
+        :class:`NotFoundError` if there is no such snapshot.
         """
         path = self.path(name)
         snapshot, data = self._content(snapshot_id, time_retained)
@@ -60,9 +61,7 @@ class Tags:
             raise InputError(
                 f"{self.snapshots.paths.root} has a tag {name!r} already; delete it or replace it"
             )
-        # an expiration moves the hint, looks at the tags, and only then deletes
-        earliest = self.snapshots.earliest_id() or 0
-        if snapshot.id < earliest or not self.snapshots.exists(snapshot.id):
+        if not self._is_kept(snapshot.id, but=name):
             self.snapshots.io.delete(path)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
@@ -76,32 +75,58 @@ class Tags:
     ) -> Snapshot:
         """Let a tag that exists keep another snapshot, by default the newest, or another time."""
         self.get(name)
+        io, path = self.snapshots.io, self.path(name)
+        before = io.read_bytes(path)
         snapshot, data = self._content(snapshot_id, time_retained)
-        self.snapshots.io.write(self.path(name), data)
+        io.write(path, data)
+        if not self._is_kept(snapshot.id, but=name):
+            io.write(path, before)
+            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
 
     def rename(self, name: str, to: str) -> None:
-        """Give a tag another name, which must be free."""
+        """Give a tag another name, which must be free. Done again after a failure it completes what was begun."""
         self.get(name)
-        if not self.snapshots.io.create(
-            self.path(to), self.snapshots.io.read_bytes(self.path(name))
-        ):
+        io, path = self.snapshots.io, self.path(to)
+        data = io.read_bytes(self.path(name))
+        # an equal one is what a run that was killed left
+        if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
             raise InputError(f"{self.snapshots.paths.root} has a tag {to!r} already")
-        self.snapshots.io.delete(self.path(name))
+        io.delete(self.path(name))
 
     def delete(self, name: str) -> None:
         """Remove a tag. Files that it alone kept stay until orphan files are removed."""
         self.get(name)
         self.snapshots.io.delete(self.path(name))
 
+    def _is_kept(self, snapshot_id: int, *, but: str) -> bool:
+        """Tell whether a snapshot is kept by more than one tag.
+
+        An expiration moves the hint, looks at the tags, and only then deletes: who tags looks at the hint afterwards.
+        """
+        store = self.snapshots
+        if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
+            return True
+        return self._keeping(snapshot_id, but=but) is not None
+
+    def _keeping(self, snapshot_id: int, *, but: str = "") -> str | None:
+        """Return a tag that keeps a snapshot."""
+        others = (name for name in self.names() if name != but)
+        return next((name for name in others if self.snapshots.tag(name).id == snapshot_id), None)
+
     def _content(
         self, snapshot_id: int | None, time_retained: timedelta | None
     ) -> tuple[Snapshot, bytes]:
         store = self.snapshots
-        snapshot = Moment(snapshot_id).find(store)
+        expired = snapshot_id is not None and not store.exists(snapshot_id)
+        keeping = None if snapshot_id is None or not expired else self._keeping(snapshot_id)
+        snapshot = Moment(snapshot_id if keeping is None else None, keeping).find(store)
         if snapshot is None:
             raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
-        data = store.io.read_bytes(store.path(snapshot.id))
+        if keeping is None:
+            data = store.io.read_bytes(store.path(snapshot.id))
+        else:
+            data = snapshot_of_tag(store.io.read_bytes(self.path(keeping)), self.path(keeping))
         if time_retained is None:
             return snapshot, data
         if time_retained <= timedelta(0):

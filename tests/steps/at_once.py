@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 
 from tables import rows_of, table_of
 
@@ -18,6 +22,7 @@ from paimon_orch.table.table import Table
 
 KEYS = 10  # of each of the two writers
 Role = Callable[[Table, int], None]
+Report = tuple[str, int, list[str]]
 
 
 def write(writer: int, table: Table, turn: int) -> None:
@@ -96,6 +101,43 @@ def work(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list
             problems.append(f"{name}: {traceback.format_exc()}")
             break
     return turn, problems
+
+
+def all_at_once(
+    roles: Mapping[str, Role], open_table: Callable[[], Table], seconds: float
+) -> dict[str, int]:
+    """Let a process of its own do each thing; return how often each did, and fail if any went wrong.
+
+    Each opens the table by itself, once it is forked: clients of stores do not survive that.
+    """
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Barrier(len(roles)), context.Queue()
+    processes = [
+        context.Process(target=_run, args=(name, role, open_table, seconds, ready, done))
+        for name, role in roles.items()
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside idle threads
+        for process in processes:
+            process.start()
+    reports = [done.get(timeout=90) for _ in processes]
+    for process in processes:
+        process.join(60)
+    assert [problem for _, _, problems in reports for problem in problems] == []
+    return {name: turns for name, turns, _ in reports}
+
+
+def _run(
+    name: str,
+    role: Role,
+    open_table: Callable[[], Table],
+    seconds: float,
+    ready: Barrier,
+    done: Queue[Report],
+) -> None:
+    table = open_table()
+    ready.wait()
+    done.put((name, *work(name, role, table, seconds)))
 
 
 def assert_nothing_is_lost(table: Table, turns: dict[str, int]) -> None:

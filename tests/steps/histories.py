@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from steps.damage import edit_snapshot
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.references import Used, VersionStore
 from paimon_orch.table.snapshots import EARLIEST
 from paimon_orch.table.table import Table
 
 Operation = tuple[str, int]
+
+
+class CountingFileIO(LocalFileIO):
+    """Counts how often each file is read."""
+
+    def __init__(self) -> None:
+        self.reads: Counter[str] = Counter()
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return the whole content."""
+        self.reads[path] += 1
+        return super().read_bytes(path)
+
+
 KINDS: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "vectors": {"deletion_vectors__enabled": "true"},
@@ -25,6 +42,8 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "lookup": {"changelog_producer": "lookup"},
     "dynamic": {"bucket": "-1"},
 }
+# versions of main, a tag and a branch, that share some files
+HISTORY: list[Operation] = [("tag", 0), ("branch", 0), ("on branch", 1), ("full", 0), ("upsert", 2), ("minor", 0)]  # fmt: skip
 _ACTIONS = ("upsert", "upsert", "delete", "minor", "full", "overwrite", "drop", "tag", "untag", "branch", "on branch")  # fmt: skip
 
 
@@ -39,6 +58,15 @@ def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:
     table = new_table(root, columns, key=("p", "k"), partition_by=("p",), **KINDS[kind])
     for step, (action, number) in enumerate([("upsert", 0), *history]):
         apply(table, action, number, f"{step}")
+    return table
+
+
+def chain(root: Path, snapshots: int, **options: str) -> Table:
+    """Make a table of so many snapshots, one upsert each, the n-th committed at the time ``n * 1000``."""
+    table = new_table(root, **options)
+    for number in range(1, snapshots + 1):
+        table.upsert(table_of("k v", [(number, str(number))]))
+        edit_snapshot(table, number, time_millis=number * 1000)
     return table
 
 
@@ -72,15 +100,21 @@ def branch_of(table: Table, name: str) -> Table:
 
 def contents(table: Table) -> dict[str, list[str]]:
     """Return the rows of every retained version of every branch, as text: NaN equals itself then."""
+    found = versions(table, "main ")
+    for name in table.branches.names():
+        found |= versions(branch_of(table, name), f"{name} ")
+    return found
+
+
+def versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
+    """Return the rows of every retained version of a table or one branch, as text."""
     found: dict[str, list[str]] = {}
-    for name in ("main", *table.branches.names()):
-        one = table if name == "main" else branch_of(table, name)
-        for tag in one.tags.names():
-            found[f"{name} tag {tag}"] = list(map(repr, rows_of(one, tag=tag)))
-        earliest = one.snapshots.earliest_id() or 0
-        for number in one.snapshots.ids():
-            if number >= earliest:
-                found[f"{name} {number}"] = list(map(repr, rows_of(one, snapshot_id=number)))
+    for tag in table.tags.names():
+        found[f"{prefix}tag {tag}"] = list(map(repr, rows_of(table, tag=tag)))
+    earliest = table.snapshots.earliest_id() or 0
+    for number in table.snapshots.ids():
+        if number >= earliest:
+            found[f"{prefix}{number}"] = list(map(repr, rows_of(table, snapshot_id=number)))
     return found
 
 
@@ -112,3 +146,23 @@ def make_old(table: Table, seconds: float = 7 * 24 * 3600) -> None:
 def snapshot_range(table: Table) -> tuple[list[int], int | None]:
     """Return the ids of the snapshots that are there, and the hint EARLIEST."""
     return table.snapshots.ids(), table.snapshots.hint(EARLIEST)
+
+
+def litter(table: Table) -> list[Path]:
+    """Leave an old file that nothing refers to in every folder that is looked into."""
+    root = Path(table.paths.root)
+    names = [
+        "manifest/manifest-0", "manifest/.manifest-1.x.tmp", "index/index-0", "statistics/stat-0",
+        "p=0/bucket-0/data-0.parquet", "p=9/bucket-3/data-0.parquet.index",
+        "snapshot/.snapshot-9.x.tmp", "branch/branch-dev/snapshot/junk", "tag/.tag-x.y.tmp",
+    ]  # fmt: skip
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"orphan")
+    make_old(table)
+    return [root / name for name in names]
+
+
+def stored_names(table: Table) -> set[str]:
+    """Return every file below the table's directory, by its path there."""
+    return {str(Path(path).relative_to(table.paths.root)) for path in stored_files(table)}

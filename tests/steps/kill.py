@@ -17,8 +17,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+from steps.histories import loose_files, make_old
+
 from paimon_orch import Catalog
+from paimon_orch.steps.check import check
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
+
+MARKS = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
+    pytest.mark.usefixtures("unsynced"),
+]
 
 _CHANGES = {"os.link", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -41,6 +51,14 @@ def deaths(template: Table, root: Path, action: Callable[[Table], object]) -> It
         if ended:
             assert number > 3, "the action changed next to nothing"
             return
+
+
+def clean(table: Table) -> None:
+    """Remove what dead processes left; nothing else is loose then."""
+    make_old(table)
+    remove_orphan_files(table)
+    assert loose_files(table) == set()
+    assert check(table, deep=True).findings == ()
 
 
 def _run(action: Callable[[], object], number: int, below: str) -> bool:

@@ -2,208 +2,30 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from steps.vectored import EXECUTOR, compacted, upsert, vectored
 from tables import (
-    Row,
     assert_healthy,
     levels_of,
     new_table,
     rows_of,
-    small_batches,
     stored_files,
     table_of,
     vectors_of,
 )
 
-from paimon_orch.errors import CommitConflictError, InputError, StorageError
+from paimon_orch.errors import InputError, StorageError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compaction import BucketCompaction
 from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.table import Table
 from paimon_orch.table.write import TableWriter, conform_rows
 
-EXECUTOR = InProcessExecutor()
-PARTITIONS = ("a", "b")
-
-Key = tuple[str, int]
-Rows = dict[Key, str]
-
-
-@dataclass(frozen=True)
-class Upsert:
-    keys: list[int]
-    partition: str
-
-
-@dataclass(frozen=True)
-class Delete:
-    keys: list[int]
-    partition: str
-
-
-@dataclass(frozen=True)
-class Compact:
-    strategy: Literal["minor", "full"]
-    partition: str | None
-
-
-@dataclass
-class Model:
-    """What a dictionary knows: rows as written, and (with deletion vectors) as of the last compaction."""
-
-    table: Table
-    written: Rows = field(default_factory=dict)
-    compacted: Rows = field(default_factory=dict)
-    writes: int = 0
-
-    @property
-    def visible(self) -> Rows:
-        return self.compacted if self.table.options.deletion_vectors else self.written
-
-    def apply(self, operation: Upsert | Delete | Compact) -> None:
-        match operation:
-            case Upsert(keys, partition):
-                self.writes += 1
-                rows = {key: f"{self.writes}.{at}" for at, key in enumerate(keys)}  # last one wins
-                values = [(partition, key, f"{self.writes}.{at}") for at, key in enumerate(keys)]
-                self.table.upsert(table_of("p k v", values))
-                self.written |= {(partition, key): value for key, value in rows.items()}
-            case Delete(keys, partition):
-                self.table.delete(table_of("p k", [(partition, key) for key in keys]))
-                for key in keys:
-                    self.written.pop((partition, key), None)
-            case Compact(strategy, partition):
-                self.compact(strategy, partition)
-
-    def compact(self, strategy: Literal["minor", "full"], partition: str | None) -> None:
-        specs = None if partition is None else [f"p={partition}"]
-        result = step.compact(self.table, EXECUTOR, partitions=specs, strategy=strategy)
-        chosen = PARTITIONS if partition is None else (partition,)
-        kept = {key: value for key, value in self.compacted.items() if key[0] not in chosen}
-        self.compacted = kept | {
-            key: value for key, value in self.written.items() if key[0] in chosen
-        }
-        assert bool(result.plan) == (result.snapshot_id is not None)
-        self.check_levels(strategy, chosen)
-
-    def check_levels(self, strategy: str, chosen: tuple[str, ...]) -> None:
-        deletion_vectors = self.table.options.deletion_vectors
-        splits = {
-            partition_text(split.partition, self.table.schema): split
-            for split in self.table.files()
-        }
-        for name, split in splits.items():
-            if name.removeprefix("p=") not in chosen:
-                continue
-            levels = {file.level for file in split.files}
-            if deletion_vectors or strategy == "full":
-                assert 0 not in levels
-            if strategy == "full":
-                assert levels <= {self.table.options.num_levels - 1}
-                assert not any(file.delete_row_count for file in split.files)
-                assert not {file.file_name for file in split.files} & set(vectors_of(self.table))
-
-    def check(self) -> None:
-        expected: list[Row] = sorted((p, k, v) for (p, k), v in self.visible.items())
-        assert rows_of(self.table) == expected
-        if self.table.snapshot() is not None:
-            assert_healthy(self.table)
-
-
-keys = st.lists(st.integers(0, 60), min_size=1, max_size=45)
-partitions = st.sampled_from(PARTITIONS)
-operations = st.lists(
-    st.one_of(
-        st.builds(Upsert, keys, partitions),
-        st.builds(Delete, st.lists(st.integers(0, 60), min_size=1, max_size=10), partitions),
-        st.builds(
-            Compact,
-            st.sampled_from(["minor", "minor", "full"]),
-            st.none() | partitions,
-        ),
-    ),
-    min_size=4,
-    max_size=14,
-)
-VARIANTS: dict[str, dict[str, str]] = {
-    "merge-on-read": {"num_sorted_run__compaction_trigger": "3"},
-    "32-bit vectors": {
-        "deletion_vectors__enabled": "true",
-        "num_sorted_run__compaction_trigger": "3",
-    },
-    "64-bit vectors, many levels": {
-        "deletion_vectors__enabled": "true",
-        "deletion_vectors__bitmap64": "true",
-        "bucket": "2",
-        "num_levels": "6",
-        "num_sorted_run__compaction_trigger": "6",
-        "compaction__max_size_amplification_percent": "1000000",
-        "compaction__size_ratio": "0",
-    },
-}
-
-
-@pytest.fixture(autouse=True)
-def _small_batches() -> Iterator[None]:
-    with small_batches(5):
-        yield
-
-
-@pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
-def test_readers_see_what_a_dictionary_holds(variant: dict[str, str]) -> None:
-    @settings(max_examples=15)
-    @given(operations)
-    def check(chosen: list[Upsert | Delete | Compact]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            table = new_table(
-                Path(folder),
-                "p STRING, k BIGINT, v STRING",
-                key=("p", "k"),
-                partition_by=["p"],
-                target_file_size="4 kb",
-                **variant,
-            )
-            model = Model(table)
-            for operation in chosen:
-                model.apply(operation)
-            model.check()
-            model.compact("minor", None)
-            model.check()
-            model.compact("full", None)
-            model.check()
-            before = table.snapshot()
-            model.compact("full", None)  # nothing is left to do
-            assert table.snapshot() == before
-
-    check()
-
-
-def vectored(root: Path, **options: str) -> Table:
-    return new_table(root, deletion_vectors__enabled="true", **options)
-
-
-def upsert(table: Table, numbers: range, value: str) -> None:
-    table.upsert(table_of("k v", [(number, value) for number in numbers]))
-
-
-def compacted(root: Path, **options: str) -> Table:
-    """A table with 100 keys on the highest level."""
-    table = vectored(root, **options)
-    upsert(table, range(100), "old")
-    step.compact(table, EXECUTOR)
-    return table
+pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 
 
 def test_minor_compaction_hides_replaced_rows_and_rewrites_none_of_them(tmp_path: Path) -> None:
@@ -393,133 +215,3 @@ def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
     step.compact(table, EXECUTOR, strategy="full")
 
     assert rows_of(table) == before
-
-
-# --- two compactions of the same snapshot
-
-
-def results(planned: step.CompactionPlan) -> list[CommitMessage]:
-    return [CommitMessage.decode(step.run(unit)) for unit in planned.units]
-
-
-def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(100), "a")
-    upsert(table, range(50), "b")
-    first, second = step.plan(table), step.plan(table)
-    done = results(first), results(second)
-    step.commit(table, first, done[0])
-    before, rows = stored_files(table), rows_of(table)
-    written = {entry.file.file_name for message in done[1] for entry in message.added}
-
-    with pytest.raises(CommitConflictError, match=r"Plan|plan"):
-        step.commit(table, second, done[1])
-
-    assert rows_of(table) == rows
-    assert {Path(path).name for path in before - stored_files(table)} == written
-    assert_healthy(table)
-
-
-@pytest.mark.parametrize("order", ["upper levels first", "level 0 first"])
-def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
-    tmp_path: Path, order: str
-) -> None:
-    """A full compaction of the upper levels, and a minor one that marks rows in them, from one snapshot."""
-    table = compacted(tmp_path)
-    upsert(table, range(10), "newer")
-    step.compact(table, EXECUTOR)
-    assert levels_of(table) == [4, 5]
-    upper = step.plan(table, strategy="full")
-    upper_done = results(upper)
-    table.delete(table_of("k", [(50,)]))  # the row lies on level 5
-    upsert(table, range(60, 61), "newest")
-    minor = step.plan(table)
-    minor_done = results(minor)
-    pairs = [(upper, upper_done), (minor, minor_done)]
-    (winner, done), (loser, late) = pairs if order.startswith("upper") else pairs[::-1]
-
-    step.commit(table, winner, done)
-    with pytest.raises(
-        CommitConflictError, match=r"compacted by another commit|removed by another"
-    ):
-        step.commit(table, loser, late)
-    step.compact(table, EXECUTOR)
-
-    expected = {n: "newer" if n < 10 else "old" for n in range(100) if n != 50} | {60: "newest"}
-    assert rows_of(table) == sorted(expected.items())
-    assert_healthy(table)
-
-
-def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
-    upsert(table, range(10), "one")
-    first = step.plan(table)
-    first_done = results(first)
-    upsert(table, range(10, 20), "two")
-    second = step.plan(table)
-    second_done = results(second)
-
-    step.commit(table, first, first_done)
-    with pytest.raises(CommitConflictError):
-        step.commit(table, second, second_done)
-
-
-def test_a_compaction_that_loses_plans_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(100), "a")
-    upsert(table, range(50), "b")
-    run, raced = step.run, list[step.CompactionUnit]()
-
-    def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
-        if not raced:
-            raced.append(unit)
-            other = step.plan(table, strategy="full")
-            step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
-            upsert(table, range(7), "c")
-        return run(unit)
-
-    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
-    result = step.compact(table, EXECUTOR)
-
-    assert result.attempts == 2
-    assert rows_of(table) == [(n, "c" if n < 7 else "b" if n < 50 else "a") for n in range(100)]
-    assert_healthy(table)
-
-
-def test_a_compaction_that_always_loses_reports_the_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(10), "a")
-    upsert(table, range(5), "a")
-    run, number = step.run, iter(range(100, 200))
-
-    def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
-        other = step.plan(table, strategy="full")
-        step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
-        start = next(number)
-        upsert(table, range(start, start + 1), "c")
-        return run(unit)
-
-    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
-    with pytest.raises(CommitConflictError):
-        step.compact(table, EXECUTOR)
-
-    assert_healthy(table)
-
-
-def test_rows_that_arrive_meanwhile_stay_on_level_0(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
-    upsert(table, range(10), "first")
-    planned = step.plan(table)
-    done = results(planned)
-    upsert(table, range(5), "second")
-
-    step.commit(table, planned, done)
-
-    assert levels_of(table) == [0, 4, 5]
-    step.compact(table, EXECUTOR)
-    assert rows_of(table)[:10] == [(n, "second" if n < 5 else "first") for n in range(10)]
-    assert_healthy(table)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from steps.damage import edit_files, edit_snapshot
-from steps.histories import make_old
+from steps.histories import CountingFileIO, make_old
 from tables import new_table, table_of
 
 from paimon_orch.steps.compact import compact
@@ -16,6 +16,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.health import Health, health
 from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.table import Table
 
 
 def test_an_empty_table_is_healthy(tmp_path: Path) -> None:
@@ -122,3 +123,18 @@ def test_a_line_for_people_tells_them_too(tmp_path: Path) -> None:
         "sorted runs at most 1, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"
     )
     assert "; snapshots 1, the oldest 0.0 h old, tags 0, branches 0; manifests 1 (" in line
+
+
+def test_an_inspection_decodes_every_manifest_once(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    io = CountingFileIO()
+
+    report = inspect(Table(table.identifier, io, table.paths))
+
+    assert report.health is not None
+    assert (report.health.files, report.health.manifests) == (3, 3)
+    manifests = {path: n for path, n in io.reads.items() if "/manifest/manifest-" in path and "-list-" not in path}  # fmt: skip
+    assert set(manifests.values()) == {1}
+    assert len(manifests) == 3

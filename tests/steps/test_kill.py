@@ -5,50 +5,32 @@ Invariants 2 and 28: a snapshot is visible wholly or not at all; what a dead pro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from steps.histories import (
-    Operation,
-    branch_of,
+    HISTORY,
     contents,
     kept,
     loose_files,
     make_old,
     make_table,
 )
-from steps.kill import deaths
-from tables import rows_of, table_of
+from steps.kill import MARKS, clean, deaths
+from tables import table_of
 
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expire_tags import delete_tag
 from paimon_orch.steps.quarantine import Quarantine
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+pytestmark = MARKS
 
-HISTORY: list[Operation] = [("tag", 0), ("branch", 0), ("on branch", 1), ("full", 0), ("upsert", 2), ("minor", 0)]  # fmt: skip
 ROWS = table_of("p k v", [(0, 0, "new"), (1, 77, "new")])
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses nothing that it has written: only a machine that dies does."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-def clean(table: Table) -> None:
-    """Remove what dead processes left; nothing else is loose then."""
-    make_old(table)
-    remove_orphan_files(table)
-    assert loose_files(table) == set()
-    assert check(table, deep=True).findings == ()
 
 
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
@@ -147,83 +129,3 @@ def test_commits_killed_anywhere(
             assert dead.snapshots.latest_id() == newest + 1 + len(committed)
         clean(dead)
     assert outcomes == {0, 1}
-
-
-def tag(table: Table) -> None:
-    if "new" not in table.tags.names():
-        table.tags.create("new", 3)
-
-
-def branch(table: Table) -> None:
-    if "second" not in table.branches.names():
-        table.branches.create("second", "t0")
-
-
-@pytest.mark.parametrize("action", [tag, branch])
-def test_tags_and_branches_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
-    table = make_table(tmp_path / "table", "vectors", HISTORY)
-    before = contents(table)
-    for dead in deaths(table, tmp_path, action):
-        if action is branch and "second" in dead.branches.names():
-            made = branch_of_or_none(dead)
-            if made is None:  # begun and not done: its removal is what completes it
-                dead.branches.delete("second")
-        assert kept(contents(dead), before) == before
-        action(dead)
-        assert kept(contents(dead), before) == before
-        assert check(dead, deep=True).findings == ()
-
-
-def branch_of_or_none(table: Table) -> Table | None:
-    found = Path(table.paths.root) / "branch" / "branch-second" / "schema"
-    complete = found.is_dir() and any(path.name.startswith("schema-") for path in found.iterdir())
-    return branch_of(table, "second") if complete else None
-
-
-def test_deleting_a_tag_killed_anywhere(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "table", "vectors", HISTORY)
-    table.branches.delete("dev")
-    expire_snapshots(table, retain_max=1)
-    before = contents(table)
-
-    def action(table: Table) -> None:
-        if "t0" in table.tags.names():
-            delete_tag(table, "t0")
-
-    for dead in deaths(table, tmp_path, action):
-        assert check(dead, deep=True).findings == ()
-        action(dead)
-        clean(dead)
-        after = contents(dead)
-        assert after == kept(before, after)
-        assert dead.tags.names() == []
-
-
-def test_rollback_killed_anywhere(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("tag", 2)])
-    expected, before = rows_of(table, snapshot_id=3), contents(table)
-
-    def action(table: Table) -> None:
-        table.rollback(3)
-
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert after == kept(before, after)
-        assert check(dead, deep=True).findings == ()
-        action(dead)
-        assert (dead.snapshots.latest_id(), rows_of(dead)) == (3, expected)
-        clean(dead)
-
-
-def test_fast_forward_killed_anywhere(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "table", "plain", [("tag", 0), ("branch", 0), ("on branch", 1), ("upsert", 2)])  # fmt: skip
-    expected = rows_of(branch_of(table, "dev"))
-
-    def action(table: Table) -> None:
-        table.branches.fast_forward("dev")
-
-    for dead in deaths(table, tmp_path, action):
-        assert rows_of(branch_of(dead, "dev")) == expected
-        action(dead)
-        assert rows_of(dead) == rows_of(branch_of(dead, "dev")) == expected
-        clean(dead)

@@ -5,12 +5,8 @@ No reader fails on a version that is kept, no row is lost, and the table is soun
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
-import warnings
-from multiprocessing.queues import Queue
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -20,15 +16,8 @@ from tables import new_table
 
 from paimon_orch.steps.check import check
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.table.table import Table
 
 SECONDS = 5.0
-Report = tuple[str, int, list[str]]
-
-
-def run(name: str, role: at_once.Role, table: Table, ready: Barrier, done: Queue[Report]) -> None:
-    ready.wait()
-    done.put((name, *at_once.work(name, role, table, SECONDS)))
 
 
 @pytest.mark.slow
@@ -41,26 +30,11 @@ def test_all_at_once(tmp_path: Path, vectors: str) -> None:
     orphan = Path(table.paths.root) / "bucket-0" / "data-orphan.parquet"
     orphan.write_bytes(b"orphan")
     make_old(table)
-    roles = at_once.roles(time.time() - 3600)
-    context = multiprocessing.get_context("fork")
-    ready, done = context.Barrier(len(roles)), context.Queue()
-    processes = [
-        context.Process(target=run, args=(name, role, table, ready, done))
-        for name, role in roles.items()
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # of forking beside Arrow's idle threads
-        for process in processes:
-            process.start()
-    reports = [done.get(timeout=90) for _ in processes]
-    for process in processes:
-        process.join(60)
 
-    assert [problem for _, _, problems in reports for problem in problems] == []
+    turns = at_once.all_at_once(at_once.roles(time.time() - 3600), lambda: table, SECONDS)
+
     assert not orphan.exists()
-    at_once.assert_nothing_is_lost(table, {name: turns for name, turns, _ in reports})
+    at_once.assert_nothing_is_lost(table, turns)
     assert check(table, deep=True).findings == ()
     make_old(table)
     remove_orphan_files(table)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from steps.damage import edit_delta
 from steps.histories import contents, kept, loose_files, make_table
-from tables import new_table, rows_of, stored_files, table_of
+from tables import levels_of, new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    CorruptFileError,
+    InputError,
+    UnsupportedError,
+)
+from paimon_orch.files.writer import RollingFileWriter
 from paimon_orch.steps import rescale as step
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
@@ -104,6 +113,62 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path) -> None:
 
     assert (0, 50, "late") in rows_of(table)
     assert loose_files(table) == set()
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 12), (6, 4), (3, 1)])
+@pytest.mark.parametrize("key", [("k",), ()])
+def test_rows_go_to_their_buckets_and_each_is_written_once(
+    tmp_path: Path, key: tuple[str, ...], before: int, after: int
+) -> None:
+    with small_batches(5):
+        table = new_table(tmp_path, key=key, bucket=str(before), bucket_key="k")
+        for start in (0, 60):
+            table.append(table_of("k v", [(start + k, str(k)) for k in range(90)]))
+        rows = rows_of(table)
+
+        planned = step.plan(table, after)
+        read = [(unit.targets, split.bucket) for unit in planned.units for split in unit.splits]
+        assert len(read) == len(set(read))
+        rescale(table, after)
+
+        assert rows_of(table) == rows
+        assert {split.bucket for split in table.files()} == set(range(after))
+        assert max(levels_of(table)) == (5 if key else 0)
+        assert check(table, deep=True).findings == ()
+
+
+def test_few_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(tmp_path, bucket="2")
+    for start in (0, 1):
+        table.upsert(table_of("k v", [(k, "x") for k in range(start, 4_000, 2)]))
+    handed, write = [], RollingFileWriter.write
+
+    def spy(writer: RollingFileWriter, rows: pa.Table) -> None:
+        handed.append(rows.num_rows)
+        write(writer, rows)
+
+    monkeypatch.setattr(RollingFileWriter, "write", spy)
+    with small_batches(100):
+        rescale(table, 4)
+
+    assert sum(handed) == 4_000
+    assert max(handed) <= 400
+
+
+def test_rows_in_a_wrong_bucket_are_not_lost(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="2")
+    table.upsert(table_of("k v", [(k, str(k)) for k in range(10)]))
+    folder = Path(table.paths.root)
+    (folder / "bucket-0").rename(folder / "other")
+    (folder / "bucket-1").rename(folder / "bucket-0")
+    (folder / "other").rename(folder / "bucket-1")
+    edit_delta(table, 1, lambda entries: [replace(entry, bucket=1 - entry.bucket) for entry in entries])  # fmt: skip
+    before = stored_files(table)
+
+    with pytest.raises(CorruptFileError, match="do not belong there"):
+        rescale(table, 4)
+
+    assert stored_files(table) == before
 
 
 def test_what_cannot_be_rescaled_is_refused_and_nothing_changes(tmp_path: Path) -> None:

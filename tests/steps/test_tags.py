@@ -23,6 +23,7 @@ from paimon_orch.table.table import Table
 
 
 def test_a_tag_of_a_living_snapshot_takes_nothing_with_it(tmp_path: Path) -> None:
+    """Invariant 30, of a snapshot that lives."""
     table = make_table(tmp_path, "vectors", [("tag", 0), ("full", 0), ("upsert", 1)])
     before = stored_files(table)
 
@@ -37,6 +38,7 @@ def test_a_tag_of_a_living_snapshot_takes_nothing_with_it(tmp_path: Path) -> Non
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(operations())
 def test_a_tag_takes_what_only_it_kept(history: list[Operation]) -> None:
+    """Invariant 30."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), "vectors", [("tag", 0), *history, ("tag", 1)])
         for name in table.tags.names():  # deleted without their files: those are orphans

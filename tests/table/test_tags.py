@@ -131,6 +131,38 @@ def test_a_snapshot_that_expires_while_it_is_tagged_leaves_no_tag(
     assert files(table.paths.tag_dir) == set()
 
 
+def test_an_expired_snapshot_is_tagged_from_another_tag(table: Table) -> None:
+    table.tags.create("daily", 1, time_retained=timedelta(days=1))
+    Path(table.snapshots.path(1)).unlink()
+
+    table.tags.create("kept", 1)
+
+    assert "tagTimeRetained" not in stored(table, "kept")
+    assert rows_of(table, tag="kept") == [(1, "1")]
+    table.tags.create("newest")
+    table.tags.replace("newest", 1)
+    assert rows_of(table, tag="newest") == [(1, "1")]
+
+
+def test_a_tag_keeps_its_name_if_it_is_to_have_the_same(table: Table) -> None:
+    table.tags.create("one", 1)
+
+    with pytest.raises(InputError, match="already"):
+        table.tags.rename("one", "one")
+
+    assert table.tags.names() == ["one"]
+
+
+def test_a_tag_does_not_take_the_name_of_another_snapshot(table: Table) -> None:
+    table.tags.create("one", 1)
+    table.tags.create("two", 2)
+
+    with pytest.raises(InputError, match="already"):
+        table.tags.rename("one", "two")
+
+    assert [table.tags.get(name).id for name in ("one", "two")] == [1, 2]
+
+
 @pytest.mark.parametrize("way", ["id", "tag", "timestamp"])
 def test_a_rollback_shows_the_rows_of_its_snapshot_and_goes_on_from_there(
     table: Table, way: str

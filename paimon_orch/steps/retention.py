@@ -1,0 +1,84 @@
+"""How many versions of a table are kept, and how long: options, and what a caller says instead (maintenance facts 9.2, 9.5)."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+
+_MIN, _MAX, _TIME = "num-retained.min", "num-retained.max", "time-retained"
+
+
+class Limits(TypedDict, total=False):
+    """What a caller says instead of the table's options; what is missing or None is taken from them.
+
+    ``retain_max`` and ``retain_min`` are numbers of versions to keep at most and at least, ``older_than`` epoch
+    milliseconds, ``max_deletes`` how many may go at once. An argument goes before an option that contradicts it.
+    """
+
+    retain_max: int | None
+    retain_min: int | None
+    older_than: int | None
+    max_deletes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept: numbers of versions, a time (epoch milliseconds), and how many may go at once."""
+
+    retain_min: int
+    retain_max: int
+    older_than: int
+    limit: int
+
+    @classmethod
+    def of_snapshots(cls, options: Options, now_millis: int, limits: Limits) -> "Retention":
+        """Take what a caller says of snapshots, and the table's options for the rest."""
+        return cls._of(options, "snapshot", now_millis, limits)
+
+    @classmethod
+    def of_changelogs(cls, options: Options, now_millis: int, limits: Limits) -> "Retention":
+        """Take what a caller says of changelogs, and the options of changelogs or else snapshots for the rest."""
+        given = {
+            f"snapshot.{name}": options.text(f"changelog.{name}")
+            for name in (_MIN, _MAX, _TIME)
+            if options.text(f"changelog.{name}")
+        }
+        return cls._of(Options({**options.values, **given}), "changelog", now_millis, limits)
+
+    @classmethod
+    def _of(cls, options: Options, kind: str, now_millis: int, limits: Limits) -> "Retention":
+        retain_min, retain_max = limits.get("retain_min"), limits.get("retain_max")
+        older_than, max_deletes = limits.get("older_than"), limits.get("max_deletes")
+        least = options.integer(f"snapshot.{_MIN}", 10)
+        most = options.integer(f"snapshot.{_MAX}", 2**31 - 1)
+        if retain_min is None and retain_max is not None:
+            least = min(least, retain_max)
+        if retain_max is None and retain_min is not None:
+            most = max(most, retain_min)
+        kept = options.duration(f"snapshot.{_TIME}", "1 h").total_seconds()
+        found = cls(
+            least if retain_min is None else retain_min,
+            most if retain_max is None else retain_max,
+            now_millis - int(kept * 1000) if older_than is None else older_than,
+            options.integer("snapshot.expire.limit", 50) if max_deletes is None else max_deletes,
+        )
+        if found.retain_min < 1 or found.retain_max < found.retain_min or found.limit < 0:
+            raise InputError(
+                f"at least {found.retain_min} and at most {found.retain_max} {kind}s are to be kept, {found.limit} "
+                "deleted at once: the minimum must be 1 or more and not above the maximum, and no number negative"
+            )
+        return found
+
+
+def decoupled(options: Options, retention: Retention) -> bool:
+    """Tell whether changelogs outlive their snapshots, which are kept as told."""
+    most = options.integer(f"changelog.{_MAX}", retention.retain_max)
+    least = options.integer(f"changelog.{_MIN}", retention.retain_min)
+    kept = options.duration(f"snapshot.{_TIME}", "1 h")
+    longer = options.text(f"changelog.{_TIME}")
+    return (
+        most > retention.retain_max
+        or least > retention.retain_min
+        or (bool(longer) and options.duration(f"changelog.{_TIME}", "1 h") > kept)
+    )

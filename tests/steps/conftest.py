@@ -1,0 +1,33 @@
+"""Fixtures of the steps' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from steps.histories import HISTORY, make_old, make_table
+from tables import small_batches
+
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process loses nothing that it has written: only a machine that dies does."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table with a tag and a branch, all of whose files are old."""
+    table = make_table(tmp_path / "w", "vectors", HISTORY)
+    make_old(table)
+    return table
+
+
+@pytest.fixture
+def five_rows_a_batch() -> Iterator[None]:
+    """Files and reads are cut into batches of five rows."""
+    with small_batches(5):
+        yield

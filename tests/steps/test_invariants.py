@@ -1,0 +1,309 @@
+"""What maintenance must never change, over histories that hypothesis makes up (invariants 31 to 34 and 39 to 44).
+
+The numbers are those of the facts. Invariants 25 to 29 are held by ``test_expire_snapshots`` and ``test_kill``, 30 by
+``test_tags``, 35 to 38 by ``test_remove_orphan_files``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from steps.damage import data_files
+from steps.histories import (
+    KINDS,
+    Operation,
+    apply,
+    branch_of,
+    contents,
+    kept,
+    make_table,
+    operations,
+    versions,
+)
+from steps.test_kill_rewrites import sort
+from tables import Row, new_table, rows_of, small_batches, table_of, vectors_of
+
+from paimon_orch import Catalog
+from paimon_orch.steps.analyze import analyze
+from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.compact_manifests import compact_manifests
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_partitions import expire_partitions
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
+from paimon_orch.steps.rescale import rescale
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.table.read import BucketReader
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+FEW = settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+kinds = st.sampled_from(sorted(KINDS))
+
+
+@contextmanager
+def past(kind: str, history: list[Operation]) -> Iterator[Table]:
+    """Make a table and go through a history, in small batches."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        yield make_table(Path(root), kind, history)
+
+
+def go_on(table: Table, history: list[Operation], text: str) -> None:
+    """Do to a table, or to a branch of one, what needs no other branch."""
+    for number, (action, at) in enumerate(history):
+        if "branch" not in action:
+            apply(table, action, at, f"{text}{number}")
+
+
+@FEW
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=8), st.integers(1, 365), st.integers(1, 4))  # fmt: skip
+def test_partitions_go_by_age_and_no_others_do(ages: list[int], days: int, most: int) -> None:
+    """Invariant 31."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        table = new_table(Path(root), "dt STRING, k INT", key=(), partition_by=("dt",), bucket="-1")
+        today = datetime.now()
+        named = [(str((today - timedelta(days=age)).date()), age) for age in ages]
+        table.append(table_of("dt k", named))
+
+        done = expire_partitions(table, expiration_time=timedelta(days=days), max_expires=most)
+
+        old = sorted({day for day, age in named if age > days})
+        expired = set(old[:most])
+        assert {name.removeprefix("dt=") for name in done.names} == expired
+        assert rows_of(table) == sorted(row for row in named if row[0] not in expired)
+
+
+@FEW
+@given(kinds, operations(8), st.integers(0, 20))
+def test_a_rollback_ends_at_its_target_and_the_next_commit_follows(
+    kind: str, history: list[Operation], choice: int
+) -> None:
+    """Invariant 32."""
+    with past(kind, history) as table:
+        before, ids = versions(table), table.snapshots.ids()
+        target = ids[choice % len(ids)]
+
+        table.rollback(target)
+
+        after = versions(table)
+        assert after == kept(before, after)
+        assert table.snapshots.ids() == [number for number in ids if number <= target]
+        assert all(table.tags.get(tag).id <= target for tag in table.tags.names())
+        assert list(map(repr, rows_of(table))) == before[str(target)]
+        snapshot = table.upsert(table_of("p k v", [(0, 77, "next")]))
+        assert snapshot is not None
+        assert snapshot.id == target + 1
+        assert check(table, deep=True).findings == ()
+
+
+@FEW
+@given(kinds, operations(6), operations(4))
+def test_main_becomes_the_branch_that_it_moves_to(
+    kind: str, history: list[Operation], later: list[Operation]
+) -> None:
+    """Invariant 33."""
+    with past(kind, [*history, ("tag", 7), ("branch", 7)]) as table:
+        go_on(branch_of(table, "dev"), later, "b")
+        go_on(table, later, "m")
+        expected = rows_of(branch_of(table, "dev"))
+
+        table.branches.fast_forward("dev")
+
+        assert rows_of(table) == rows_of(branch_of(table, "dev")) == expected
+        assert check(table, deep=True).findings == ()
+
+
+@FEW
+@given(kinds, operations(6), operations(5), st.booleans())
+def test_what_is_done_to_a_branch_changes_nothing_on_main_and_the_other_way_round(
+    kind: str, history: list[Operation], later: list[Operation], on_branch: bool
+) -> None:
+    """Invariant 34; expiration included, which deletes files that both may share."""
+    with past(kind, [*history, ("tag", 7), ("branch", 7), ("on branch", 1)]) as table:
+        branch = branch_of(table, "dev")
+        changed, other = (branch, table) if on_branch else (table, branch)
+        before = versions(other)
+
+        go_on(changed, later, "x")
+        expire_snapshots(changed, retain_max=1)
+
+        assert versions(other) == before
+        assert check(table, deep=True).findings == ()
+
+
+@FEW
+@given(kinds, operations(6), st.sets(st.integers(0, 30), min_size=1, max_size=3))
+def test_without_its_lost_files_a_table_keeps_the_other_rows(
+    kind: str, history: list[Operation], chosen: set[int]
+) -> None:
+    """Invariant 39; a version of a key that a lost file replaced may come back, no other row."""
+    with past(kind, history) as table:
+        compact(table, EXECUTOR, strategy="full")  # a key is in one file alone
+        rows, files = rows_of(table), data_files(table)
+        if not files:
+            return
+        lost = {files[number % len(files)] for number in chosen}
+        gone = rows_in(table, {path.name for path in lost})
+        for path in lost:
+            path.unlink()
+
+        found = remove_unexisting_files(table)
+
+        assert set(found.paths) == {str(path) for path in lost}
+        assert all(path.exists() for path in data_files(table))
+        assert rows_of(table) == [row for row in rows if row not in gone]
+
+
+def rows_in(table: Table, names: set[str]) -> set[Row]:
+    """Return the visible rows of some files."""
+    found: set[Row] = set()
+    for split in table.files():
+        reader = BucketReader(table.reader(), split, table.schema.fields)
+        for file in split.files:
+            if file.file_name in names:
+                for batch in reader._read(file, table.schema.fields, None):
+                    found |= {tuple(row.values()) for row in batch.to_pylist()}
+    return found
+
+
+@FEW
+@given(kinds, operations(8))
+def test_rows_read_raw_are_those_of_a_merge_and_each_file_is_in_one_split(
+    kind: str, history: list[Operation]
+) -> None:
+    """Invariant 40."""
+    with past(kind, history) as table:
+        scan = table.scan()
+        splits = scan.plan()
+        names = [(split.bucket, file.file_name) for split in splits for file in split.files]
+        assert len(names) == len(set(names))
+        live = {file.file_name for split in table.files() for file in split.files if file.level > 0}
+        assert live <= {name for _, name in names}
+        for split in splits:
+            reader = BucketReader(table.reader(), split, table.schema.fields)
+            raw = [row for batch in reader.batches() for row in batch.to_pylist()]
+            merged = [row for batch in reader.merged() for row in batch.to_pylist()]
+            assert sorted(map(repr, raw)) == sorted(map(repr, merged))
+
+
+@FEW
+@given(kinds, operations(8))
+def test_what_is_read_without_merging_was_once_the_content(
+    kind: str, history: list[Operation]
+) -> None:
+    """Invariant 41."""
+    with past(kind, history) as table:
+        known = {row for rows in versions(table).values() for row in rows}
+        optimized = table.system("ro").scan().to_arrow().to_pylist()
+        assert {repr(tuple(row.values())) for row in optimized} <= known
+
+        compact(table, EXECUTOR, strategy="full")
+
+        optimized = table.system("ro").scan().to_arrow().to_pylist()
+        assert sorted(tuple(row.values()) for row in optimized) == rows_of(table)
+
+
+@FEW
+@given(kinds, operations(8), st.integers(0, 20))
+def test_a_difference_leads_from_one_snapshot_to_another(
+    kind: str, history: list[Operation], choice: int
+) -> None:
+    """Invariant 42."""
+    with past(kind, history) as table:
+        ids = table.snapshots.ids()
+        start, end = ids[choice % len(ids)], ids[-1]
+        state = {row[:2]: row for row in rows_of(table, snapshot_id=start)}
+
+        for row in table.incremental(start, end, "diff").to_arrow().to_pylist():
+            change, *values = row.values()
+            if change in ("-D", "-U"):
+                del state[values[0], values[1]]
+            else:
+                state[values[0], values[1]] = tuple(values)
+
+        assert sorted(state.values()) == rows_of(table, snapshot_id=end)
+
+
+def reindex(table: Table) -> None:
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table("db.t", [SetOption("file-index.bloom-filter.columns", "v")])
+    rewrite_file_index(table, EXECUTOR)
+
+
+METADATA: list[Callable[[Table], object]] = [
+    reindex,
+    compact_manifests,
+    lambda table: analyze(table, EXECUTOR, columns=None),
+]
+
+
+@FEW
+@given(kinds, operations(8), st.permutations(range(len(METADATA))))
+def test_metadata_is_rewritten_and_rows_files_and_vectors_stay(
+    kind: str, history: list[Operation], order: list[int]
+) -> None:
+    """Invariant 43."""
+    with past(kind, history) as table:
+        before, rows = contents(table), rows_of(table)
+        names = {path.name for path in data_files(table)}
+        vectors = {name: list(vector.positions()) for name, vector in vectors_of(table).items()}
+        value = rows[0][2] if rows else "none"
+        matching = rows_of(table, filter=f"v = '{value}'")
+
+        for number in order:
+            METADATA[number](table)
+
+        assert kept(contents(table), before) == before
+        assert rows_of(table) == rows
+        assert {path.name for path in data_files(table)} == names
+        found = {name: list(vector.positions()) for name, vector in vectors_of(table).items()}
+        assert found == vectors
+        assert rows_of(table, filter=f"v = '{value}'") == matching
+        assert check(table, deep=True).findings == ()
+
+
+@FEW
+@given(st.sampled_from(["plain", "vectors", "lookup", "changelog"]), operations(8), st.integers(2, 7))  # fmt: skip
+def test_rows_stay_when_buckets_change(kind: str, history: list[Operation], buckets: int) -> None:
+    """Invariant 44, of rescale."""
+    with past(kind, history) as table:
+        compact(table, EXECUTOR)
+        before, rows = contents(table), rows_of(table)
+
+        rescale(table, buckets)
+
+        assert rows_of(table) == rows
+        assert kept(contents(table), before) == before
+        assert check(table, deep=True).findings == ()
+
+
+@FEW
+@given(st.lists(st.lists(st.integers(-5, 5), max_size=6), min_size=1, max_size=5))
+def test_rows_stay_when_they_are_sorted(writes: list[list[int]]) -> None:
+    """Invariant 44, of sort compaction."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        table = new_table(Path(root), key=(), bucket="-1")
+        for keys in filter(None, writes):
+            table.append(table_of("k v", [(k, str(k)) for k in keys]))
+        rows = rows_of(table)
+
+        sort(table)
+
+        assert rows_of(table) == rows
+        assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize("number", range(25, 45))
+def test_every_invariant_of_maintenance_is_named_by_a_test(number: int) -> None:
+    """No number is forgotten."""
+    texts = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    assert any(f"nvariant {number}" in text for text in texts)

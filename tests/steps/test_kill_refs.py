@@ -1,0 +1,212 @@
+"""Whenever a process dies that changes tags or branches, goes back, or empties a quarantine, no version suffers.
+
+Invariants 2 and 28, as in ``test_kill``: every retained version reads as before, and the step done again completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from steps.histories import (
+    HISTORY,
+    branch_of,
+    contents,
+    kept,
+    loose_files,
+    make_old,
+    make_table,
+    stored_names,
+    versions,
+)
+from steps.kill import MARKS, clean, deaths
+from tables import rows_of
+
+from paimon_orch import Catalog
+from paimon_orch.steps.check import check
+from paimon_orch.steps.create_tags import create_tags
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expire_tags import delete_tag, expire_tags
+from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+pytestmark = MARKS
+
+TAGGED = HISTORY[:1]
+
+
+def create_tag(table: Table) -> None:
+    if "new" not in table.tags.names():
+        table.tags.create("new", 3)
+
+
+def replace_tag(table: Table) -> None:
+    table.tags.replace("t0", 3)
+
+
+def rename_tag(table: Table) -> None:
+    if "t0" in table.tags.names():
+        table.tags.rename("t0", "new")
+
+
+def make_due_tags(table: Table) -> None:
+    create_tags(table)
+
+
+@pytest.mark.parametrize("action", [create_tag, replace_tag, rename_tag, make_due_tags])
+def test_tags_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+    table = make_table(tmp_path / "table", "vectors", HISTORY)
+    Catalog(str(tmp_path / "table")).alter_table(
+        "db.t", [SetOption("tag.automatic-creation", "process-time")]
+    )
+    before = contents(table)
+    before |= {"main tag new": before["main 1" if action is rename_tag else "main 3"]}
+    outcomes = set()
+    for dead in deaths(table, tmp_path, action):
+        after = contents(dead)
+        known = {
+            name: rows for name, rows in after.items() if name in before and name != "main tag t0"
+        }
+        assert known == kept(before, known)
+        assert after.get("main tag t0", before["main 1"]) in (before["main 1"], before["main 3"])
+        assert check(dead, deep=True).findings == ()
+        outcomes.add(tuple(dead.tags.names()))
+        action(dead)
+        done = dead.tags.names()
+        assert check(dead, deep=True).findings == ()
+        assert len(done) == (1 if action in (replace_tag, rename_tag) else 2)
+    assert tuple(done) in outcomes
+    assert ("t0",) in outcomes
+
+
+def create_branch(table: Table) -> None:
+    if not complete(table, "second"):
+        table.branches.create("second", "t0")
+
+
+def complete(table: Table, branch: str) -> bool:
+    """Tell whether a branch is there and has its schemas and its snapshot."""
+    root = Path(table.paths.root) / "branch" / f"branch-{branch}"
+    return all(list(root.glob(f"{folder}/{folder}-*")) for folder in ("schema", "snapshot"))
+
+
+def test_creating_a_branch_killed_anywhere(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "table", "vectors", TAGGED)
+    Catalog(str(tmp_path / "table")).alter_table("db.t", [SetOption("num-levels", "4")])
+    before = contents(table)
+    for dead in deaths(table, tmp_path, create_branch):
+        assert kept(versions(dead, "main "), before) == before
+        create_branch(dead)
+        assert contents(dead) == before | {
+            "second 1": before["main 1"], "second tag t0": before["main 1"],
+        }  # fmt: skip
+        assert check(dead, deep=True).findings == ()
+
+
+def test_deleting_a_branch_killed_anywhere(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "table", "vectors", HISTORY)
+    before = versions(table)
+
+    def action(table: Table) -> None:
+        if "dev" in table.branches.names():
+            table.branches.delete("dev")
+
+    for dead in deaths(table, tmp_path, action):
+        assert versions(dead) == before
+        action(dead)
+        assert dead.branches.names() == []
+        clean(dead)
+        assert versions(dead) == before
+
+
+def delete(table: Table) -> None:
+    if "t0" in table.tags.names():
+        delete_tag(table, "t0")
+
+
+def expire(table: Table) -> None:
+    expire_tags(table)
+
+
+@pytest.mark.parametrize("action", [delete, expire])
+def test_deleting_a_tag_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+    table = make_table(tmp_path / "table", "vectors", HISTORY)
+    table.branches.delete("dev")
+    table.tags.replace("t0", 1, time_retained=timedelta(microseconds=1))
+    expire_snapshots(table, retain_max=1)
+    before = contents(table)
+    for dead in deaths(table, tmp_path, action):
+        assert check(dead, deep=True).findings == ()
+        action(dead)
+        clean(dead)
+        after = contents(dead)
+        assert after == kept(before, after)
+        assert dead.tags.names() == []
+
+
+@pytest.mark.parametrize("tag", [None, "t0"])
+def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
+    table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("tag", 2)])
+    if tag is not None:  # its snapshot has to come back
+        expire_snapshots(table, retain_max=3)
+    target = 3 if tag is None else 1
+    expected = rows_of(table, snapshot_id=3) if tag is None else rows_of(table, tag=tag)
+    before = contents(table) | {f"main {target}": list(map(repr, expected))}
+
+    def action(table: Table) -> None:
+        table.rollback(3 if tag is None else None, tag=tag)
+
+    for dead in deaths(table, tmp_path, action):
+        after = contents(dead)
+        assert after == kept(before, after)
+        assert check(dead, deep=True).findings == ()
+        action(dead)
+        assert (dead.snapshots.latest_id(), rows_of(dead)) == (target, expected)
+        clean(dead)
+
+
+def test_fast_forward_killed_anywhere(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "table", "plain", [("tag", 0), ("branch", 0), ("on branch", 1), ("upsert", 2)])  # fmt: skip
+    expected = rows_of(branch_of(table, "dev"))
+
+    def action(table: Table) -> None:
+        table.branches.fast_forward("dev")
+
+    for dead in deaths(table, tmp_path, action):
+        assert rows_of(branch_of(dead, "dev")) == expected
+        action(dead)
+        assert rows_of(dead) == rows_of(branch_of(dead, "dev")) == expected
+        clean(dead)
+
+
+def restore(table: Table) -> None:
+    Quarantine(table.io, table.paths.root).restore()
+
+
+def empty(table: Table) -> None:
+    Quarantine(table.io, table.paths.root).empty(timedelta(0))
+
+
+@pytest.mark.parametrize("action", [restore, empty])
+def test_a_quarantine_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
+    table = make_table(tmp_path / "table", "vectors", [*TAGGED, ("upsert", 3)])
+    table.rollback(1)
+    make_old(table)
+    names = stored_names(table)
+    result = remove_orphan_files(table, quarantine=True)
+    before = contents(table)
+    for dead in deaths(table, tmp_path, action):
+        assert contents(dead) == before
+        assert check(dead, deep=True).findings == ()
+        action(dead)
+        assert Quarantine(dead.io, dead.paths.root).folders() == []
+        assert contents(dead) == before
+        if action is restore:
+            assert stored_names(dead) == names
+            assert len(loose_files(dead)) == result.files > 3
+        else:
+            assert loose_files(dead) == set()

@@ -1,0 +1,175 @@
+"""Whenever a process dies that rewrites rows, files or metadata, or drops them, readers see it done or not begun.
+
+Invariants 2 and 28, as in ``test_kill``: versions that were there read as before, the newest as before or as after, and
+the step done again completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from steps.damage import data_files
+from steps.histories import contents, kept, make_table
+from steps.kill import MARKS, clean, deaths
+from tables import new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.steps import ingest, sort_compact
+from paimon_orch.steps.analyze import analyze
+from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.compact_manifests import compact_manifests
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expire_partitions import expire_partitions
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.postpone import move_postponed
+from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
+from paimon_orch.steps.rescale import rescale
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level import delete
+from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+pytestmark = MARKS
+
+EXECUTOR = InProcessExecutor()
+Action = Callable[[Table], object]
+
+
+def merged(root: Path) -> Table:
+    """A table of two partitions with vectors and little on level 0."""
+    return make_table(root, "vectors", [("upsert", 1), ("full", 0), ("upsert", 2), ("minor", 0)])
+
+
+def plain(root: Path) -> Table:
+    """A table whose readers merge."""
+    return make_table(root, "plain", [("upsert", 1)])
+
+
+def appended(root: Path) -> Table:
+    """A table without primary key, partitioned by day."""
+    table = new_table(
+        root, "p STRING, k BIGINT", key=(), partition_by=["p"], bucket="-1",
+        file_index__bitmap__columns="k", file_index__in_manifest_threshold="0 b",
+    )  # fmt: skip
+    for day, start in (("2020-01-01", 20), ("2020-01-01", 0), ("2999-01-01", 10)):
+        table.append(table_of("p k", [(day, start + n) for n in range(4)]))
+    return table
+
+
+def waiting(root: Path) -> Table:
+    """A table whose rows wait for a bucket."""
+    options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
+    table = new_table(root, **options)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    table.upsert(table_of("k v", [(2, "c")]))
+    return table
+
+
+def unindexed(root: Path) -> Table:
+    """A table whose files were written before it was configured with an index."""
+    table = make_table(root, "plain", [("full", 0)])
+    beside = SetOption("file-index.in-manifest-threshold", "0 b")
+    Catalog(str(root)).alter_table("db.t", [SetOption("file-index.bitmap.columns", "v"), beside])
+    return table
+
+
+def sort(table: Table) -> object:
+    """Sort a table as Spark does, in one task."""
+    planned = sort_compact.plan(table, sort_compact.Order(("k",)))
+    if not planned:
+        return None
+    fields = table.schema.fields
+    rows = pa.concat_tables(
+        part for unit in sort_compact.read_units(planned) for part in unit.read(fields)
+    )
+    ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
+    written = ingest.plan(table, table.schema.names).write(ordered.to_batches())
+    return sort_compact.commit(table, planned, [CommitMessage.decode(written)])
+
+
+REWRITES: dict[str, tuple[Callable[[Path], Table], Action]] = {
+    "rescale": (merged, lambda table: rescale(table, 3)),
+    "compact_manifests": (merged, compact_manifests),
+    "analyze": (merged, lambda table: analyze(table, EXECUTOR, columns=["v"])),
+    "rewrite_file_index": (unindexed, lambda table: rewrite_file_index(table, EXECUTOR)),
+    "sort compaction": (appended, sort),
+    "compaction of an append table": (appended, lambda t: compact(t, EXECUTOR, strategy="full")),
+}
+CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
+    "drop_partitions": (merged, lambda table: table.drop_partitions([{"p": 0}])),
+    "truncate": (merged, lambda table: table.truncate()),
+    "expire_partitions": (
+        appended, lambda table: expire_partitions(table, expiration_time=timedelta(days=30)),
+    ),
+    "delete": (plain, lambda table: delete(table, EXECUTOR, "k = 3")),
+    "delete from an append table": (appended, lambda table: delete(table, EXECUTOR, "k = 21")),
+    "move_postponed": (waiting, lambda table: move_postponed(table, EXECUTOR)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [*REWRITES, *CHANGES])
+def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None:
+    make, action = (REWRITES | CHANGES)[step]
+    table = make(tmp_path / "table")
+    before, rows = contents(table), rows_of(table)
+    newest = table.snapshots.latest_id()
+    outcomes = set()
+    for dead in deaths(table, tmp_path, action):
+        after = contents(dead)
+        assert kept(after, before) == before, "what was there is as it was"
+        added = [name for name in after if name not in before]
+        assert added in ([], [f"main {(newest or 0) + 1}"])
+        outcomes.add(len(added))
+        assert check(dead, deep=True).findings == ()
+        if not added or step in REWRITES:
+            assert rows_of(dead) == rows
+        action(dead)
+        done = rows_of(dead)
+        assert (done == rows) == (step in REWRITES)
+        clean(dead)
+        assert kept(contents(dead), before) == before
+        assert rows_of(dead) == done
+    assert outcomes == {0, 1}
+
+
+def test_taking_out_lost_files_killed_anywhere(tmp_path: Path) -> None:
+    table = merged(tmp_path / "table")
+    rows = rows_of(table)
+    lost = next(path for path in data_files(table) if "p=0" in str(path))
+    lost.unlink()
+    for dead in deaths(table, tmp_path, remove_unexisting_files):
+        remove_unexisting_files(dead)
+        left = rows_of(dead)
+        assert set(left) < set(rows)
+        assert {row for row in rows if row[0] == 1} <= set(left)
+        assert not remove_unexisting_files(dead)
+
+
+def test_expiring_changelogs_killed_anywhere(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path / "table", changelog_producer="input",
+        changelog__num_retained__max="20", changelog__num_retained__min="1",
+    )  # fmt: skip
+    for number in range(5):
+        table.upsert(table_of("k v", [(number % 2, str(number))]))
+    expire_snapshots(table, retain_max=1)
+    before = contents(table)
+    changes = table.incremental(3, 5, "changelog").to_arrow().to_pylist()
+
+    def action(table: Table) -> None:
+        expire_changelogs(table, retain_max=2)
+
+    for dead in deaths(table, tmp_path, action):
+        assert contents(dead) == before
+        assert dead.incremental(3, 5, "changelog").to_arrow().to_pylist() == changes
+        assert check(dead, deep=True).findings == ()
+        action(dead)
+        assert dead.incremental(3, 5, "changelog").to_arrow().to_pylist() == changes
+        clean(dead)

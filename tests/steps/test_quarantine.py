@@ -1,0 +1,64 @@
+"""Orphan files that are put aside come back, or go after their time."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from steps.histories import (
+    litter,
+)
+from tables import stored_files
+
+from paimon_orch.errors import (
+    NotFoundError,
+)
+from paimon_orch.steps.check import check
+from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.table.table import Table
+
+
+def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
+    orphans = litter(table)
+    before = stored_files(table)
+    quarantine = Quarantine(table.io, table.paths.root)
+
+    result = remove_orphan_files(table, quarantine=True)
+
+    assert quarantine.folders() == [result.quarantine]
+    assert not any(path.exists() for path in orphans)
+    assert len([path for path in stored_files(table) if ".quarantine" in path]) == 9
+    assert remove_orphan_files(table).files == 0, "what is in quarantine is no orphan"
+    assert check(table, deep=True)
+
+    assert quarantine.restore() == 9
+    assert stored_files(table) == before
+    assert quarantine.folders() == []
+
+
+def test_a_name_that_is_taken_again_is_not_overwritten_by_a_restore(table: Table) -> None:
+    orphans = litter(table)
+    remove_orphan_files(table, quarantine=True)
+    orphans[0].write_bytes(b"newer")
+    quarantine = Quarantine(table.io, table.paths.root)
+
+    assert quarantine.restore() == 8
+    assert orphans[0].read_bytes() == b"newer"
+    assert len(quarantine.folders()) == 1
+
+
+def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
+    litter(table)
+    now = time.time()
+    quarantine = Quarantine(table.io, table.paths.root)
+    remove_orphan_files(table, quarantine=True)
+    later = Quarantine(table.io, table.paths.root, lambda: now + 8 * 24 * 3600)
+
+    assert quarantine.empty(timedelta(days=7)) == 0
+    assert later.empty(timedelta(days=7)) == 9
+    assert not Path(quarantine.path).exists()
+    with pytest.raises(NotFoundError, match="no folder"):
+        quarantine.restore("20260101T000000000000")

@@ -1,0 +1,31 @@
+"""Tables with deletion vectors, for tests of compaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tables import new_table, table_of
+
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+
+
+def vectored(root: Path, **options: str) -> Table:
+    """Make an empty table with deletion vectors."""
+    return new_table(root, deletion_vectors__enabled="true", **options)
+
+
+def upsert(table: Table, numbers: range, value: str) -> None:
+    """Give keys a value."""
+    table.upsert(table_of("k v", [(number, value) for number in numbers]))
+
+
+def compacted(root: Path, **options: str) -> Table:
+    """Make a table with 100 keys on the highest level."""
+    table = vectored(root, **options)
+    upsert(table, range(100), "old")
+    compact(table, EXECUTOR)
+    return table
