@@ -42,6 +42,7 @@ from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps import postpone, sort_compact
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
+from paimon_orch.steps.policy import Decision, decide
 from paimon_orch.steps.sort_compact import Order
 from paimon_orch.storage.options import parse_option
 from paimon_orch.table.commit import CommitId
@@ -60,6 +61,7 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
 )
 _out = Console(highlight=False)
+_DECISIONS = 20  # partitions of which a dry run tells what a policy says
 
 
 class Strategy(StrEnum):
@@ -202,6 +204,9 @@ def read(
     columns: Annotated[str | None, typer.Option(help="columns, separated by commas")] = None,
     where: Annotated[str | None, typer.Option(help="filter, e.g. \"status = 'OPEN'\"")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="at most so many rows")] = None,
+    order_by: Annotated[
+        str | None, typer.Option(help='columns, e.g. "price desc nulls last, id"')
+    ] = None,
     snapshot: Annotated[int | None, typer.Option(help="snapshot id")] = None,
     tag: Annotated[str | None, typer.Option(help="tag")] = None,
     timestamp: Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")] = None,
@@ -220,6 +225,7 @@ def read(
             None if columns is None else [name.strip() for name in columns.split(",")],
             where,
             limit=limit,
+            order_by=order_by,
             snapshot_id=snapshot,
             tag=tag,
             timestamp=None if timestamp is None else parse_time(timestamp),
@@ -320,7 +326,9 @@ def compact(
     else:
         planned = sort_compact.plan(target, order, partitions=specs, where=where)
     if dry_run:
-        _print_plan(planned, as_json)
+        sorting = order is not None
+        decisions = [] if sorting else decide(target, partitions=specs, where=where)
+        _print_plan(planned, decisions, as_json)
         return
     waiting = is_postponed(target.schema) and postpone.plan(target, partitions=specs, where=where)
     if not planned and not waiting:
@@ -347,11 +355,15 @@ def _compacted(
     return compact_step.compact(target, executor, strategy=how.value, **chosen)
 
 
-def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
+def _print_plan(
+    planned: compact_step.CompactionPlan, decisions: list[Decision], as_json: bool
+) -> None:
     values = planned.to_dict()
     if as_json:
+        values["decisions"] = [decision.to_dict() for decision in decisions]
         print(json.dumps(values, indent=2))
-    elif not planned:
+        return
+    if not planned:
         print("nothing to compact")
     else:
         shown = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
@@ -367,6 +379,12 @@ def _print_plan(planned: compact_step.CompactionPlan, as_json: bool) -> None:
             )
         _out.print(shown)
         print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
+    if decisions:
+        print("What the default policy of the Dagster sensor says:")
+    for decision in decisions[:_DECISIONS]:
+        print(f"  {decision}")
+    if len(decisions) > _DECISIONS:
+        print(f"  and {len(decisions) - _DECISIONS} more partitions")
 
 
 for module in (cli_catalog, cli_alter, cli_steps, cli_index, cli_maintenance, cli_refs, cli_rows):

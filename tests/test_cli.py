@@ -135,9 +135,13 @@ def test_rows_are_chosen_by_column_filter_and_number(run: Run, warehouse: Path) 
     chosen = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
                  "--format", "jsonl")  # fmt: skip
     limited = run("read", warehouse, "db.t", "--limit", 2, "--format", "jsonl")
+    last = run(
+        "read", warehouse, "db.t", "--limit", 1, "--order-by", "id desc", "--format", "jsonl"
+    )
 
     assert chosen.lines == [{"v": "c", "id": 3}]
     assert len(limited.lines) == 2
+    assert [row["id"] for row in last.lines] == [3]
 
 
 def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> None:
@@ -262,6 +266,9 @@ def test_a_dry_run_changes_nothing(run: Run, table: Table, warehouse: Path) -> N
     assert planned["files"] == len(levels_of(table))
     assert "nothing was changed" in shown
     assert stored_files(table) == before
+    [decision] = planned["decisions"]
+    assert decision["compact"] == "not now"
+    assert f"the table: not now: {decision['reason']}" in shown
 
 
 def test_nothing_to_compact_is_no_failure_and_no_snapshot(

@@ -33,8 +33,10 @@ from paimon_orch.dagster.schedules import (
     build_maintenance_schedules,
 )
 from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
+from paimon_orch.steps.policy import CompactionPolicy
 
 __all__ = [
+    "CompactionPolicy",
     "Limit",
     "PaimonArrowIOManager",
     "PaimonCatalogResource",

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -18,6 +19,8 @@ from paimon_orch.dagster.metadata import (
     index_metadata,
     partition_report,
     partition_result,
+    row_count,
+    same_columns,
     table_state,
 )
 from paimon_orch.dagster.names import (
@@ -30,7 +33,9 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.runs import executor_of, spark_links
 from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import Executor
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspect import TableReport, inspect
 from paimon_orch.steps.rewrite_file_index import RewriteResult, rewrite_file_index
@@ -66,7 +71,7 @@ class CompactionConfig(dg.Config):
     )
 
 
-def build_table_asset(
+def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     table: str,
     ingest: Ingest,
     *,
@@ -75,12 +80,16 @@ def build_table_asset(
     deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = (),
     description: str | None = None,
     owners: Sequence[str] = (),
+    freshness_policy: dg.FreshnessPolicy | None = None,
+    column_lineage: dg.TableColumnLineage | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads through Spark.
 
     Its data version is the newest snapshot that the run committed, so that maintenance makes nothing downstream stale.
-    Runs take the resources ``paimon`` and ``spark``.
+    ``column_lineage`` tells which columns of its ``deps`` the columns come from. Runs take the resources ``paimon`` and
+    ``spark``.
     """
+    lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
 
     @_asset(
         table,
@@ -89,6 +98,7 @@ def build_table_asset(
         description=description,
         owners=owners,
         partitions_def=partitions_def,
+        freshness_policy=freshness_policy,
     )
     def table_asset(
         context: dg.AssetExecutionContext,
@@ -96,7 +106,7 @@ def build_table_asset(
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         keys = context.partition_keys if partitions_def else []
-        with failures_by_type(table):
+        with failures_by_type(table, context):
             results = []
             for result in ingest(paimon.catalog(), spark.session(), keys):
                 results.append(result)
@@ -104,9 +114,12 @@ def build_table_asset(
                     "%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id
                 )
             report = inspect(paimon.load_table(table))
-            for key, part in _by_key(report, keys).items():
-                context.add_asset_metadata(table_state(part).to_dagster(), partition_key=key)
-            return _ingested(results, report, keys)
+            for key, part in _by_key(report, keys, partitions_def).items():
+                context.add_asset_metadata(
+                    table_state(part).to_dagster() | row_count(part, partition=True),
+                    partition_key=key,
+                )
+            return _ingested(results, report, keys, lineage | spark_links(spark))
 
     return table_asset
 
@@ -136,7 +149,6 @@ def build_compaction_asset(
         owners=owners,
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
-        retry_policy=retry_policy,
     )
     def compaction(
         context: dg.AssetExecutionContext,
@@ -144,16 +156,10 @@ def build_compaction_asset(
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        with failures_by_type(table):
-            loaded = paimon.load_table(table)
-            if not partitions_def:
-                [found] = _compact(context, loaded, spark, config.strategy).values()
-                return dg.MaterializeResult(metadata=found)
-            for group in _groups(context, max_partitions_per_run):
-                done = _compact(context, loaded, spark, config.strategy, group)
-                for key, metadata in done.items():
-                    context.add_asset_metadata(metadata, partition_key=key)
-            return dg.MaterializeResult()
+        with failures_by_type(table, context, retry_policy):
+            run = _Run(context, paimon.load_table(table), spark, partitions_def)
+            done = partial(_compact, run, config.strategy)
+            return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
 
     return compaction
 
@@ -183,30 +189,54 @@ def build_file_index_asset(
         owners=owners,
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
-        retry_policy=retry_policy,
     )
     def file_index(
         context: dg.AssetExecutionContext,
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        with failures_by_type(table):
-            loaded = paimon.load_table(table)
-            if not partitions_def:
-                [found] = _index(context, loaded, spark).values()
-                return dg.MaterializeResult(metadata=found)
-            for group in _groups(context, max_partitions_per_run):
-                for key, metadata in _index(context, loaded, spark, group).items():
-                    context.add_asset_metadata(metadata, partition_key=key)
-            return dg.MaterializeResult()
+        with failures_by_type(table, context, retry_policy):
+            run = _Run(context, paimon.load_table(table), spark, partitions_def)
+            done = partial(_index, run)
+            return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
 
     return file_index
 
 
-def _groups(context: dg.AssetExecutionContext, size: int) -> list[Sequence[str]]:
-    """Return the run's partitions, so many at a time: a run that fails loses one group at most."""
-    keys = context.partition_keys
-    return [keys[start : start + size] for start in range(0, len(keys), size)]
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of the compaction or of the file indexes of a table."""
+
+    context: dg.AssetExecutionContext
+    table: Table
+    spark: SparkSessionResource
+    partitions_def: dg.PartitionsDefinition[str] | None
+
+    def report(
+        self, work: Callable[[Sequence[str]], dict[str, Metadata]], size: int, source: dg.AssetKey
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        """Do the work on so many partitions at a time, that a failure loses one group at most, and report of each.
+
+        The columns are those of the table's asset, ``source``.
+        """
+        if self.partitions_def is None:
+            [found] = work(()).values()
+        else:
+            found, keys = {}, self.context.partition_keys
+            for start in range(0, len(keys), size):
+                for key, metadata in work(keys[start : start + size]).items():
+                    self.context.add_asset_metadata(metadata, partition_key=key)
+        columns = same_columns(self.table.schema, source)
+        return dg.MaterializeResult(metadata=found | columns | spark_links(self.spark))
+
+    @property
+    def executor(self) -> Executor:
+        """Return what runs work units."""
+        return executor_of(self.context, self.spark)
+
+    def translate(self, keys: Sequence[str]) -> PartitionKeys | None:
+        """Return the translation of partition keys, if there are any."""
+        return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 
 def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
@@ -218,7 +248,6 @@ def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
         "metadata": {"dagster/table_name": table, "dagster/storage_kind": "paimon"},
         "pool": pool_name(table),
         "backfill_policy": dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN),
-        "retry_policy": RETRY_TRANSIENT,
     }
     given = common | options
     if given["partitions_def"] is None:
@@ -229,16 +258,18 @@ def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
         return dg.asset(**given)
 
 
-def _by_key(report: TableReport, keys: Sequence[str]) -> dict[str, TableReport]:
+def _by_key(
+    report: TableReport, keys: Sequence[str], partitions_def: dg.PartitionsDefinition[str] | None
+) -> dict[str, TableReport]:
     """Return the report cut down to each partition."""
     if not keys:
         return {}
-    translate = PartitionKeys.of(report.schema)
+    translate = PartitionKeys.of(report.schema, partitions_def)
     return {key: partition_report(report, translate.path_of(key)) for key in keys}
 
 
 def _ingested(
-    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
+    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str], more: Metadata
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
     written = replace(
@@ -258,29 +289,24 @@ def _ingested(
     return dg.MaterializeResult(
         metadata={
             **written.to_dagster(),
+            **row_count(report, partition=False),
             "dagster/uri": report.location,
             "dagster/column_schema": column_schema(report.schema),
+            **more,
         },
         data_version=dg.DataVersion(str(max(snapshots))) if snapshots else None,
     )
 
 
-def _compact(
-    context: dg.AssetExecutionContext,
-    table: Table,
-    spark: SparkSessionResource,
-    strategy: Strategy,
-    keys: Sequence[str] = (),
-) -> dict[str, Metadata]:
+def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Metadata]:
     """Compact partitions, without keys the whole table, and return what to report of each."""
-    translate = PartitionKeys.of(table.schema) if keys else None
-    specs = [translate.parse(key) for key in keys] if translate else None
+    context, table, translate = run.context, run.table, run.translate(keys)
     before = inspect(table)
     what = " ".join([table.identifier, *keys])
     result = compact(
         table,
-        spark.executor(),
-        partitions=specs,
+        run.executor,
+        partitions=[translate.parse(key) for key in keys] if translate else None,
         strategy=strategy.value,
         progress=log_progress(context, f"compact {what}"),
     )
@@ -301,25 +327,21 @@ def _compact(
             partition_report(after, path),
             partition_result(result, path),
             partition=True,
+            alone=len(keys) == 1,
         )
         for key, path in paths.items()
     }
 
 
-def _index(
-    context: dg.AssetExecutionContext,
-    table: Table,
-    spark: SparkSessionResource,
-    keys: Sequence[str] = (),
-) -> dict[str, Metadata]:
+def _index(run: _Run, keys: Sequence[str]) -> dict[str, Metadata]:
     """Rewrite the file indexes of partitions, without keys of the whole table, and return what to report of each."""
-    translate = PartitionKeys.of(table.schema) if keys else None
+    context, table, translate = run.context, run.table, run.translate(keys)
     specs = [translate.parse(key) for key in keys] if translate else None
     planned = plan_index(table, partitions=specs)
     what = " ".join([table.identifier, *keys])
     if planned:
         progress = log_progress(context, f"rewrite file indexes of {what}")
-        result = rewrite_file_index(table, spark.executor(), partitions=specs, progress=progress)
+        result = rewrite_file_index(table, run.executor, partitions=specs, progress=progress)
         context.log.info("%s: files with new indexes: %d", what, result.files)
     else:
         result = RewriteResult()

@@ -22,8 +22,10 @@ _DAY = 24 * 3600
 class Limit(dg.Model, dg.Resolvable):
     """The limit of one check; a figure equal to it still passes."""
 
-    limit: float
-    severity: Literal["warn", "error"] = "warn"
+    limit: float = Field(description="The most, or the least, that is good.")
+    severity: Literal["warn", "error"] = Field(
+        default="warn", description="What a figure beyond it is."
+    )
     blocking: bool = Field(
         default=False,
         description="Whether a failure stops what is downstream; only failures of severity error do.",

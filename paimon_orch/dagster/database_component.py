@@ -9,11 +9,8 @@ import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, Field
 
-from paimon_orch.dagster.component import (
-    PaimonTableComponent,
-    PartitionsAttributes,
-    TableAttributes,
-)
+from paimon_orch.dagster.attributes import PartitionsAttributes, TableAttributes
+from paimon_orch.dagster.component import PaimonTableComponent
 from paimon_orch.errors import InputError
 
 
@@ -51,9 +48,9 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     tables get dynamic partitions unless ``partitions`` says.
     """
 
-    database: str
-    include: list[str] = Field(default=["*"])
-    exclude: list[str] = Field(default=[])
+    database: str = Field(description="The database.")
+    include: list[str] = Field(default=["*"], description="Shell patterns of table names.")
+    exclude: list[str] = Field(default=[], description="Shell patterns of names to leave out.")
     defs_state: ResolvedDefsStateConfig = Field(
         default_factory=DefsStateConfigArgs.local_filesystem
     )

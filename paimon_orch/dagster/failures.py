@@ -5,24 +5,47 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from paimon_orch.errors import TransientError
+from paimon_orch.errors import CancelledError, TransientError
 
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""For ops that run under :func:`failures_by_type`; commit conflicts were retried by the library before."""
+"""For steps that run under :func:`failures_by_type`; commit conflicts were retried by the library before."""
+
+Context = dg.OpExecutionContext | dg.AssetExecutionContext
 
 
 @contextmanager
-def failures_by_type(table: str) -> Iterator[None]:
-    """Let transient errors and those of files reach the op's retry policy; end the run at once for all others."""
+def failures_by_type(
+    table: str, context: Context | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
+) -> Iterator[None]:
+    """Ask for another attempt after transient errors and those of files; end the run at once for all others.
+
+    The policy is applied here, and must not be the op's own: Dagster would do a step again that was told to stop.
+    Without a ``context`` transient errors are raised as they are.
+    """
     try:
         yield
-    except (TransientError, OSError, dg.Failure):
+    except (TransientError, OSError) as error:
+        if context is None:
+            raise
+        delay = policy.calculate_delay(op_context(context).retry_number + 1)
+        raise dg.RetryRequested(policy.max_retries, delay) from error
+    except (dg.Failure, dg.RetryRequested):
         raise
+    except CancelledError as error:
+        # Spark's own handler of Ctrl-C, where it has taken the place of Dagster's.
+        raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
         raise dg.Failure(
             f"{type(error).__name__}: {error}",
             metadata={"dagster/table_name": table, "paimon/error": type(error).__name__},
             allow_retries=False,
         ) from error
+
+
+def op_context(context: Context) -> dg.OpExecutionContext:
+    """Return the context of the op, also of an asset's."""
+    return (
+        context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+    )

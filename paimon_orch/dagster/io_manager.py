@@ -11,12 +11,11 @@ from paimon_orch.dagster.metadata import PaimonMetadata
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import Predicate
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.predicate import And, Leaf, Or, Predicate
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.commit import CommitId
-from paimon_orch.table.expression import col
+from paimon_orch.table.partitions import Spec, any_of
+from paimon_orch.table.plan import partition_table
 from paimon_orch.table.table import Table
 
 _MODES = ("append", "overwrite", "upsert")
@@ -41,9 +40,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write and commit one snapshot."""
         table = self._table(context.asset_key)
-        keys = context.asset_partition_keys if context.has_asset_partitions else []
         rows = _to_arrow(obj)
-        snapshot = _write(table, rows, self._mode(context), keys, _commit_id(context))
+        specs = _specs(table, context)
+        snapshot = _write(table, rows, self._mode(context), specs, _commit_id(context))
         written = PaimonMetadata(
             snapshot_id=None if snapshot is None else snapshot.id, rows_written=rows.num_rows
         )
@@ -52,8 +51,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of the run, or all, in the form that the input is annotated with."""
         table = self._table(context.asset_key)
-        keys = context.asset_partition_keys if context.has_asset_partitions else []
-        rows = table.scan(filter=_of_partitions(table.schema, keys) if keys else None).to_arrow()
+        specs = _specs(table, context)
+        chosen = _of_partitions(table, specs) if specs else None
+        rows = table.scan(filter=chosen, limit=0 if specs and chosen is None else None).to_arrow()
         return _in_form(rows, context.dagster_type.typing_type)
 
     def _table(self, key: dg.AssetKey) -> Table:
@@ -75,34 +75,42 @@ def _commit_id(context: dg.OutputContext) -> CommitId:
 
 
 def _write(
-    table: Table, rows: pa.Table, mode: str, keys: Sequence[str], commit_id: CommitId
+    table: Table, rows: pa.Table, mode: str, specs: Sequence[Spec], commit_id: CommitId
 ) -> Snapshot | None:
     if mode == "append":
         return table.append(rows, commit_id=commit_id)
     if mode == "upsert":
         return table.upsert(rows, commit_id=commit_id)
-    if len(keys) > 1:
+    if len(specs) > 1:
         return table.overwrite(rows, commit_id=commit_id)
-    spec = PartitionKeys.of(table.schema).parse(keys[0]) if keys else {}
-    return table.overwrite(rows, spec, commit_id=commit_id)
+    return table.overwrite(rows, specs[0] if specs else {}, commit_id=commit_id)
 
 
-def _of_partitions(schema: TableSchema, keys: Sequence[str]) -> Predicate:
-    """Return a filter that rows of these partitions pass."""
-    translate = PartitionKeys.of(schema)
-    types = {field.name: arrow_type(field.type) for field in schema.partition_fields}
-    null = schema.typed_options.default_partition_name
-    found: Predicate | None = None
-    for key in keys:
-        one: Predicate | None = None
-        for name, text in translate.parse(key).items():
-            value = None if text == null else pa.scalar(text).cast(types[name]).as_py()
-            test: Predicate = col(name).is_null() if value is None else col(name) == value
-            one = test if one is None else one & test
-        assert one is not None
-        found = one if found is None else found | one
-    assert found is not None
-    return found
+def _specs(table: Table, context: dg.OutputContext | dg.InputContext) -> list[dict[str, str]]:
+    """Return the partitions of the asset in the run, none if it has no partitions."""
+    if not context.has_asset_partitions:
+        return []
+    translate = PartitionKeys.of(table.schema, context.asset_partitions_def)
+    return [translate.parse(key) for key in context.asset_partition_keys]
+
+
+def _of_partitions(table: Table, specs: Sequence[Spec]) -> Predicate | None:
+    """Return a filter that rows of these partitions pass, None if the table has none of them."""
+    schema, chosen = table.schema, any_of(specs, table.schema)
+    found = list(dict.fromkeys(s.partition for s in table.files() if chosen(s.partition)))
+    if not found:
+        return None
+    values = partition_table(found, schema)
+    return Or(
+        tuple(
+            And(tuple(_equals(name, values.column(name)[row]) for name in schema.partition_keys))
+            for row in range(len(found))
+        )
+    )
+
+
+def _equals(name: str, value: "pa.Scalar[pa.DataType]") -> Leaf:
+    return Leaf(name, "=", (value,)) if value.is_valid else Leaf(name, "is null")
 
 
 def _to_arrow(value: Any) -> pa.Table:
@@ -110,8 +118,9 @@ def _to_arrow(value: Any) -> pa.Table:
         return value
     if isinstance(value, pa.RecordBatchReader):
         return value.read_all()
-    if hasattr(value, "to_arrow"):  # a Polars frame
-        return value.to_arrow()
+    if type(value).__module__.partition(".")[0] == "polars":
+        frame = value.collect() if hasattr(value, "collect") else value  # lazy or not
+        return frame.to_arrow()
     if type(value).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
     raise InputError(
@@ -126,5 +135,6 @@ def _in_form(rows: pa.Table, form: Any) -> Any:
     if module == "polars":
         import polars as pl
 
-        return pl.from_arrow(rows)
+        frame = pl.DataFrame(rows)
+        return frame.lazy() if form is pl.LazyFrame else frame
     return rows.to_reader() if form is pa.RecordBatchReader else rows

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from paimon_orch.dagster.failures import RETRY_TRANSIENT, failures_by_type
+from paimon_orch.dagster.failures import failures_by_type
 from paimon_orch.dagster.names import object_name, pool_name, table_key
 from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.runs import executor_of, spark_links
 from paimon_orch.dagster.upkeep import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
@@ -64,19 +65,18 @@ def _build_job(step: Step[C], table: str, key_prefix: Sequence[str]) -> dg.JobDe
         out=dg.Out(dg.Nothing),
         config_schema=step.config.to_fields_dict(),
         pool=pool_name(table),
-        retry_policy=RETRY_TRANSIENT,
     )
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:
         config = step.config(**context.op_config)
-        with failures_by_type(table):
-            executor = spark.executor() if config.use_spark else InProcessExecutor()
+        with failures_by_type(table, context):
+            executor = executor_of(context, spark) if config.use_spark else InProcessExecutor()
             progress = log_progress(context, f"{step.action}, {table}")
             outcome = step.perform(paimon.load_table(table), config, executor, progress)
         when = "dry run of " if config.dry_run else ""
         context.log.info("%s%s, %s: %s", when, step.action, table, outcome.numbers)
-        metadata = outcome.to_metadata(step.action, dry_run=config.dry_run)
+        metadata = outcome.to_metadata(step.action, dry_run=config.dry_run) | spark_links(spark)
         context.log_event(dg.AssetObservation(asset, description=step.action, metadata=metadata))
 
     @dg.job(

@@ -12,8 +12,10 @@ import dagster as dg
 
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import type_to_sql
+from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
+from paimon_orch.steps.policy import Decision
 from paimon_orch.steps.rewrite_file_index import RewritePlan, RewriteResult
 
 MAX_RECORDS = 50
@@ -28,6 +30,25 @@ _PLAN_COLUMNS = {
 }
 _INDEX_COLUMNS = {"partition": "string", "bucket": "int", "files": "int", "rows": "int", "bytes": "int"}  # fmt: skip
 
+_STATE = (
+    "files",
+    "bytes",
+    "level0_files",
+    "read_amplification",
+    "deletion_vector_rows",
+    "small_file_ratio",
+)
+_DECISION_COLUMNS = {
+    "partition": "string",
+    "compact": "string",
+    "reason": "string",
+    "level0_files": "int",
+    "sorted_runs": "int",
+    "small_files": "int",
+    "deleted_ratio": "float",
+    "rewrite_bytes": "int",
+}
+
 Metadata = dict[str, Any]
 """Metadata by key, of whatever Dagster takes as a value."""
 
@@ -37,6 +58,8 @@ class PaimonMetadata:
     """The keys below ``paimon/``, each optional; sizes are in bytes, counts are of the asset or partition.
 
     :ivar deletion_vector_rows: rows that deletion vectors hide
+    :ivar read_amplification: sorted runs in the bucket with the most: what its readers merge
+    :ivar write_amplification: bytes that were written for each byte of level 0 that was taken away
     :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
     :ivar planned_buckets: buckets that were compacted; :attr:`skipped_buckets` had nothing to do
     :ivar indexed_files: files that got other indexes, of :attr:`bytes_read` bytes; :attr:`skipped_files` had them
@@ -54,8 +77,11 @@ class PaimonMetadata:
     files_before: int | None = None
     files_after: int | None = None
     bytes_rewritten: int | None = None
+    write_amplification: float | None = None
     bytes: int | None = None
     level0_files: int | None = None
+    read_amplification: int | None = None
+    read_amplification_before: int | None = None
     deletion_vector_rows: int | None = None
     small_file_ratio: float | None = None
     duration_seconds: float | None = None
@@ -68,6 +94,7 @@ class PaimonMetadata:
     embedded_indexes: int | None = None
     index_files: int | None = None
     plan: dg.TableMetadataValue | None = None
+    before_after: dg.TableMetadataValue | None = None
 
     def to_dagster(self) -> Metadata:
         """Return the keys that have a value, in Dagster's form."""
@@ -96,18 +123,43 @@ def table_state(report: TableReport) -> PaimonMetadata:
         files=report.file_count,
         bytes=report.bytes,
         level0_files=report.level0_files,
+        read_amplification=_sorted_runs(report),
         deletion_vector_rows=report.hidden_rows,
         small_file_ratio=report.small_files / max(report.file_count, 1),
     )
 
 
+def _sorted_runs(report: TableReport) -> int:
+    """Return what readers merge in the bucket with the most."""
+    if not report.schema.primary_keys:
+        return 0
+    keys = report.schema.key_fields
+    buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
+    return max((len(sorted_runs(files, keys)) for files in buckets), default=0)
+
+
+def row_count(report: TableReport, *, partition: bool) -> Metadata:
+    """Return the rows of a table or partition, nothing where only a merge can tell."""
+    key = "dagster/partition_row_count" if partition else "dagster/row_count"
+    return {} if report.row_count is None else {key: report.row_count}
+
+
 def compaction_metadata(
-    before: TableReport, after: TableReport, result: CompactionResult, *, partition: bool
+    before: TableReport,
+    after: TableReport,
+    result: CompactionResult,
+    *,
+    partition: bool,
+    alone: bool = True,
 ) -> Metadata:
-    """Return what a compaction did to a table or partition, and the decision that it followed."""
-    units = result.plan.units
+    """Return what a compaction did to a table or partition, and the decision that it followed.
+
+    :param alone: whether the result is of nothing else; sums over several partitions are left out
+    """
+    units, now = result.plan.units, table_state(after)
+    level0 = sum(f.file_size for f in result.plan.inputs if f.level == 0)
     state = replace(
-        table_state(after),
+        now,
         snapshot_id=after.snapshot_id,
         files=None,
         files_before=before.file_count,
@@ -117,10 +169,27 @@ def compaction_metadata(
         commit_attempts=result.attempts,
         planned_buckets=result.plan.buckets,
         skipped_buckets=max(len(before.buckets) - result.plan.buckets, 0),
+        read_amplification_before=_sorted_runs(before),
         plan=plan_table(units, partition=partition) if units else None,
+        before_after=_before_after(table_state(before), now),
     )
-    rows = "dagster/partition_row_count" if partition else "dagster/row_count"
-    return state.to_dagster() | ({} if after.row_count is None else {rows: after.row_count})
+    if alone:
+        state = replace(
+            state,
+            rows_written=result.rows_written,
+            bytes_written=result.bytes_written,
+            write_amplification=result.bytes_written / level0 if level0 else None,
+        )
+    return state.to_dagster() | row_count(after, partition=partition)
+
+
+def _before_after(before: PaimonMetadata, after: PaimonMetadata) -> dg.TableMetadataValue:
+    """Return the state before and after a run, side by side."""
+    rows = (
+        {"figure": name, "before": getattr(before, name), "after": getattr(after, name)}
+        for name in _STATE
+    )
+    return rows_table(rows, {"figure": "string", "before": "float", "after": "float"})
 
 
 def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
@@ -135,6 +204,20 @@ def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableM
         for unit in units
     )
     return rows_table(rows, ({} if partition else {"partition": "string"}) | _PLAN_COLUMNS)
+
+
+def decisions_metadata(decisions: Sequence[Decision]) -> Metadata:
+    """Return what a policy decided: how many partitions it compacts and leaves, and why, those it compacts first."""
+    if not decisions:
+        return {}
+    chosen = sum(decision.compact for decision in decisions)
+    rows = [decision.to_dict() for decision in sorted(decisions, key=lambda d: not d.compact)]
+    shown = ({name: row[name] for name in _DECISION_COLUMNS} for row in rows)
+    return {
+        "paimon/partitions_to_compact": chosen,
+        "paimon/partitions_not_now": len(decisions) - chosen,
+        "paimon/decisions": rows_table(shown, _DECISION_COLUMNS),
+    }
 
 
 def rows_table(
@@ -170,6 +253,15 @@ def index_metadata(
             index_files=result.index_files,
         )
     return state.to_dagster()
+
+
+def same_columns(schema: TableSchema, source: dg.AssetKey) -> Metadata:
+    """Return the columns of an asset whose rows are those of the table's asset, and that each comes from its own."""
+    deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
+    return {
+        "dagster/column_schema": column_schema(schema),
+        "dagster/column_lineage": dg.TableColumnLineage(deps),
+    }
 
 
 def column_schema(schema: TableSchema) -> dg.TableSchema:

@@ -2,15 +2,25 @@
 
 A spec is a mapping of all partition columns to their values as text, the way directories are named. Its *path* is
 ``dt=2026-01-01/region=eu`` in the escaping of directory names (format section 1.2). Its *key* is what Dagster shows:
-the bare value for one column, the path for several.
+the bare value for one column, the path for several, and for a multi-dimensional definition ``2026-01-01|eu``, in the
+order of the columns' names. A date is written as one in keys, also where its directory has the number of the day.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
+
+import dagster as dg
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.partition import escape, unescape
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import AtomicType
+
+_EPOCH = date(1970, 1, 1)
+_SEPARATOR = "|"
+_NOT_IN_DIMENSIONS = "|[],"
+"""What Dagster refuses in the keys of a dimension."""
 
 
 def parse_path(path: str) -> dict[str, str]:
@@ -31,19 +41,43 @@ def render_path(spec: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
-    """Translates for a table with these partition columns, of which there is at least one."""
+    """Translates for a table with these partition columns, of which there is at least one.
+
+    :ivar days: columns whose directories are named by the number of the day
+    :ivar dimensions: the columns in the order of the keys of a multi-dimensional definition; none for any other
+    """
 
     columns: tuple[str, ...]
+    days: frozenset[str] = frozenset()
+    dimensions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schema: TableSchema) -> "PartitionKeys":
-        """Return the translation for a table; raises :class:`InputError` if it is not partitioned."""
+    def of(
+        cls, schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None = None
+    ) -> "PartitionKeys":
+        """Return the translation for a table and the definition of its assets.
+
+        Raises :class:`InputError` if the table is not partitioned, or by other columns than the definition's.
+        """
         if not schema.partition_keys:
             raise InputError(
                 "the table has no partition columns, so its assets must not be partitioned: "
                 "leave partitions_def out"
             )
-        return cls(tuple(schema.partition_keys))
+        columns, dimensions = tuple(schema.partition_keys), tuple[str, ...]()
+        if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+            dimensions = tuple(partitions_def.partition_dimension_names)
+            if set(dimensions) != set(columns):
+                raise InputError(
+                    f"the dimensions {', '.join(dimensions)} must be the partition columns {', '.join(columns)}"
+                )
+        by_number = schema.typed_options.boolean("partition.legacy-name", default=True)
+        dates = (
+            field.name
+            for field in schema.partition_fields
+            if by_number and isinstance(field.type, AtomicType) and field.type.name == "DATE"
+        )
+        return cls(columns, frozenset(dates), dimensions)
 
     def render(self, spec: Mapping[str, str]) -> str:
         """Return the Dagster key of a partition; the spec's order does not matter."""
@@ -51,18 +85,26 @@ class PartitionKeys:
             raise InputError(
                 f"partition {dict(spec)} must give a value to each of {', '.join(self.columns)}"
             )
-        if len(self.columns) == 1:
-            return spec[self.columns[0]]
-        return render_path({column: spec[column] for column in self.columns})
+        shown = {
+            name: _date(spec[name]) if name in self.days else spec[name] for name in self.columns
+        }
+        if self.dimensions:
+            return _SEPARATOR.join(_in_dimension(shown[name]) for name in self.dimensions)
+        return shown[self.columns[0]] if len(self.columns) == 1 else render_path(shown)
 
     def parse(self, key: str) -> dict[str, str]:
         """Return the partition of a Dagster key; raises :class:`InputError` if it is none of this table."""
-        spec = {self.columns[0]: key} if len(self.columns) == 1 else parse_path(key)
+        if self.dimensions:
+            given = dict(zip(self.dimensions, key.split(_SEPARATOR), strict=False))
+            fits = key.count(_SEPARATOR) + 1 == len(self.dimensions)
+            spec = {name: given[name] for name in self.columns} if fits else {}
+        else:
+            spec = {self.columns[0]: key} if len(self.columns) == 1 else parse_path(key)
         if tuple(spec) != self.columns or not all(spec.values()):
             raise InputError(
                 f"partition key {key!r} does not fit the partition columns {', '.join(self.columns)}"
             )
-        return spec
+        return {name: _day(text) if name in self.days else text for name, text in spec.items()}
 
     def key_of(self, path: str) -> str:
         """Return the Dagster key of a partition path."""
@@ -71,3 +113,28 @@ class PartitionKeys:
     def path_of(self, key: str) -> str:
         """Return the partition path of a Dagster key."""
         return render_path(self.parse(key))
+
+
+def _in_dimension(text: str) -> str:
+    if set(text) & set(_NOT_IN_DIMENSIONS):
+        raise InputError(
+            f"the partition value {text!r} cannot be part of a multi-dimensional key: Dagster takes none of "
+            f"{' '.join(_NOT_IN_DIMENSIONS)} in it"
+        )
+    return text
+
+
+def _date(text: str) -> str:
+    """Return the date of a day's number; what is none, such as the name of null, stays as it is."""
+    try:
+        return (_EPOCH + timedelta(days=int(text))).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def _day(text: str) -> str:
+    """Undo :func:`_date`."""
+    try:
+        return str((date.fromisoformat(text) - _EPOCH).days) if "-" in text[1:] else text
+    except ValueError:
+        return text

@@ -1,62 +1,127 @@
-"""Run requests for the compaction of single partitions."""
+"""Run requests for the compaction of single partitions, and what makes dynamic partitions follow the table."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 
-from paimon_orch.dagster.names import COMPACTION
+from paimon_orch.dagster.names import COMPACTION, compaction_key
 from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.errors import InputError
+from paimon_orch.steps.policy import Decision
 from paimon_orch.table.table import Table
 
+PartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
+Partitions = dg.PartitionsDefinition[str]
 
-def compaction_requests(
-    table: Table,
-    run_keys: Mapping[str, str],
-    partitions_def: dg.PartitionsDefinition[str] | None,
-    instance: dg.DagsterInstance,
-) -> tuple[list[dg.RunRequest], list[str]]:
-    """Return a request for each partition path, and the paths that the asset has no partition for, nor can have.
 
-    ``run_keys`` maps paths to run keys; without ``partitions_def`` the one path is empty and stands for the table.
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Makes requests for the compaction asset of a table; the arguments are those of the asset.
+
+    :ivar snapshot_id: the newest snapshot that was looked at
+    :ivar decisions: what the policy says, by partition path: it gives the strategy and, as a tag, the reason
     """
-    tags = {"paimon/table": table.identifier, "paimon/action": COMPACTION}
-    if partitions_def is None:
-        return [dg.RunRequest(run_key, tags=tags) for run_key in run_keys.values()], []
-    translate = PartitionKeys.of(table.schema)
-    can_grow = isinstance(partitions_def, dg.DynamicPartitionsDefinition)
-    known = set(partitions_def.get_partition_keys(dynamic_partitions_store=instance))
-    requests, unknown = [], []
-    for path, run_key in run_keys.items():
-        key = translate.key_of(path)
-        if key in known or can_grow:
-            tagged = {**tags, "paimon/partition": path}
-            requests.append(dg.RunRequest(run_key, partition_key=key, tags=tagged))
-        else:
-            unknown.append(path)
-    return requests, unknown
+
+    table: Table
+    partitions_def: Partitions | None
+    key_prefix: Sequence[str]
+    instance: dg.DagsterInstance
+    snapshot_id: int | None
+    decisions: Mapping[str, Decision]
+
+    def compact(self, run_keys: Mapping[str, str]) -> tuple[list[dg.RunRequest], list[str]]:
+        """Return a request for each partition path, and the paths that the asset has no partition for, nor can have.
+
+        ``run_keys`` maps paths to run keys; without partitions the one path is empty and stands for the table.
+        """
+        if self.partitions_def is None:
+            return [self._request(path, run_key, None) for path, run_key in run_keys.items()], []
+        translate = PartitionKeys.of(self.table.schema, self.partitions_def)
+        takes = _takes(self.partitions_def, self.instance)
+        requests, unknown = list[dg.RunRequest](), list[str]()
+        for path, run_key in run_keys.items():
+            key = _key(translate, path)
+            if key is None or not takes(key):
+                unknown.append(path)
+            else:
+                requests.append(self._request(path, run_key, key))
+        return requests, unknown
+
+    def _request(self, path: str, run_key: str, key: str | None) -> dg.RunRequest:
+        tags = {"paimon/table": self.table.identifier, "paimon/action": COMPACTION}
+        if self.snapshot_id is not None:
+            tags["paimon/snapshot_id"] = str(self.snapshot_id)
+        if path:
+            tags["paimon/partition"] = path
+        strategy, decision = "minor", self.decisions.get(path)
+        if decision is not None:
+            tags["paimon/reason"], strategy = decision.reason, decision.strategy
+        op = compaction_key(self.table.identifier, self.key_prefix).to_python_identifier()
+        config = {"ops": {op: {"config": {"strategy": strategy}}}} if strategy != "minor" else None
+        return dg.RunRequest(run_key, config, tags, partition_key=key)
 
 
 def partition_changes(
     table: Table,
-    partitions_def: dg.PartitionsDefinition[str] | None,
+    partitions_def: Partitions | None,
     instance: dg.DagsterInstance,
     present: Collection[str],
-    touched: Collection[str],
-) -> tuple[list[str], list[str]]:
-    """Return keys to add to, and to delete from, a dynamic definition, so that it has the partitions of the table.
+    touched: Collection[str] | None,
+) -> list[PartitionsRequest]:
+    """Return what makes dynamic definitions have the partitions of the table.
 
-    Only partitions that were touched and are gone are deleted: others may be waiting for their first rows. New keys are
-    sorted, for Dagster keeps them in the order in which they come.
+    ``present`` are paths of partitions that have files. Of the others those go that were ``touched``: without files they
+    may be waiting for their first rows; None says that ``present`` are all there are, and everything else goes. New keys
+    are sorted, for Dagster keeps them in the order in which they come. Of the values of a dynamic dimension only those go
+    that no partition has.
     """
-    if not isinstance(partitions_def, dg.DynamicPartitionsDefinition):
-        return [], []
-    translate = PartitionKeys.of(table.schema)
-    known = set(partitions_def.get_partition_keys(dynamic_partitions_store=instance))
-    there = {translate.key_of(path) for path in present}
-    gone = {translate.key_of(path) for path in touched} - there
-    return sorted(there - known), sorted(gone & known)
+    if partitions_def is None:
+        return []
+    translate = PartitionKeys.of(table.schema, partitions_def)
+    there = {key for path in present if (key := _key(translate, path)) is not None}
+    left = None if touched is None else {_key(translate, path) for path in touched} - there
+    found = list[PartitionsRequest]()
+    for index, dynamic in _dynamic(partitions_def):
+        several = isinstance(partitions_def, dg.MultiPartitionsDefinition)
+        wanted = {key.split("|")[index] for key in there} if several else there
+        known = set(dynamic.get_partition_keys(dynamic_partitions_store=instance))
+        gone = known - wanted if left is None else known & left if not several else set()
+        if wanted - known:
+            found.append(dynamic.build_add_request(sorted(wanted - known)))
+        if gone:
+            found.append(dynamic.build_delete_request(sorted(gone)))
+    return found
 
 
 def run_key(table: Table, origin: str, path: str, occasion: str) -> str:
     """Return what is the same for the same work alone: Dagster never runs a key twice."""
     return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{occasion}"
+
+
+def _key(translate: PartitionKeys, path: str) -> str | None:
+    """Return the key of a path, None if it cannot have one in this definition."""
+    try:
+        return translate.key_of(path)
+    except InputError:
+        return None
+
+
+def _dynamic(partitions_def: Partitions) -> Iterator[tuple[int, dg.DynamicPartitionsDefinition]]:
+    """Yield a dynamic definition, or the dynamic dimensions of one, with their places in keys."""
+    parts = [partitions_def]
+    if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        parts = [dimension.partitions_def for dimension in partitions_def.partitions_defs]
+    for index, part in enumerate(parts):
+        if isinstance(part, dg.DynamicPartitionsDefinition):
+            yield index, part
+
+
+def _takes(partitions_def: Partitions, instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Return a test of keys that a definition has, or gets because it is dynamic."""
+    if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        tests = [_takes(part.partitions_def, instance) for part in partitions_def.partitions_defs]
+        return lambda key: all(test(part) for test, part in zip(tests, key.split("|"), strict=True))
+    if isinstance(partitions_def, dg.DynamicPartitionsDefinition):
+        return lambda _: True
+    return set(partitions_def.get_partition_keys(dynamic_partitions_store=instance)).__contains__

@@ -1,5 +1,6 @@
 """The two things that runs need: the warehouse, and Spark."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,6 +59,10 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
     spark_config: dict[str, str] = Field(
         default={}, description="Spark settings for a session that is started here."
     )
+    ship_package: bool = Field(
+        default=False,
+        description="Send paimon_orch to the workers of such a session; what it needs must be on the nodes.",
+    )
 
     _started: "SparkSession | None" = PrivateAttr(default=None)
 
@@ -68,12 +73,24 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         active = active_session()
         if active is not None:
             return active
-        self._started = spark_session(self.master, self.remote, self.spark_config)
+        self._started = spark_session(
+            self.master, self.remote, self.spark_config, ship_package=self.ship_package
+        )
         return self._started
 
     def executor(self) -> Executor:
         """Return what runs work units on the session; without units no session starts."""
         return _LazyExecutor(self)
+
+    def links(self) -> dict[str, str]:
+        """Return where the session can be looked at (see :mod:`paimon_orch.spark.links`), nothing if none runs."""
+        if "pyspark" not in sys.modules:
+            return {}
+        from paimon_orch.spark import active_session
+        from paimon_orch.spark.links import links_of
+
+        active = active_session()
+        return {} if active is None else links_of(active)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Stop the session if it was started here."""

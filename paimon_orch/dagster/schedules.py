@@ -6,10 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.changes import identity, needs_work
+from paimon_orch.dagster.changes import Watch, identity
 from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG
 from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
-from paimon_orch.dagster.requests import compaction_requests, partition_changes, run_key
+from paimon_orch.dagster.requests import Requests, partition_changes, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.upkeep import (
     COMPACT_MANIFESTS,
@@ -18,6 +18,7 @@ from paimon_orch.dagster.upkeep import (
     REMOVE_ORPHAN_FILES,
 )
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.policy import CompactionPolicy
 
 _CRON = {
     EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
@@ -35,13 +36,14 @@ def build_compaction_schedule(
     table: str,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
+    policy: CompactionPolicy | None = None,
     key_prefix: Sequence[str] = (),
     hour: int = 3,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
-    """Return a daily schedule that requests compaction of the partitions that need it, by the compaction's own plan.
+    """Return a daily schedule that requests compaction of the partitions that have work.
 
-    It runs in the given hour (UTC), at a minute of the table's own, so that many tables do not start at once. The other
+    Of the ``policy`` only the limits of what is rewritten count: nothing waits for a threshold over night. It runs in the given hour (UTC), at a minute of the table's own, so that many tables do not start at once. The other
     arguments must be those of :func:`build_compaction_asset`. Ticks take the resource ``paimon``.
     """
 
@@ -60,16 +62,24 @@ def build_compaction_schedule(
             loaded = paimon.load_table(table)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        work = sorted(needs_work(loaded))
+        alone = partitions_def is not None or not loaded.schema.partition_keys
+        watch = Watch(loaded, policy or CompactionPolicy(), may_be_full=alone)
+        found = {decision.partition: decision for decision in watch.decide(overdue=None)}
+        for decision in found.values():
+            context.log.info("%s: %s", table, decision)
+        work = [path for path, decision in found.items() if decision.compact]
         if not work:
             return dg.SkipReason(f"{table}: nothing to compact")
         paths = work if partitions_def else [""]
-        if isinstance(partitions_def, dg.DynamicPartitionsDefinition):
-            new, _ = partition_changes(loaded, partitions_def, context.instance, work, ())
-            context.instance.add_dynamic_partitions(str(partitions_def.name), new)
+        for change in partition_changes(loaded, partitions_def, context.instance, work, ()):
+            context.instance.add_dynamic_partitions(
+                change.partitions_def_name, [*change.partition_keys]
+            )
         origin, occasion = identity(loaded), context.scheduled_execution_time.isoformat()
         run_keys = {path: run_key(loaded, origin, path, occasion) for path in paths}
-        requests, unknown = compaction_requests(loaded, run_keys, partitions_def, context.instance)
+        latest = loaded.snapshots.latest_id()
+        make = Requests(loaded, partitions_def, key_prefix, context.instance, latest, found)
+        requests, unknown = make.compact(run_keys)
         if unknown:
             context.log.warning("%s: the asset has no partition for %s", table, ", ".join(unknown))
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")

@@ -2,35 +2,54 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import dagster as dg
 
-from paimon_orch.dagster.changes import Changes, Cursor, changes_since, partition_paths
+from paimon_orch.dagster.changes import (
+    FIRST_LOOK,
+    Changes,
+    Cursor,
+    Watch,
+    changes_since,
+    is_newest,
+)
+from paimon_orch.dagster.metadata import column_schema, decisions_metadata
 from paimon_orch.dagster.names import compaction_key, object_name, table_key
-from paimon_orch.dagster.requests import compaction_requests, partition_changes, run_key
+from paimon_orch.dagster.requests import Requests, partition_changes, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import NotFoundError
-from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.policy import CompactionPolicy, Decision, Figures
 from paimon_orch.table.table import Table
 
+_SHOWN = 50
+_IN_REASON = 3
 
-def build_latest_snapshot_sensor(
+
+def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     table: str,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
+    policy: CompactionPolicy | None = None,
     key_prefix: Sequence[str] = (),
     minimum_interval_seconds: int = 30,
     max_snapshots_per_tick: int = 100,
     max_requests_per_tick: int = 25,
+    report_as: Literal["observation", "materialization"] = "observation",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of exactly the partitions that new commits touched.
 
-    Commits are those of the kinds APPEND and OVERWRITE, whoever made them; a partition is left alone if its compaction
-    would have nothing to do. A tick with nothing new reads the hint and no other file. A dynamic ``partitions_def`` is
-    given the partitions that the table gets, and loses those that it loses. The arguments must be those of
-    :func:`build_compaction_asset`. Ticks take the resource ``paimon``, and never start Spark.
+    Commits are those of the kinds APPEND and OVERWRITE, whoever made them; ``policy`` decides of each partition that they
+    touched, and what it says, "not now" included, is in the tick's log and on the observation of the table. A tick with
+    nothing new reads the newest snapshot and no other file. A dynamic ``partitions_def`` is given the partitions that the table
+    gets, and loses those that it loses. The arguments must be those of :func:`build_compaction_asset`. Ticks take the
+    resource ``paimon``, and never start Spark.
+
+    New data is reported as an observation of the table's asset for each snapshot; ``report_as`` a materialization, one
+    for the newest, it counts for a freshness policy: Dagster's look at nothing else.
     """
+    rule = policy or CompactionPolicy()
 
     @dg.sensor(
         name=object_name("latest_snapshot", table, key_prefix),
@@ -46,30 +65,52 @@ def build_latest_snapshot_sensor(
             loaded = paimon.load_table(table)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        latest_id = loaded.snapshots.latest_id()
-        if latest_id is None:
-            return dg.SkipReason(f"{table} has no snapshot yet")
         cursor = Cursor.from_json(context.cursor)
-        if cursor and not cursor.pending and cursor.handled.snapshot_id == latest_id:
-            return dg.SkipReason(f"{table}: snapshot {latest_id} already handled")
-        latest = loaded.snapshots.get(latest_id)
-        changes = changes_since(loaded, cursor, latest, max_snapshots_per_tick)
-        if changes.whole_table:
-            tell = context.log.warning if context.cursor else context.log.info
-            tell(
-                "%s: %s; looking at all partitions of snapshot %d",
-                *(table, changes.whole_table, latest_id),
-            )
-        result = _result(context, loaded, changes, partitions_def, max_requests_per_tick)
-        observed = _observations(changes, table_key(table, key_prefix))
+        if cursor and _is_idle(cursor, rule) and is_newest(loaded, cursor.handled):
+            return dg.SkipReason(f"{table}: snapshot {cursor.handled.snapshot_id} already handled")
+        latest = loaded.snapshots.latest()
+        if latest is None:
+            return dg.SkipReason(f"{table} has no snapshot yet")
+        alone = partitions_def is not None or not loaded.schema.partition_keys
+        watch = Watch(loaded, rule, may_be_full=alone)
+        changes = changes_since(watch, cursor, latest, max_snapshots_per_tick)
+        _log(context, loaded, changes)
+        result = _result(
+            context, loaded, changes, partitions_def, key_prefix, max_requests_per_tick
+        )
+        known = changes.touched if changes.whole_table in (None, FIRST_LOOK) else None
+        present = [decision.partition for decision in changes.decisions]
         return result._replace(
-            asset_events=[*observed],
-            dynamic_partitions_requests=_partitions(
-                context, loaded, latest, changes, partitions_def
+            asset_events=[
+                *_events(
+                    loaded,
+                    changes,
+                    table_key(table, key_prefix),
+                    materialized=report_as == "materialization",
+                )
+            ],
+            dynamic_partitions_requests=partition_changes(
+                loaded, partitions_def, context.instance, present, known
             ),
         )
 
     return latest_snapshot
+
+
+def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
+    """Tell whether all that was seen is taken up, and nothing has waited for too long."""
+    return not cursor.pending and not cursor.overdue(policy.wait_millis)
+
+
+def _log(context: dg.SensorEvaluationContext, table: Table, changes: Changes) -> None:
+    """Tell every decision, as far as a log of a tick is read."""
+    if changes.whole_table:
+        tell = context.log.warning if context.cursor else context.log.info
+        tell("%s: %s; looking at all partitions", table.identifier, changes.whole_table)
+    for decision in changes.decisions[:_SHOWN]:
+        context.log.info("%s: %s", table.identifier, decision)
+    if len(changes.decisions) > _SHOWN:
+        context.log.info("and %d other partitions", len(changes.decisions) - _SHOWN)
 
 
 def _result(
@@ -77,64 +118,73 @@ def _result(
     table: Table,
     changes: Changes,
     partitions_def: dg.PartitionsDefinition[str] | None,
+    key_prefix: Sequence[str],
     limit: int,
 ) -> dg.SensorResult:
     cursor = changes.cursor
     occasions = cursor.pending
+    decisions = {decision.partition: decision for decision in changes.decisions}
     if occasions and partitions_def is None:
+        decisions = {"": _together([decisions[path] for path in occasions])}
         occasions = {"": changes.occasion}
     now = dict(list(occasions.items())[:limit])
     run_keys = {path: run_key(table, cursor.table, path, now[path]) for path in now}
-    requests, unknown = compaction_requests(table, run_keys, partitions_def, context.instance)
+    seen = cursor.handled.snapshot_id
+    make = Requests(table, partitions_def, key_prefix, context.instance, seen, decisions)
+    requests, unknown = make.compact(run_keys)
     if unknown:
         context.log.warning(
             "%s: the asset has no partition for %s", table.identifier, ", ".join(unknown)
         )
     later = {path: occasions[path] for path in occasions if path not in now}
-    idle = f"{table.identifier}: nothing to compact up to snapshot {cursor.handled.snapshot_id}"
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else idle,
+        skip_reason=None if requests else _idle(table, changes),
         cursor=replace(cursor, pending=later).to_json(),
     )
 
 
-def _partitions(
-    context: dg.SensorEvaluationContext,
+def _together(decisions: Sequence[Decision]) -> Decision:
+    """Return the decision for a table that is compacted as a whole."""
+    if len(decisions) == 1 and not decisions[0].partition:
+        return decisions[0]
+    first = decisions[0]
+    others = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
+    return Decision("", True, f"{first.partition}: {first.reason}{others}", Figures())
+
+
+def _idle(table: Table, changes: Changes) -> str:
+    """Say why nothing is requested."""
+    held = [str(decision) for decision in changes.decisions if not decision.compact]
+    more = [f"and {len(held) - _IN_REASON} others"] if len(held) > _IN_REASON else []
+    idle = f"nothing to compact up to snapshot {changes.cursor.handled.snapshot_id}"
+    return "; ".join([f"{table.identifier}: {idle}", *held[:_IN_REASON], *more])
+
+
+def _events(
     table: Table,
-    latest: Snapshot,
     changes: Changes,
-    partitions_def: dg.PartitionsDefinition[str] | None,
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """Return what gives a dynamic definition the partitions that the table has now."""
-    if not isinstance(partitions_def, dg.DynamicPartitionsDefinition):
-        return []
-    add, delete = partition_changes(
-        table,
-        partitions_def,
-        context.instance,
-        partition_paths(table, latest),
-        changes.touched,
-    )
-    return [
-        *([partitions_def.build_add_request(add)] if add else []),
-        *([partitions_def.build_delete_request(delete)] if delete else []),
-    ]
-
-
-def _observations(changes: Changes, key: dg.AssetKey) -> list[dg.AssetObservation]:
+    key: dg.AssetKey,
+    *,
+    materialized: bool,
+) -> list[dg.AssetObservation | dg.AssetMaterialization]:
     """Return what makes others see the new data: maintenance keeps the version and is not reported."""
-    newest = changes.newest
-    if newest is None:
-        return []
-    return [
-        dg.AssetObservation(
-            key,
-            tags={"dagster/data_version": str(newest.id)},
-            metadata={
-                "paimon/snapshot_id": newest.id,
-                "paimon/commit_kind": newest.commit_kind.value,
-                "paimon/commit_user": newest.commit_user,
-            },
-        )
-    ]
+    found = list[dg.AssetObservation | dg.AssetMaterialization]()
+    for snapshot in changes.data:
+        tags = {"dagster/data_version": str(snapshot.id)}
+        metadata: dict[str, Any] = {
+            "paimon/snapshot_id": snapshot.id,
+            "paimon/commit_kind": snapshot.commit_kind.value,
+            "paimon/commit_user": snapshot.commit_user,
+            "paimon/physical_rows": snapshot.total_record_count,
+            "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
+        }
+        if snapshot is changes.data[-1]:
+            metadata |= decisions_metadata(changes.decisions)
+            metadata["dagster/column_schema"] = column_schema(table.schema)
+            if materialized:
+                found.append(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
+                break
+        if not materialized:
+            found.append(dg.AssetObservation(key, metadata=metadata, tags=tags))
+    return found

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,12 @@ from paimon_orch.dagster import (
     build_table_asset,
 )
 from paimon_orch.dagster import assets as module
-from paimon_orch.errors import CommitConflictError, CorruptFileError, PaimonError
+from paimon_orch.errors import (
+    CancelledError,
+    CommitConflictError,
+    CorruptFileError,
+    PaimonError,
+)
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspect import inspect
@@ -104,6 +110,74 @@ def test_it_reports_what_it_decided_and_what_came_of_it(
     assert metadata["dagster/partition_row_count"] == 3
     [record] = metadata["paimon/plan"].records
     assert record.data["files"] == 2
+
+
+def test_it_reports_the_state_before_and_after_and_what_it_cost(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, DAYS[0])
+    materialize(compaction, resources, DAYS[0])
+    upsert(orders, DAYS[0], amount=2)
+
+    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+
+    shown = {r.data["figure"]: r.data for r in metadata["paimon/before_after"].records}
+    assert shown["level0_files"] == {"figure": "level0_files", "before": 1, "after": 0}
+    assert shown["deletion_vector_rows"] == {
+        "figure": "deletion_vector_rows",
+        "before": 0,
+        "after": 3,
+    }
+    assert shown["files"]["before"] == metadata["paimon/files_before"] == 2
+    assert metadata["paimon/read_amplification_before"] == 2
+    assert metadata["paimon/rows_written"] == 0  # the file of level 0 moved up as it is
+    assert metadata["paimon/write_amplification"] == 0
+    assert metadata["paimon/duration_seconds"] > 0
+    numbers = {key for key, value in metadata.items() if isinstance(value, int | float)}
+    assert {"paimon/bytes_rewritten", "paimon/bytes_written", "paimon/bytes"} <= numbers
+
+
+def test_its_columns_are_those_of_the_table_and_come_from_them(
+    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+) -> None:
+    upsert(orders, DAYS[0])
+
+    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+
+    columns = [column.name for column in metadata["dagster/column_schema"].columns]
+    lineage = metadata["dagster/column_lineage"].deps_by_column
+    assert columns == list(lineage) == ["dt", "id", "amount"]
+    table = dg.AssetKey(["lake", "orders"])
+    assert lineage["amount"] == [dg.TableColumnDep(table, "amount")]
+
+
+def test_partitions_of_two_dimensions_are_compacted_by_both(
+    paimon: PaimonCatalogResource, resources: Resources
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales",
+        "dt DATE, region STRING, id BIGINT",
+        primary_key=["dt", "region", "id"],
+        partition_by=["dt", "region"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    day = date(2026, 1, 1)
+    table.upsert(pa.table({"dt": [day, day], "region": ["eu", "us"], "id": [1, 2]}))
+    definition = dg.MultiPartitionsDefinition(
+        {
+            "region": dg.StaticPartitionsDefinition(["eu", "us"]),
+            "dt": dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-03"),
+        }
+    )
+    asset = build_compaction_asset("lake.sales", partitions_def=definition)
+
+    metadata = reported(materialize(asset, resources, "2026-01-01|us"))["2026-01-01|us"]
+
+    assert metadata["paimon/level0_files"] == 0
+    assert metadata["dagster/partition_row_count"] == 1
+    assert [b.partition for b in inspect(table).buckets if b.files[0].level == 0] == [
+        "dt=20454/region=eu"
+    ]
 
 
 def test_a_second_run_commits_nothing_and_says_so(
@@ -245,6 +319,30 @@ def test_only_what_another_attempt_may_cure_is_retried(
     assert str(error) in str(failure.error)
 
 
+@pytest.mark.parametrize(
+    "stop", [KeyboardInterrupt(), dg.DagsterExecutionInterruptedError(), CancelledError("stopped")]
+)
+def test_a_run_that_is_told_to_stop_is_not_tried_again(
+    orders: Table,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: BaseException,
+) -> None:
+    calls = []
+
+    def stopped(*_: object, **__: object) -> None:
+        calls.append(1)
+        raise stop
+
+    monkeypatch.setattr(module, "compact", stopped)
+    asset = build_compaction_asset("lake.orders", retry_policy=NOW)
+
+    with pytest.raises((KeyboardInterrupt, dg.DagsterExecutionInterruptedError)):
+        materialize(asset, resources)
+
+    assert len(calls) == 1
+
+
 def test_a_table_that_is_not_there_fails_at_once_with_what_to_do(
     compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
@@ -303,6 +401,26 @@ def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
     [event] = [e for e in result.get_asset_materialization_events() if e.partition == DAYS[1]]
     assert event.materialization.tags is not None
     assert event.materialization.tags["dagster/data_version"] == "2"
+
+
+def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
+    paimon: PaimonCatalogResource,
+) -> None:
+    policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24))
+    lineage = dg.TableColumnLineage({"id": [dg.TableColumnDep(dg.AssetKey("source"), "number")]})
+    asset = build_table_asset(
+        "lake.orders",
+        load,
+        partitions_def=PARTITIONS,
+        freshness_policy=policy,
+        column_lineage=lineage,
+    )
+
+    metadata = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()}, DAYS[0]))
+
+    assert asset.get_asset_spec(asset.key).freshness_policy == policy
+    assert metadata[DAYS[0]]["dagster/column_lineage"] == lineage
+    assert metadata[DAYS[0]]["paimon/read_amplification"] == 1
 
 
 def test_sums_over_several_partitions_are_not_shown_at_each(

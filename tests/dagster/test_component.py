@@ -1,5 +1,10 @@
+import os
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +115,133 @@ def test_partitions_are_values_or_times(partitions: object, expected: list[str])
     assert list(asset.partitions_def.get_partition_keys())[:2] == expected
 
 
+def test_two_columns_are_two_dimensions() -> None:
+    columns = {"region": {"values": ["eu", "us"]}, "dt": {"start": "2026-01-01"}}
+    asset = load(partitions={"columns": columns}).resolve_assets_def(
+        dg.AssetKey(["lake", "orders", "compaction"])
+    )
+
+    assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
+    assert asset.partitions_def.get_partition_keys()[:2] == ["2026-01-01|eu", "2026-01-01|us"]
+
+
+def test_a_dynamic_dimension_is_named_after_table_and_column() -> None:
+    columns = {"region": {"dynamic": True}, "dt": {"start": "2026-01-01"}}
+    asset = load(partitions={"columns": columns}).resolve_assets_def(
+        dg.AssetKey(["lake", "orders", "compaction"])
+    )
+
+    assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
+    region = asset.partitions_def.get_partitions_def_for_dimension("region")
+    assert isinstance(region, dg.DynamicPartitionsDefinition)
+    assert region.name == "paimon/lake.orders/region"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "said"),
+    [
+        ({"columns": {"dt": {"start": "2026-01-01"}}}, "two 'columns', not 1"),
+        ({"columns": {"a": {}, "b": {}}}, "one of 'values', 'start' and 'dynamic'"),
+        (
+            {"columns": {"a": {"values": ["x"]}, "b": {"dynamic": True}}, "dynamic": True},
+            "by column",
+        ),
+    ],
+)
+def test_dimensions_that_make_no_sense_are_refused(partitions: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        load(partitions=partitions)
+
+
+def test_hours_may_be_kept_in_two_columns() -> None:
+    partitions = {
+        "start": "dt=2026-01-01/hh=00",
+        "every": "hour",
+        "format": "dt=%Y-%m-%d/hh=%H",
+    }
+    asset = load(partitions=partitions).resolve_assets_def(
+        dg.AssetKey(["lake", "orders", "compaction"])
+    )
+
+    assert asset.partitions_def
+    assert list(asset.partitions_def.get_partition_keys())[1] == "dt=2026-01-01/hh=01"
+
+
+def test_the_policy_of_the_yaml_is_the_sensors_own(
+    orders: Table,
+    upsert: Callable[..., None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+) -> None:
+    upsert(orders, DAY)
+    defs = load(compaction={"level0_files": 2, "max_rewrite": "10 gb"}, sensor_interval_seconds=5)
+    sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")
+
+    with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
+        found = sensor(context)
+
+    assert sensor.minimum_interval_seconds == 5
+    assert isinstance(found, dg.SensorResult)
+    assert not found.run_requests
+
+
+def test_a_size_that_is_none_is_refused_when_definitions_load() -> None:
+    with pytest.raises(InputError, match="max_rewrite"):
+        load(compaction={"max_rewrite": "much"})
+
+
+@pytest.mark.parametrize(
+    ("freshness", "expected"),
+    [
+        (
+            {"fail_after": "24 h", "warn_after": "12 h"},
+            dg.FreshnessPolicy.time_window(
+                fail_window=timedelta(hours=24), warn_window=timedelta(hours=12)
+            ),
+        ),
+        (
+            {"deadline_cron": "0 6 * * *", "within": "2 h", "timezone": "Europe/Berlin"},
+            dg.FreshnessPolicy.cron("0 6 * * *", timedelta(hours=2), "Europe/Berlin"),
+        ),
+    ],
+)
+def test_freshness_reaches_the_asset_and_the_sensor_feeds_it(
+    orders: Table,
+    upsert: Callable[..., None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    freshness: object,
+    expected: dg.FreshnessPolicy,
+) -> None:
+    upsert(orders, DAY)
+    defs = load(freshness=freshness)
+    [spec] = [asset for asset in defs.assets or [] if isinstance(asset, dg.AssetSpec)]
+
+    with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
+        found = defs.resolve_sensor_def("latest_snapshot__lake__orders")(context)
+
+    assert spec.freshness_policy == expected
+    assert isinstance(found, dg.SensorResult)
+    assert [type(event) for event in found.asset_events] == [dg.AssetMaterialization]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"freshness": {}}, "one of 'fail_after' and 'deadline_cron'"),
+        ({"freshness": {"deadline_cron": "0 6 * * *"}}, "needs 'within'"),
+        ({"freshness": {"fail_after": "soon"}}, "fail_after"),
+        ({"freshness": {"fail_after": "1 h"}, "trigger": "schedule"}, "needs 'trigger: sensor'"),
+        ({"freshness": {"fail_after": "1 h"}, "external": False}, "belongs to its own asset"),
+    ],
+)
+def test_freshness_that_could_not_be_judged_is_refused(
+    attributes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        load(**attributes)
+
+
 @pytest.mark.parametrize(
     "partitions", [{}, {"values": ["eu"], "start": "2026-01-01"}, {"start": "x", "dynamic": True}]
 )
@@ -159,11 +291,13 @@ def test_tables_of_one_warehouse_share_its_resources() -> None:
 
 
 def test_options_are_text_whatever_yaml_makes_of_them() -> None:
-    defs = load(storage_options={"key": "12345", "anon": True}, spark={"config": {"a.b": 8}})
+    spark = {"config": {"a.b": 8}, "ship_package": True}
+    defs = load(storage_options={"key": "12345", "anon": True}, spark=spark)
 
     resources = defs.resources or {}
     assert resources["paimon"].storage_options == {"key": "12345", "anon": "true"}
     assert resources["spark"].spark_config == {"a.b": "8"}
+    assert resources["spark"].ship_package
 
 
 def test_a_table_that_dagster_loads_has_its_asset_elsewhere() -> None:
@@ -220,3 +354,49 @@ def test_what_dg_scaffolds_loads(monkeypatch: pytest.MonkeyPatch) -> None:
             assert isinstance(component, PaimonTableComponent)
             assert component.table == "lake.orders"
             dg.Definitions.validate_loadable(defs)
+
+
+@pytest.mark.slow
+def test_dg_scaffolds_a_component_and_accepts_it(tmp_path: Path) -> None:
+    """With the programs that a user runs, in a new project."""
+    defs = tmp_path / "project" / "defs"
+    defs.mkdir(parents=True)
+    for folder in (defs, defs.parent):
+        (folder / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "project"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n'
+        '[tool.dg.project]\nroot_module = "project"\n'
+    )
+    program = Path(sys.executable).parent / "dg"
+    environment = {**os.environ, "PAIMON_WAREHOUSE": str(tmp_path / "lake")}
+
+    def dg_says(*arguments: str) -> str:
+        done = subprocess.run(
+            [program, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    component = "paimon_orch.dagster.PaimonTableComponent"
+    dg_says("scaffold", "defs", component, "orders", "--table", "lake.orders")
+
+    assert "table: lake.orders" in (defs / "orders" / "defs.yaml").read_text()
+    assert "validated successfully" in dg_says("check", "yaml")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_the_components_are_registered_for_dg() -> None:
+    found = entry_points(group="dagster_dg_cli.registry_modules", name="paimon_orch")
+    if not found:
+        pytest.skip("the package is not installed, so nothing of it is registered")
+    [entry] = found
+
+    module = entry.load()
+
+    assert issubclass(module.PaimonTableComponent, dg.Component)
+    assert issubclass(module.PaimonDatabaseComponent, dg.Component)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import date, datetime
 from typing import Any
 
 import dagster as dg
@@ -9,6 +10,9 @@ import pytest
 
 from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02"]
@@ -68,7 +72,9 @@ def test_what_an_asset_returns_is_stored(
     assert stored(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
-@pytest.mark.parametrize("form", [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize(
+    "form", [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
+)
 def test_an_input_is_loaded_in_the_form_that_it_asks_for(
     table: Table, paimon: PaimonCatalogResource, form: type
 ) -> None:
@@ -99,6 +105,166 @@ def test_a_partition_is_overwritten_and_loaded_alone(
 
     assert stored(table) == [(DAYS[0], 3), (DAYS[1], 7)]
     assert [row["id"] for row in seen[0].to_pylist()] == [3]
+
+
+ROWS: dict[str, Callable[[pa.Table], Any]] = {
+    "arrow": lambda t: t,
+    "batches": lambda t: t.to_reader(),
+    "pandas": lambda t: t.to_pandas(),
+    "polars": pl.from_arrow,
+    "lazy polars": lambda t: pl.DataFrame(t).lazy(),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
+def test_each_form_is_stored_in_each_mode_in_its_partition(
+    create: Create, paimon: PaimonCatalogResource, form: str, mode: str
+) -> None:
+    table = create("lake.sales")
+    table.upsert(pa.concat_tables([rows(1, 2), rows(9, day=DAYS[1])]))
+    given = ROWS[form](rows(2, 3, amount=5))
+    asset = producer(given, partitions_def=PARTITIONS, metadata={"write_mode": mode})
+
+    result = run(paimon, asset, key=DAYS[0])
+
+    kept = [] if mode == "overwrite" else [(DAYS[0], 1, 1)]
+    assert contents(table) == [*kept, (DAYS[0], 2, 5), (DAYS[0], 3, 5), (DAYS[1], 9, 1)]
+    [event] = result.get_asset_materialization_events()
+    assert event.materialization.metadata["paimon/rows_written"].value == 2
+
+
+def contents(table: Table) -> list[tuple[str, int, int]]:
+    """All rows, also those that no compaction has moved up yet."""
+    compact(table, InProcessExecutor(), strategy="full")
+    found = table.scan().to_arrow().to_pylist()
+    return sorted((row["dt"], row["id"], row["amount"]) for row in found)
+
+
+def test_several_partitions_are_written_and_loaded_in_one_run(
+    table: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    table.append(pa.concat_tables([rows(1), rows(7, day="2026-01-09")]))
+    seen: list[pa.Table] = []
+    days = dg.StaticPartitionsDefinition([*DAYS, "2026-01-09"])
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=days)
+    def counted(sales: pa.Table) -> None:
+        seen.append(sales)
+
+    given = pa.concat_tables([rows(2), rows(3, day=DAYS[1])])
+    overwriting = producer(given, partitions_def=days, metadata={"write_mode": "overwrite"})
+    tags = {
+        "dagster/asset_partition_range_start": DAYS[0],
+        "dagster/asset_partition_range_end": DAYS[1],
+    }
+    manager = PaimonArrowIOManager(paimon=paimon)
+    dg.materialize(
+        [overwriting, counted], resources={"io_manager": manager}, tags=tags, instance=instance
+    )
+
+    assert stored(table) == [(DAYS[0], 2), (DAYS[1], 3), ("2026-01-09", 7)]
+    assert sorted(row["id"] for row in seen[0].to_pylist()) == [2, 3]
+
+
+KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [
+    (
+        "DATE",
+        dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-03"),
+        "2026-01-02",
+        [date(2026, 1, 1), date(2026, 1, 2), None],
+    ),
+    (
+        "STRING",
+        dg.StaticPartitionsDefinition(["a/b", "__DEFAULT_PARTITION__"]),
+        "a/b",
+        ["other", "a/b", None],
+    ),
+    (
+        "STRING",
+        dg.StaticPartitionsDefinition(["__DEFAULT_PARTITION__"]),
+        "__DEFAULT_PARTITION__",
+        ["other", None, "a/b"],
+    ),
+    ("INT", dg.StaticPartitionsDefinition(["7"]), "7", [6, 7, None]),
+    (
+        "TIMESTAMP(3)",
+        dg.HourlyPartitionsDefinition(
+            "2026-01-01T00:00", end_date="2026-01-01T05:00", fmt="%Y-%m-%dT%H:%M"
+        ),
+        "2026-01-01T03:00",
+        [datetime(2026, 1, 1, 2), datetime(2026, 1, 1, 3), None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "definition", "key", "values"), KINDS)
+def test_a_partition_of_any_type_is_loaded_and_overwritten_alone(
+    paimon: PaimonCatalogResource,
+    kind: str,
+    definition: dg.PartitionsDefinition[str],
+    key: str,
+    values: list[Any],
+) -> None:
+    table = paimon.catalog().create_table("lake.sales", f"p {kind}, id BIGINT", partition_by=["p"])
+    typed = pa.array(values, arrow_type(table.schema.fields[0].type))
+    table.append(pa.table({"p": typed, "id": [1, 2, 3]}))
+    seen: list[list[int]] = []
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=definition)
+    def counted(sales: pa.Table) -> None:
+        seen.append(sales["id"].to_pylist())
+
+    new = pa.table({"p": typed[1:2], "id": [5]})
+    metadata = {"write_mode": "overwrite"}
+    run(paimon, producer(new, partitions_def=definition, metadata=metadata), counted, key=key)
+
+    assert seen == [[5]]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3, 5]
+
+
+def test_two_dimensions_are_two_columns(paimon: PaimonCatalogResource) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales", "dt DATE, region STRING, id BIGINT", partition_by=["dt", "region"]
+    )
+    day = date(2026, 1, 1)
+    table.append(pa.table({"dt": [day, day], "region": ["eu", "us"], "id": [1, 2]}))
+    definition = dg.MultiPartitionsDefinition(
+        {
+            "region": dg.StaticPartitionsDefinition(["eu", "us"]),
+            "dt": dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-03"),
+        }
+    )
+    seen: list[list[int]] = []
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=definition)
+    def counted(sales: pa.Table) -> None:
+        seen.append(sales["id"].to_pylist())
+
+    new = pa.table({"dt": [day], "region": ["us"], "id": [3]})
+    metadata = {"write_mode": "overwrite"}
+    overwriting = producer(new, partitions_def=definition, metadata=metadata)
+    run(paimon, overwriting, counted, key="2026-01-01|us")
+
+    assert seen == [[3]]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
+
+
+def test_a_partition_that_is_not_there_is_loaded_empty(
+    table: Table, paimon: PaimonCatalogResource
+) -> None:
+    table.append(rows(7, day=DAYS[1]))
+    seen: list[pa.Table] = []
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=PARTITIONS)
+    def counted(sales: pa.Table) -> None:
+        seen.append(sales)
+
+    appending = producer(rows(1).slice(0, 0), partitions_def=PARTITIONS)
+    run(paimon, appending, counted, key=DAYS[0])
+
+    assert seen[0].num_rows == 0
+    assert seen[0].column_names == ["dt", "id", "amount"]
 
 
 def test_an_unpartitioned_overwrite_replaces_the_table(

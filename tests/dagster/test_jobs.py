@@ -210,9 +210,12 @@ def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatal
 
     job = build_remove_orphan_files_job("lake.orders")
     resources = {"paimon": paimon, "spark": WithRecorded()}
-    run(job, resources, dry_run=False, use_spark=True)
+    result = run(job, resources, dry_run=False, use_spark=True)
 
-    assert labels == ["list the files of lake.orders", "remove orphan files of lake.orders"]
+    assert labels[0].startswith("list the files of lake.orders ")
+    assert labels[-1].startswith("remove orphan files of lake.orders ")
+    step = f" (Dagster run {result.run_id} step remove_orphan_files)"
+    assert all(label.endswith(step) for label in labels)
     assert not orphan.exists()
 
 

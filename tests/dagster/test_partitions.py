@@ -1,13 +1,21 @@
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
 import dagster as dg
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import new_table
 
 from paimon_orch.dagster import PartitionKeys
 from paimon_orch.dagster.partitions import parse_path, render_path
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.schema import new_schema
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types import parse_columns
+from paimon_orch.steps.policy import decide
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 VALUES = TEXT | st.sampled_from(
@@ -95,6 +103,147 @@ def test_an_unpartitioned_table_has_no_keys() -> None:
 
     with pytest.raises(InputError, match="leave partitions_def out"):
         PartitionKeys.of(schema)
+
+
+DATES = ["19723", "-1", "0", "2932896", "__DEFAULT_PARTITION__"]
+
+
+def table_schema(columns: str, *keys: str, **options: str) -> TableSchema:
+    found = parse_columns(f"{columns}, id BIGINT")
+    named = {name.replace("_", "-").replace("--", "."): text for name, text in options.items()}
+    return new_schema(found, partition_by=keys, options={"bucket": "-1"} | named)
+
+
+def test_days_that_directories_number_are_dates_in_keys() -> None:
+    keys = PartitionKeys.of(table_schema("dt DATE, region STRING", "dt", "region"))
+
+    assert keys.key_of("dt=19723/region=eu") == "dt=2024-01-01/region=eu"
+    assert keys.path_of("dt=2024-01-01/region=eu") == "dt=19723/region=eu"
+    assert keys.path_of("dt=19723/region=eu") == "dt=19723/region=eu"
+    assert keys.key_of("dt=__DEFAULT_PARTITION__/region=a") == "dt=__DEFAULT_PARTITION__/region=a"
+
+
+@given(st.integers(-800_000, 2_932_896).map(str) | st.sampled_from(DATES))
+def test_a_numbered_day_survives_its_key(text: str) -> None:
+    keys = PartitionKeys.of(table_schema("dt DATE", "dt"))
+
+    assert keys.parse(keys.render({"dt": text})) == {"dt": text}
+
+
+def test_days_that_directories_name_stay_as_they_are() -> None:
+    schema = table_schema("dt DATE", "dt", partition__legacy_name="false")
+
+    assert PartitionKeys.of(schema).key_of("dt=2024-01-01") == "2024-01-01"
+    assert PartitionKeys.of(schema).path_of("2024-01-01") == "dt=2024-01-01"
+
+
+MULTI = dg.MultiPartitionsDefinition(
+    {
+        "region": dg.StaticPartitionsDefinition(["eu", "a/b", "50%", "é", "__DEFAULT_PARTITION__"]),
+        "dt": dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-04"),
+    }
+)
+
+
+@pytest.mark.parametrize("columns", [("dt", "region"), ("region", "dt")])
+def test_each_key_of_two_dimensions_survives_its_path(columns: tuple[str, ...]) -> None:
+    keys = PartitionKeys.of(table_schema("dt DATE, region STRING", *columns), MULTI)
+    found = MULTI.get_partition_keys()
+
+    assert len(found) == 15
+    assert [keys.key_of(keys.path_of(key)) for key in found] == found
+    assert keys.path_of("2024-01-02|a/b") in ("dt=19724/region=a%2Fb", "region=a%2Fb/dt=19724")
+
+
+@given(VALUES, VALUES)
+def test_any_two_values_have_a_key_of_two_dimensions_or_are_refused(one: str, two: str) -> None:
+    keys = PartitionKeys(("a", "b"), dimensions=("b", "a"))
+    try:
+        key = keys.render({"a": one, "b": two})
+    except InputError:
+        assert set(one + two) & set("|[],")
+    else:
+        assert keys.parse(key) == {"a": one, "b": two}
+
+
+@pytest.mark.parametrize("key", ["", "a", "a|", "|", "a|b|c"])
+def test_a_key_of_other_dimensions_is_refused(key: str) -> None:
+    with pytest.raises(InputError, match="does not fit"):
+        PartitionKeys(("a", "b"), dimensions=("a", "b")).parse(key)
+
+
+def test_dimensions_are_the_partition_columns() -> None:
+    with pytest.raises(InputError, match="dimensions dt, region must be the partition columns day"):
+        PartitionKeys.of(table_schema("day STRING", "day"), MULTI)
+
+
+TIMES = [
+    (dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00"), 24),
+    (
+        dg.HourlyPartitionsDefinition(
+            "2024-01-01T00:00", end_date="2024-01-01T05:00", fmt="%Y-%m-%dT%H:%M"
+        ),
+        5,
+    ),
+    (dg.DailyPartitionsDefinition("20240101", end_date="20240201", fmt="%Y%m%d"), 31),
+    (dg.MonthlyPartitionsDefinition("2024-01", end_date="2025-01", fmt="%Y-%m"), 12),
+]
+
+
+@pytest.mark.parametrize(("definition", "count"), TIMES)
+def test_each_hour_day_and_month_survives_its_path(
+    definition: dg.PartitionsDefinition[str], count: int
+) -> None:
+    keys = PartitionKeys.of(table_schema("dt STRING", "dt"), definition)
+    found = list(definition.get_partition_keys())
+
+    assert len(found) == count
+    assert [keys.key_of(keys.path_of(key)) for key in found] == found
+
+
+def test_hours_may_be_kept_in_two_columns() -> None:
+    keys = PartitionKeys.of(table_schema("dt STRING, hh STRING", "dt", "hh"))
+    definition = dg.HourlyPartitionsDefinition(
+        "dt=2024-01-01/hh=00", end_date="dt=2024-01-02/hh=00", fmt="dt=%Y-%m-%d/hh=%H"
+    )
+
+    found = list(definition.get_partition_keys())
+
+    assert found[5] == "dt=2024-01-01/hh=05"
+    assert [keys.key_of(keys.path_of(key)) for key in found] == found
+    assert keys.parse(found[5]) == {"dt": "2024-01-01", "hh": "05"}
+
+
+STORED = [
+    ("STRING", ["a", "a/b=c", "50%", " é ", None]),
+    ("INT", [0, -7, None]),
+    ("DATE", [date(2024, 1, 1), date(1969, 12, 31), None]),
+    ("TIMESTAMP(3)", [datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 5, 0, 1), None]),
+    ("BOOLEAN", [True, False]),
+    ("DECIMAL(5, 2)", [Decimal("1.50"), None]),
+]
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+@pytest.mark.parametrize(("kind", "values"), STORED)
+def test_the_key_of_a_stored_partition_finds_its_files(
+    tmp_path: Path, kind: str, values: list[object], legacy: str
+) -> None:
+    """By the compaction's own choice of partitions, for each value that a table really has."""
+    table = new_table(
+        tmp_path, f"p {kind}, k BIGINT", key=(), partition_by=["p"], partition__legacy_name=legacy, bucket="-1"
+    )  # fmt: skip
+    field = arrow_type(table.schema.fields[0].type)
+    table.append(pa.table({"p": pa.array(values, field), "k": range(len(values))}))
+    keys = PartitionKeys.of(table.schema)
+    paths = [decision.partition for decision in decide(table)]
+
+    assert len(paths) == len(values)
+    for path in paths:
+        key = keys.key_of(path)
+        assert keys.path_of(key) == path
+        [found] = decide(table, partitions=[keys.parse(key)])
+        assert found.partition == path
 
 
 def test_dagster_takes_the_keys_of_paths() -> None:

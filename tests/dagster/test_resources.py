@@ -68,3 +68,43 @@ def test_a_session_that_runs_already_is_used_and_left_running(spark: "SparkSessi
     assert result.output_for_node("length") == 3
     assert spark.range(2).count() == 2
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, ("local[*]", None, {}, False)),
+        (
+            {"master": "spark://host:7077", "spark_config": {"spark.executor.memory": "1g"}},
+            ("spark://host:7077", None, {"spark.executor.memory": "1g"}, False),
+        ),
+        (
+            {"remote": "sc://host:15002", "ship_package": True},
+            ("local[*]", "sc://host:15002", {}, True),
+        ),
+    ],
+)
+def test_where_spark_is_takes_configuration_alone(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], asked: tuple[object, ...]
+) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    def start(master: str, remote: str, config: dict[str, str], *, ship_package: bool) -> None:
+        calls.append((master, remote, config, ship_package))
+
+    monkeypatch.setattr("paimon_orch.spark.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.spark_session", start)
+
+    @dg.op
+    def use(spark: SparkSessionResource) -> None:
+        spark.session()
+
+    @dg.job
+    def job() -> None:
+        use()
+
+    resources = {"spark": SparkSessionResource.configure_at_launch()}
+    settings = {"resources": {"spark": {"config": fields}}}
+    job.execute_in_process(run_config=settings, resources=resources)
+
+    assert calls == [asked]

@@ -1,8 +1,11 @@
 import json
 from collections.abc import Callable
+from datetime import date
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from ticks import Ticks
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
@@ -13,46 +16,6 @@ DAYS = [f"2026-01-{day:02d}" for day in range(1, 10)]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
 Upsert = Callable[..., None]
 CompactAll = Callable[[Table], None]
-
-
-class Ticks:
-    """Evaluates a sensor tick by tick and keeps its cursor, as the daemon does."""
-
-    def __init__(
-        self,
-        sensor: dg.SensorDefinition,
-        paimon: PaimonCatalogResource,
-        instance: dg.DagsterInstance,
-    ) -> None:
-        self.sensor, self.paimon, self.instance = sensor, paimon, instance
-        self.cursor: str | None = None
-        self.run_keys: set[str] = set()
-
-    def result(self) -> dg.SensorResult | dg.SkipReason:
-        with dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursor, resources={"paimon": self.paimon}
-        ) as context:
-            found = self.sensor(context)
-        assert isinstance(found, dg.SensorResult | dg.SkipReason)
-        if isinstance(found, dg.SensorResult):
-            self.cursor = found.cursor
-        return found
-
-    def requested(self) -> list[str | None]:
-        """The partitions that a tick asks to compact, without those whose run key was used before."""
-        found = self.result()
-        if isinstance(found, dg.SkipReason):
-            return []
-        new = [r for r in found.run_requests or [] if r.run_key not in self.run_keys]
-        self.run_keys |= {request.run_key for request in new if request.run_key}
-        return [request.partition_key for request in new]
-
-    def skipped(self) -> str:
-        found = self.result()
-        reason = found.skip_reason if isinstance(found, dg.SensorResult) else found
-        assert isinstance(reason, dg.SkipReason)
-        assert reason.skip_message
-        return reason.skip_message
 
 
 @pytest.fixture
@@ -134,6 +97,7 @@ def test_run_requests_name_table_partition_and_snapshot(
     assert request.tags["paimon/table"] == "lake.orders"
     assert request.tags["paimon/action"] == "compaction"
     assert request.tags["paimon/partition"] == f"dt={DAYS[0]}"
+    assert request.tags["paimon/snapshot_id"] == "3"
     assert request.run_key
     for part in ("lake.orders:", orders.paths.root, ":compaction:", f":dt={DAYS[0]}:3@"):
         assert part in request.run_key
@@ -158,12 +122,14 @@ class RecordedCatalogResource(PaimonCatalogResource):
         return catalog
 
 
-def test_a_tick_with_nothing_new_reads_the_hint_and_no_other_file(settled: Ticks) -> None:
+def test_a_tick_with_nothing_new_reads_the_newest_snapshot_and_no_other_file(
+    settled: Ticks,
+) -> None:
     settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
     RECORDER.reads.clear()
 
     assert settled.skipped() == "lake.orders: snapshot 2 already handled"
-    assert RECORDER.reads == ["LATEST"]
+    assert RECORDER.reads == ["snapshot-2"]
 
 
 def test_a_first_tick_takes_up_what_waits(ticks: Ticks, orders: Table, upsert: Upsert) -> None:
@@ -351,21 +317,12 @@ def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
 DYNAMIC = dg.DynamicPartitionsDefinition(name="paimon/lake.orders")
 
 
-def grown(ticks: Ticks) -> tuple[list[str], list[str], list[str | None]]:
-    """Carries out a tick on the instance: keys that were added, deleted, and requested."""
-    result = ticks.result()
-    assert isinstance(result, dg.SensorResult)
-    added, deleted = list[str](), list[str]()
-    for request in result.dynamic_partitions_requests or []:
-        name, keys = request.partitions_def_name, list(request.partition_keys)
-        if isinstance(request, dg.AddDynamicPartitionsRequest):
-            ticks.instance.add_dynamic_partitions(name, keys)
-            added += keys
-        else:
-            for key in keys:
-                ticks.instance.delete_dynamic_partition(name, key)
-            deleted += keys
-    return added, deleted, [request.partition_key for request in result.run_requests or []]
+def grown(ticks: Ticks) -> tuple[set[str], set[str], list[str | None]]:
+    """What a tick does to the definition, keys that were added and deleted, and requests."""
+    before = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
+    requested = ticks.requested()
+    after = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
+    return {*after} - {*before}, {*before} - {*after}, requested
 
 
 @pytest.fixture
@@ -385,9 +342,9 @@ def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
     upsert(orders, DAYS[0])
     second = grown(dynamic)
 
-    assert first == ([DAYS[1], DAYS[2], DAYS[3]], [], [DAYS[2]])
-    assert second[:2] == ([DAYS[0]], [])
-    assert DAYS[0] in second[2]
+    assert first == ({*DAYS[1:4]}, set(), [DAYS[2]])
+    assert second == ({DAYS[0]}, set(), [DAYS[0]])
+    assert dynamic.instance.get_dynamic_partitions("paimon/lake.orders") == [*DAYS[1:4], DAYS[0]]
 
 
 def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
@@ -400,8 +357,172 @@ def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
 
     added, deleted, _ = grown(dynamic)
 
-    assert (added, deleted) == ([], [DAYS[0]])
+    assert (added, deleted) == (set(), {DAYS[0]})
     assert set(instance.get_dynamic_partitions("paimon/lake.orders")) == {
         DAYS[1],
         "still to be loaded",
     }
+
+
+@pytest.fixture
+def stale(dynamic: Ticks, orders: Table, upsert: Upsert) -> Ticks:
+    """A definition that has two days of the table."""
+    upsert(orders, DAYS[0], DAYS[1])
+    dynamic.result()
+    return dynamic
+
+
+def test_a_table_that_was_created_anew_keeps_no_partition_of_the_old_one(
+    stale: Ticks, create: Callable[[], Table], upsert: Upsert
+) -> None:
+    stale.paimon.catalog().drop_table("lake.orders")
+    upsert(create(), DAYS[4])
+
+    assert grown(stale) == ({DAYS[4]}, {DAYS[0], DAYS[1]}, [DAYS[4]])
+
+
+def test_partitions_that_went_while_snapshots_expired_are_deleted(
+    stale: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    orders.drop_partitions([{"dt": DAYS[0]}])
+    upsert(orders, DAYS[2])
+    for expired in (1, 2):
+        orders.io.delete(orders.snapshots.path(expired))
+
+    added, deleted, _ = grown(stale)
+
+    assert (added, deleted) == ({DAYS[2]}, {DAYS[0]})
+
+
+def test_partitions_that_a_rollback_undid_are_deleted(
+    stale: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[2])
+    grown(stale)
+    roll_back(orders, 1)
+
+    added, deleted, _ = grown(stale)
+
+    assert (added, deleted) == (set(), {DAYS[2]})
+
+
+def test_the_values_of_a_dynamic_dimension_grow_with_the_table(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales",
+        "region STRING, dt DATE, id BIGINT",
+        primary_key=["region", "dt", "id"],
+        partition_by=["region", "dt"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    definition = dg.MultiPartitionsDefinition(
+        {
+            "dt": dg.DailyPartitionsDefinition("2026-01-01"),
+            "region": dg.DynamicPartitionsDefinition(name="paimon/lake.sales/region"),
+        }
+    )
+    sensor = build_latest_snapshot_sensor("lake.sales", partitions_def=definition)
+    ticks = Ticks(sensor, paimon, instance)
+    days = [date(2026, 1, 1), date(2026, 1, 2), date(1999, 1, 1)]
+    table.upsert(pa.table({"region": ["us", "eu", "eu"], "dt": days, "id": [1, 2, 3]}))
+
+    requests = ticks.requests()
+
+    assert instance.get_dynamic_partitions("paimon/lake.sales/region") == ["eu", "us"]
+    assert [r.partition_key for r in requests] == ["2026-01-02|eu", "2026-01-01|us"]
+    assert [r.tags["paimon/partition"] for r in requests] == [
+        "region=eu/dt=20455",
+        "region=us/dt=20454",
+    ]
+
+
+def test_days_that_directories_number_are_those_of_a_daily_definition(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.daily",
+        "dt DATE, id BIGINT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    sensor = build_latest_snapshot_sensor(
+        "lake.daily", partitions_def=dg.DailyPartitionsDefinition("2026-01-01")
+    )
+    table.upsert(pa.table({"dt": [date(2026, 1, 5)], "id": [1]}))
+
+    assert Ticks(sensor, paimon, instance).requested() == ["2026-01-05"]
+
+
+def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
+    settled: Ticks, orders: Table, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    for number in range(120):
+        upsert(orders, DAYS[number % 2], amount=number)
+
+    assert [settled.requested() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
+    assert settled.skipped() == "lake.orders: snapshot 122 already handled"
+
+
+@pytest.mark.parametrize("hint", [b"99", b"1", b"rubbish", b"", None])
+def test_a_hint_that_is_wrong_or_gone_changes_nothing(
+    settled: Ticks, orders: Table, upsert: Upsert, hint: bytes | None
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    path = f"{orders.paths.snapshot_dir}/LATEST"
+    orders.io.delete(path)
+    if hint is not None:
+        orders.io.write(path, hint)
+
+    assert settled.requested() == [DAYS[0]]
+    assert settled.skipped() == "lake.orders: snapshot 3 already handled"
+
+
+def events(ticks: Ticks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
+    found = ticks.result()
+    assert isinstance(found, dg.SensorResult)
+    kinds = dg.AssetObservation, dg.AssetMaterialization
+    return [event for event in found.asset_events if isinstance(event, kinds)]
+
+
+def test_each_snapshot_that_changed_data_is_observed(
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    compact_all(orders)
+    upsert(orders, DAYS[1], amount=2)
+
+    found = events(settled)
+
+    assert [(event.tags or {})["dagster/data_version"] for event in found] == ["3", "5"]
+    assert all(isinstance(event, dg.AssetObservation) for event in found)
+    assert "paimon/decisions" not in found[0].metadata
+    assert found[1].metadata["paimon/physical_rows"].value == 15
+
+
+def test_after_a_rollback_the_version_is_that_of_the_data_again(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.result()
+    roll_back(orders, 2)  # a compaction, of what the first snapshot brought
+
+    [event] = events(settled)
+
+    assert event.tags == {"dagster/data_version": "1"}
+
+
+def test_new_data_may_be_reported_as_a_materialization(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance, orders: Table, upsert: Upsert
+) -> None:
+    sensor = build_latest_snapshot_sensor("lake.orders", report_as="materialization")
+    upsert(orders, DAYS[0])
+    upsert(orders, DAYS[0])
+
+    [event] = events(Ticks(sensor, paimon, instance))
+
+    assert isinstance(event, dg.AssetMaterialization)
+    assert event.asset_key == dg.AssetKey(["lake", "orders"])
+    assert (event.tags or {})["dagster/data_version"] == "2"

@@ -1,0 +1,324 @@
+"""What the YAML of the components may say; the names are those of the attributes."""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
+from paimon_orch.dagster.checks import Limit
+from paimon_orch.dagster.names import pool_name
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.steps.policy import CompactionPolicy
+
+_Scalar = str | bool | int | float
+"""Rendering a template makes a number of a text that looks like one."""
+
+_Verbatim = dg.Resolver.passthrough()
+_DEFAULT = CompactionPolicy()
+
+
+class ValuesAttributes(dg.Model, dg.Resolvable):
+    """The values of a partition column: ``values``, or from ``start`` on by ``every``; or ``dynamic``."""
+
+    values: Annotated[list[str] | None, _Verbatim] = Field(
+        default=None, description="The values, one by one."
+    )
+    start: Annotated[str | None, _Verbatim] = Field(default=None, description="The first time.")
+    every: Literal["hour", "day", "month"] = Field(
+        default="day", description="How long one of the times is."
+    )
+    format: str | None = Field(
+        default=None,
+        description="How a time is written as a value, in the directives of strftime, such as %Y%m%d; of several columns "
+        "as dt=%Y-%m-%d/hh=%H.",
+    )
+    dynamic: bool = Field(default=False, description="The sensor adds and deletes them.")
+
+    def definition(self, name: str) -> dg.PartitionsDefinition[str]:
+        """Return Dagster's definition; raises :class:`InputError` unless one of the three kinds is given."""
+        if (self.values is not None) + (self.start is not None) + self.dynamic != 1:
+            raise InputError("partitions need one of 'values', 'start' and 'dynamic'")
+        if self.dynamic:
+            return dg.DynamicPartitionsDefinition(name=name)
+        if self.values is not None:
+            return dg.StaticPartitionsDefinition(self.values)
+        assert self.start is not None
+        if self.every == "hour":
+            return dg.HourlyPartitionsDefinition(self.start, fmt=self.format)
+        if self.every == "month":
+            return dg.MonthlyPartitionsDefinition(self.start, fmt=self.format)
+        return dg.DailyPartitionsDefinition(self.start, fmt=self.format)
+
+
+class PartitionsAttributes(ValuesAttributes):
+    """The partitions of a table: as of a single column, or those of two columns by their names.
+
+    Without ``columns`` a table of several columns has values such as dt=2026-01-01/region=eu, most often ``dynamic``.
+    """
+
+    columns: dict[str, ValuesAttributes] | None = Field(
+        default=None,
+        description="Two columns, each with its values: all combinations are partitions.",
+    )
+
+    def definition(self, name: str) -> dg.PartitionsDefinition[str]:
+        """Return Dagster's definition; raises :class:`InputError` unless one kind is given."""
+        if self.columns is None:
+            return super().definition(name)
+        if self.values is not None or self.start is not None or self.dynamic:
+            raise InputError(
+                "partitions of 'columns' say their 'values', 'start' or 'dynamic' by column"
+            )
+        if len(self.columns) != 2:
+            raise InputError(f"partitions need two 'columns', not {len(self.columns)}")
+        return dg.MultiPartitionsDefinition(
+            {column: given.definition(f"{name}/{column}") for column, given in self.columns.items()}
+        )
+
+
+class CompactionAttributes(dg.Model, dg.Resolvable):
+    """When partitions are compacted: any one of the thresholds is enough, see docs/dagster.md."""
+
+    level0_files: int = Field(
+        default=_DEFAULT.level0_files, description="From so many files in level 0 on."
+    )
+    sorted_runs: int = Field(
+        default=_DEFAULT.sorted_runs, description="From so many runs on that readers merge."
+    )
+    small_files: int = Field(
+        default=_DEFAULT.small_files, description="From so many small files of an append table on."
+    )
+    deleted_ratio: float = Field(
+        default=_DEFAULT.deleted_ratio,
+        description="Above this share of hidden or retracted rows the partition is rewritten.",
+    )
+    max_rewrite: str | None = Field(
+        default=_DEFAULT.max_rewrite, description="Never more than this at once, e.g. 10 gb."
+    )
+    max_wait: str = Field(
+        default=_DEFAULT.max_wait, description="No work waits for a threshold longer, e.g. 1 h."
+    )
+
+    def policy(self) -> CompactionPolicy:
+        """Return the policy; raises :class:`InputError` for a size or a time that is none."""
+        return CompactionPolicy(**self.model_dump())
+
+
+class FreshnessAttributes(dg.Model, dg.Resolvable):
+    """How new the data must be: by its age (``fail_after``), or by the time of day (``deadline_cron``)."""
+
+    fail_after: str | None = Field(default=None, description="The age that is too much, e.g. 24 h.")
+    warn_after: str | None = Field(default=None, description="The age to be warned of, e.g. 12 h.")
+    deadline_cron: str | None = Field(default=None, description="When the data is due.")
+    within: str | None = Field(
+        default=None, description="How long before the deadline it may come, e.g. 2 h."
+    )
+    timezone: str = Field(default="UTC", description="The time zone of deadline_cron.")
+
+    def policy(self) -> dg.FreshnessPolicy:
+        """Return Dagster's policy; raises :class:`InputError` unless one of the two is given."""
+        if (self.fail_after is None) == (self.deadline_cron is None):
+            raise InputError("freshness needs one of 'fail_after' and 'deadline_cron'")
+        if self.fail_after is not None:
+            return dg.FreshnessPolicy.time_window(
+                fail_window=_duration("fail_after", self.fail_after),
+                warn_window=_duration("warn_after", self.warn_after) if self.warn_after else None,
+            )
+        if self.within is None:
+            raise InputError("freshness by 'deadline_cron' needs 'within'")
+        return dg.FreshnessPolicy.cron(
+            deadline_cron=str(self.deadline_cron),
+            lower_bound_delta=_duration("within", self.within),
+            timezone=self.timezone,
+        )
+
+
+class SnapshotExpirationAttributes(dg.Model, dg.Resolvable):
+    """What is kept (by default what the table's options say), and when the rest goes (by default hourly)."""
+
+    retain_min: int | None = Field(default=None, description="So many snapshots are kept at least.")
+    retain_max: int | None = Field(default=None, description="So many snapshots are kept at most.")
+    retain_for: str | None = Field(
+        default=None, description="Snapshots younger than this are kept, e.g. 24 h."
+    )
+    cron: str | None = Field(
+        default=None, description="When; by default hourly, at a minute of the table's own."
+    )
+
+
+class OrphanFilesAttributes(dg.Model, dg.Resolvable):
+    """How old orphans must be to go, and when (by default weekly); ``quarantine`` moves them aside instead."""
+
+    older_than: str = Field(
+        default="3 d",
+        description="Longer than the longest write takes from its first file to its commit.",
+    )
+    quarantine: bool = Field(
+        default=False,
+        description="Move them aside instead; paimon-orch quarantine brings them back or empties it.",
+    )
+    dry_run: bool = Field(default=True, description="The schedule only shows them.")
+    cron: str | None = Field(default=None, description="When; by default on Sundays.")
+
+
+class PartitionExpirationAttributes(dg.Model, dg.Resolvable):
+    """The age at which partitions are dropped, and when that is looked at (by default nightly)."""
+
+    expiration_time: str = Field(description="The age of a partition that goes, e.g. 90 d.")
+    strategy: Literal["values-time", "update-time"] | None = Field(
+        default=None,
+        description="Age by the value or by the last change; by default as the table says.",
+    )
+    cron: str | None = Field(default=None, description="When; by default nightly.")
+
+
+class SparkAttributes(dg.Model, dg.Resolvable):
+    """Where Spark runs: a master, or a Connect server as ``remote``."""
+
+    master: str = Field(default="local[*]", description="The master of a session that is started.")
+    remote: str | None = Field(
+        default=None, description="A Connect server instead, as sc://host:15002."
+    )
+    config: dict[str, _Scalar] = Field(
+        default={}, description="Settings of a session that is started."
+    )
+    ship_package: bool = Field(
+        default=False, description="Send paimon_orch to workers that do not have it."
+    )
+
+    def resource(self) -> SparkSessionResource:
+        """Return the resource, the same one for all components that say the same."""
+        return _session(self.master, self.remote, _texts(self.config), self.ship_package)
+
+
+class TableAttributes(dg.Model, dg.Resolvable):
+    """What a table and a database have in common; the names are those of the YAML.
+
+    With ``warehouse`` the resources ``paimon`` and ``spark`` are made here, the same for all components of that
+    warehouse; without it the project brings them. ``external`` tables get an asset here, which nothing in Dagster
+    materializes; others have one already. Sensor and schedules start ``running`` or stopped.
+    """
+
+    warehouse: str | None = Field(
+        default=None,
+        description="Where the tables are; without it the project defines the resources paimon and spark.",
+    )
+    storage_options: dict[str, _Scalar] = Field(
+        default={},
+        description="Of an object store. The UI shows them: secrets belong in the variable PAIMON_STORAGE_OPTIONS.",
+    )
+    spark: SparkAttributes = Field(
+        default=SparkAttributes(),
+        description="Where Spark runs, for all components of the warehouse.",
+    )
+    external: bool = Field(
+        default=True, description="Another engine writes the table, so its asset is made here."
+    )
+    key_prefix: list[str] = Field(default=[], description="In front of the keys of the assets.")
+    owners: list[str] = Field(default=[], description="Of the assets.")
+    partitions: PartitionsAttributes | None = Field(
+        default=None, description="Those of the table; without them assets work on the whole table."
+    )
+    trigger: Literal["sensor", "schedule", "none"] = Field(
+        default="sensor",
+        description="What asks for compactions: commits, a schedule once a day, or people.",
+    )
+    sensor_interval_seconds: int = Field(
+        default=30, description="How often the sensor looks for new snapshots."
+    )
+    running: bool = Field(
+        default=False, description="Whether the sensor and the schedules start running."
+    )
+    compaction: CompactionAttributes = Field(
+        default=CompactionAttributes(), description="The policy: when a partition is compacted."
+    )
+    max_partitions_per_run: int = Field(
+        default=MAX_PARTITIONS_PER_RUN,
+        description="Of a backfill; each run commits at most so many at once.",
+    )
+    file_index: bool = Field(
+        default=False,
+        description="Make the asset that gives old files the indexes of the table's options.",
+    )
+    freshness: FreshnessAttributes | None = Field(
+        default=None, description="Of the asset of an external table, by what the sensor reports."
+    )
+    snapshot_expiration: SnapshotExpirationAttributes | None = Field(
+        default=None, description="Given, snapshots expire by a schedule."
+    )
+    orphan_files: OrphanFilesAttributes | None = Field(
+        default=None, description="Given, a schedule looks for files that nothing refers to."
+    )
+    partition_expiration: PartitionExpirationAttributes | None = Field(
+        default=None, description="Given, old partitions are dropped by a schedule."
+    )
+    checks: dict[str, Limit] | None = Field(
+        default={}, description="Limits by the name of the check; null for no checks."
+    )
+
+    def resources(self) -> dict[str, Any]:
+        """Return the resources of the warehouse, if one is named."""
+        if self.warehouse is None:
+            return {}
+        return {
+            "paimon": _catalog(self.warehouse, _texts(self.storage_options)),
+            "spark": self.spark.resource(),
+        }
+
+    def freshness_policy(self) -> dg.FreshnessPolicy | None:
+        """Return the policy of the asset; raises :class:`InputError` where nothing would feed it."""
+        if self.freshness is None:
+            return None
+        if not self.external:
+            raise InputError(
+                "freshness of a table that Dagster loads belongs to its own asset: "
+                "build_table_asset(..., freshness_policy=...)"
+            )
+        if self.trigger != "sensor":
+            raise InputError(
+                "freshness of an external table is judged by what the sensor sees: it needs 'trigger: sensor'"
+            )
+        return self.freshness.policy()
+
+    def partitions_def(self, table: str) -> dg.PartitionsDefinition[str] | None:
+        """Return the partitions of a table's assets."""
+        return None if self.partitions is None else self.partitions.definition(pool_name(table))
+
+
+_Items = tuple[tuple[str, str], ...]
+
+
+def _texts(options: Mapping[str, _Scalar]) -> _Items:
+    return tuple(
+        (name, value if isinstance(value, str) else json.dumps(value))
+        for name, value in sorted(options.items())
+    )
+
+
+@cache
+def _catalog(warehouse: str, options: _Items) -> PaimonCatalogResource:
+    """Return one resource for all components that say the same: Dagster merges none but the same object."""
+    return PaimonCatalogResource(warehouse=warehouse, storage_options=dict(options))
+
+
+@cache
+def _session(
+    master: str,
+    remote: str | None,
+    config: _Items,
+    ship_package: bool,  # noqa: FBT001 - part of the key of the cache
+) -> SparkSessionResource:
+    return SparkSessionResource(
+        master=master, remote=remote, spark_config=dict(config), ship_package=ship_package
+    )
+
+
+def _duration(name: str, text: str) -> timedelta:
+    return Options({name: text}).duration(name, "")

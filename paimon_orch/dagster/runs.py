@@ -1,0 +1,48 @@
+"""What ties a run of Dagster to its jobs on Spark: each names the other."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import dagster as dg
+
+from paimon_orch.dagster.failures import Context, op_context
+from paimon_orch.dagster.metadata import Metadata
+from paimon_orch.dagster.resources import SparkSessionResource
+from paimon_orch.steps.executor import Executor, Progress, Undo
+
+U = TypeVar("U")
+
+
+class NamedExecutor:
+    """An executor whose jobs say which run they belong to: in the description of the job, on Connect in its tag."""
+
+    def __init__(self, executor: Executor, run: str) -> None:
+        self._executor, self._run = executor, run
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Run the units; see :class:`paimon_orch.steps.executor.Executor`."""
+        named = f"{label} ({self._run})"
+        return self._executor.map(run, units, label=named, progress=progress, undo=undo)
+
+
+def executor_of(context: Context, spark: SparkSessionResource) -> Executor:
+    """Return the executor of a step, whose jobs name run and step."""
+    op = op_context(context)
+    return NamedExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
+
+
+def spark_links(spark: SparkSessionResource) -> Metadata:
+    """Return where the jobs of a run can be looked at; nothing without a session."""
+    found = spark.links()
+    metadata: Metadata = {f"paimon/spark_{name}": text for name, text in found.items()}
+    if "ui" in found:
+        metadata["paimon/spark_ui"] = dg.MetadataValue.url(found["ui"])
+    return metadata

@@ -1,0 +1,247 @@
+"""Whether a compaction is worth its price now: what readers of a partition suffer, beside what would be rewritten."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+
+from paimon_orch.files.reader import FileReader
+from paimon_orch.format.options import Options
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.engines import merge_engine
+from paimon_orch.steps.append_compact import bucket_units, check_compactable
+from paimon_orch.steps.compaction import CompactionUnit, Partitions, Strategy, chosen_splits
+from paimon_orch.steps.health import deleted_ratio, most_runs, small_files
+from paimon_orch.steps.merge_compact import bucket_unit
+from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.table import Table
+
+_ASKED_FOR = frozenset({"optimization interval", "size threshold", "hidden rows"})
+"""Reasons of a plan that an option of the table gives: no threshold makes these wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPolicy:
+    """When a partition is compacted. What the table's options give no reason to compact is left alone.
+
+    Any one of the thresholds is enough, and none is needed after :attr:`max_wait`.
+
+    :ivar level0_files: files that wait in level 0
+    :ivar sorted_runs: what readers merge in the bucket with the most
+    :ivar small_files: files of an append table far below the target size
+    :ivar deleted_ratio: share of rows that are stored but hidden or retracted; above it everything is rewritten. As the
+        rest is at most as much as what goes, the cost stays in proportion to what was written.
+    :ivar max_rewrite: a size such as ``10 gb``; a compaction that would read more is left to people
+    :ivar max_wait: how long work may wait for a threshold, such as ``1 h``
+    """
+
+    level0_files: int = 1
+    sorted_runs: int = 5
+    small_files: int = 2
+    deleted_ratio: float = 0.5
+    max_rewrite: str | None = None
+    max_wait: str = "1 h"
+
+    def __post_init__(self) -> None:
+        _ = self.wait_millis, self.rewrite_bytes  # refused here, not at the first tick
+
+    @property
+    def wait_millis(self) -> int:
+        """Return :attr:`max_wait` in milliseconds."""
+        waiting = Options({"max_wait": self.max_wait}).duration("max_wait", "")
+        return int(waiting.total_seconds() * 1000)
+
+    @property
+    def rewrite_bytes(self) -> int | None:
+        """Return :attr:`max_rewrite` in bytes."""
+        if self.max_rewrite is None:
+            return None
+        return Options({"max_rewrite": self.max_rewrite}).memory("max_rewrite", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One partition: what its readers suffer, and what a compaction would rewrite; sizes are in bytes."""
+
+    files: int = 0
+    bytes: int = 0
+    level0_files: int = 0
+    sorted_runs: int = 0
+    small_files: int = 0
+    deleted_ratio: float = 0.0
+    rewrite_files: int = 0
+    rewrite_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy says of one partition, an empty path for the one of an unpartitioned table.
+
+    :ivar waits: whether there is work that only a threshold holds back
+    """
+
+    partition: str
+    compact: bool
+    reason: str
+    figures: Figures
+    strategy: Strategy = "minor"
+    waits: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the decision as JSON values."""
+        verdict = self.strategy if self.compact else "not now"
+        figures = asdict(self.figures)
+        figures["deleted_ratio"] = round(self.figures.deleted_ratio, 4)
+        return {"partition": self.partition, "compact": verdict, "reason": self.reason, **figures}
+
+    def __str__(self) -> str:
+        verdict = f"{self.strategy} compaction" if self.compact else "not now"
+        return f"{self.partition or 'the table'}: {verdict}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a compaction of one strategy would do in a partition; ``waiting`` are files of postpone buckets."""
+
+    units: Sequence[CompactionUnit] = ()
+    waiting: int = 0
+
+    @property
+    def files(self) -> int:
+        return sum(unit.files for unit in self.units)
+
+    @property
+    def bytes(self) -> int:
+        return sum(unit.bytes for unit in self.units)
+
+    @property
+    def reasons(self) -> set[str]:
+        return {unit.reason for unit in self.units}
+
+    def __bool__(self) -> bool:
+        return bool(self.units) or self.waiting > 0
+
+
+def decide(
+    table: Table,
+    policy: CompactionPolicy | None = None,
+    *,
+    partitions: Partitions | None = None,
+    where: str | None = None,
+    overdue: Collection[str] | None = (),
+    may_be_full: bool = True,
+) -> list[Decision]:
+    """Return what a policy says of each partition of the newest snapshot, in order.
+
+    Only manifests are read, and of ``partitions`` (as :func:`paimon_orch.steps.compact.plan` takes them) those that may
+    name their files. ``overdue`` are paths that have waited for too long, None for all; without ``may_be_full`` nothing
+    but a minor compaction is advised.
+    """
+    policy, schema = policy or CompactionPolicy(), table.schema
+    if schema.primary_keys:
+        merge_engine(schema)
+    else:
+        check_compactable(schema)
+    snapshot = table.snapshots.latest()
+    if snapshot is None:
+        return []
+    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    reader = FileReader(table.io, table.paths, schema, schemas)
+    return [
+        _decide(
+            path, group, reader, policy, late=overdue is None or path in overdue, full=may_be_full
+        )
+        for path, group in _by_partition(splits, schema)
+    ]
+
+
+def _by_partition(
+    splits: Sequence[BucketSplit], schema: TableSchema
+) -> Iterator[tuple[str, list[BucketSplit]]]:
+    paths = {p: partition_text(p, schema) for p in {split.partition for split in splits}}
+    ordered = sorted(splits, key=lambda split: paths[split.partition])
+    for path, group in groupby(ordered, key=lambda split: paths[split.partition]):
+        yield path, list(group)
+
+
+def _decide(
+    path: str,
+    splits: Sequence[BucketSplit],
+    reader: FileReader,
+    policy: CompactionPolicy,
+    *,
+    late: bool,
+    full: bool,
+) -> Decision:
+    work = _work(splits, reader, "minor")
+    found = _figures(splits, reader.schema, work)
+    if full and found.deleted_ratio > policy.deleted_ratio:
+        everything = _work(splits, reader, "full")
+        price = _figures(splits, reader.schema, everything)
+        if everything and not _too_much(price, policy):
+            reason = f"{found.deleted_ratio:.0%} of the rows are hidden or retracted, more than {policy.deleted_ratio:.0%}"
+            return Decision(path, True, f"{reason}; {_price(price)}", price, "full")
+    if not work:
+        return Decision(path, False, f"there is nothing to compact: {_state(found)}", found)
+    if _too_much(found, policy):
+        reason = f"too much at once: {_price(found)}, at most {policy.max_rewrite}"
+        return Decision(path, False, reason, found)
+    why = _reached(found, work, policy) or (
+        f"it has waited longer than {policy.max_wait}" if late else ""
+    )
+    if why:
+        return Decision(path, True, f"{why}; {_price(found)}", found)
+    reason = f"not worth it yet: {_state(found)}; {_price(found)}"
+    return Decision(path, False, reason, found, waits=True)
+
+
+def _work(splits: Sequence[BucketSplit], reader: FileReader, strategy: Strategy) -> _Work:
+    if not reader.schema.primary_keys:
+        return _Work([u for split in splits for u in bucket_units(reader, split, strategy)])
+    units = [bucket_unit(reader, split, strategy) for split in splits if split.bucket >= 0]
+    waiting = sum(len(split.files) for split in splits if split.bucket < 0)
+    return _Work([unit for unit in units if unit is not None], waiting)
+
+
+def _figures(splits: Sequence[BucketSplit], schema: TableSchema, work: _Work) -> Figures:
+    files = [file for split in splits for file in split.files]
+    return Figures(
+        len(files),
+        sum(file.file_size for file in files),
+        sum(file.level == 0 for file in files) if schema.primary_keys else 0,
+        most_runs(splits, schema),
+        small_files(splits, schema),
+        deleted_ratio(splits),
+        work.files,
+        work.bytes,
+    )
+
+
+def _too_much(found: Figures, policy: CompactionPolicy) -> bool:
+    most = policy.rewrite_bytes
+    return most is not None and found.rewrite_bytes > most
+
+
+def _reached(found: Figures, work: _Work, policy: CompactionPolicy) -> str:
+    """Say which thresholds are reached, an empty text for none."""
+    asked = sorted(work.reasons & _ASKED_FOR)
+    reached = [f"the table's options ask for it ({', '.join(asked)})"] if asked else []
+    if found.level0_files >= policy.level0_files and found.level0_files:
+        reached.append(f"level-0 files: {found.level0_files}, from {policy.level0_files} on")
+    if found.sorted_runs >= policy.sorted_runs:
+        reached.append(f"sorted runs: {found.sorted_runs}, from {policy.sorted_runs} on")
+    if "small files" in work.reasons and found.small_files >= policy.small_files:
+        reached.append(f"small files: {found.small_files}, from {policy.small_files} on")
+    return ", ".join(reached)
+
+
+def _state(found: Figures) -> str:
+    return (
+        f"level-0 files: {found.level0_files}, sorted runs: {found.sorted_runs}, "
+        f"small files: {found.small_files}, hidden or retracted rows: {found.deleted_ratio:.0%}"
+    )
+
+
+def _price(found: Figures) -> str:
+    return f"{found.rewrite_bytes / 1e6:,.1f} of {found.bytes / 1e6:,.1f} MB to rewrite"
