@@ -4,14 +4,20 @@ At the first look-up of any format Spark imports every module whose name begins 
 classes is here, and paimon_orch is imported when a Paimon table is.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """Paimon tables: ``spark.read.format("paimon")`` and ``frame.write.format("paimon")``."""
+    """Paimon tables, for ``read``, ``write``, ``readStream`` and ``writeStream``."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,3 +41,15 @@ class DefaultSource(DataSource):
         from paimon_orch.spark.source_write import writer_of
 
         return writer_of(self.options, schema.names, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names
+        """Return what follows the table, in the columns of ``schema``."""
+        from paimon_orch.spark.source_stream import stream_reader_of
+
+        return stream_reader_of(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Return what writes the batches of a stream."""
+        from paimon_orch.spark.source_stream_write import stream_writer_of
+
+        return stream_writer_of(self.options, schema.names, overwrite=overwrite)

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from paimon_orch.format.predicate import And
 from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source_filters import predicate_of
-from paimon_orch.spark.source_options import READ, SourceOptions
+from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema, visible_schema
 from paimon_orch.table.incremental import Incremental
@@ -42,8 +42,8 @@ def register(session: SparkSession) -> None:
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """Return the columns of what the options name."""
-    asked = SourceOptions.of(options, READ)
+    """Return the columns of what the options of a read or a stream name."""
+    asked = SourceOptions.of(options, tuple(dict.fromkeys((*READ, *FOLLOW))))
     rows = _rows(asked, asked.columns())
     return spark_schema(visible_schema(_offered(rows, asked)))
 
@@ -96,15 +96,14 @@ class PaimonReader(DataSourceReader):
         self._rows, self._target = rows, target
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each task: splits packed by size, or a snapshot of changes."""
+        """Return one partition for each task: splits or changes, packed by size."""
         rows = self._rows
         if isinstance(rows, Scan):
             cut = [piece for split in rows.plan() for piece in pieces(split, rows)]
             parts: list[InputPartition] = [Part(tuple(one)) for one in packed(cut, rows.schema)]
             return parts or [Part()]
         if isinstance(rows, Incremental) and rows.span.snapshots:
-            spans = (replace(rows.span, snapshots=(one,)) for one in rows.span.snapshots)
-            return [Part(rows=replace(rows, span=span)) for span in spans]
+            return [Part(tuple(one)) for one in packed(rows.plan(), rows.schema)] or [Part()]
         return [Part(rows=rows)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -117,7 +116,7 @@ class PaimonReader(DataSourceReader):
     def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:
             yield from part.rows.to_batches()
-        elif isinstance(self._rows, Scan):
+        elif isinstance(self._rows, (Scan, Incremental)):
             for split in part.splits:
                 yield from self._rows.read_split(split)
 

@@ -18,8 +18,15 @@ _STORAGE = "storage."
 _PLACE = ("warehouse", "table", "path", "branch")
 _MOMENTS = ("snapshot", "tag", "timestamp", "watermark")
 _SPAN = ("incremental-between", "incremental-mode")
-READ = (*_PLACE, "columns", "filter", *_MOMENTS, *_SPAN, "pushdown")
-WRITE = (*_PLACE, "row-kind", "commit-user", "commit-identifier")
+_ROWS = (*_PLACE, "columns", "filter")
+READ = (*_ROWS, *_MOMENTS, *_SPAN, "pushdown")
+FOLLOW = (
+    *_ROWS,
+    *("scan-mode", "from-snapshot", "from-timestamp"),
+    *("max-snapshots-per-trigger", "fail-on-data-loss", "consumer-id"),
+)
+WRITE = (*_PLACE, "row-kind", "commit-user", "commit-identifier", "overwrite-partition")
+STREAM_WRITE = (*_PLACE, "row-kind", "commit-user", "checkpointlocation")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,6 +97,13 @@ class SourceOptions:
         except ValueError:
             raise InputError(f"paimon: option {name} is a whole number, not {text!r}") from None
 
+    def positive(self, name: str) -> int | None:
+        """Return an option that is a number above zero."""
+        number = self.number(name)
+        if number is not None and number < 1:
+            raise InputError(f"paimon: option {name} is a number above zero, not {number}")
+        return number
+
     def rows(self, columns: list[str] | None) -> Rows:
         """Return the rows that are asked for, not read yet: of one snapshot, or what changed between two."""
         table, condition = self.open(), self.values.get("filter")
@@ -102,7 +116,7 @@ class SourceOptions:
             condition,
             snapshot_id=self.number("snapshot"),
             tag=self.values.get("tag"),
-            timestamp=self._timestamp(),
+            timestamp=self.moment("timestamp"),
             watermark=self.number("watermark"),
         )
 
@@ -126,17 +140,17 @@ class SourceOptions:
             filter=self.values.get("filter"),
         )
 
-    def _timestamp(self) -> int | None:
-        """Return epoch milliseconds; a moment without a zone is UTC."""
-        text = self.values.get("timestamp")
+    def moment(self, name: str) -> int | None:
+        """Return an option that is a time as epoch milliseconds; without a zone it is UTC."""
+        text = self.values.get(name)
         if text is None or text.isdecimal():
-            return self.number("timestamp")
+            return self.number(name)
         try:
             moment = pendulum.parse(text, tz="UTC")
         except (ParserError, ValueError):
             moment = None
         if not isinstance(moment, pendulum.DateTime):
             raise InputError(
-                f"paimon: option timestamp is ISO 8601 or epoch milliseconds, not {text!r}"
+                f"paimon: option {name} is ISO 8601 or epoch milliseconds, not {text!r}"
             )
         return int(moment.timestamp() * 1000)

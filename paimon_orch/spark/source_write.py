@@ -1,6 +1,6 @@
 """``frame.write.format("paimon")``: each task writes the rows that it has, as the API moves no rows.
 
-Clustered rows, one snapshot and few files are what :func:`paimon_orch.spark.writer.write` gives; this is for frames
+Clustered rows, one snapshot and few files are what :func:`paimon_orch.spark.write` gives; this is for frames
 that are small, or clustered already.
 """
 
@@ -22,12 +22,13 @@ from paimon_orch.steps.ingest import IngestPlan
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.partitions import parse_spec
 from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_INSTEAD = "use paimon_orch.spark.writer.write(frame, table), which clusters the rows first"
+_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
 _TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
 
 
@@ -39,6 +40,21 @@ def writer_of(
     Raises :class:`InputError` for tables whose rows must be clustered to be written at all.
     """
     asked = SourceOptions.of(options, WRITE)
+    table = writable(asked)
+    spec = asked.values.get("overwrite-partition")
+    planned = ingest.plan(
+        table,
+        columns,
+        mode="overwrite" if overwrite else "append",
+        row_kind=asked.values.get("row-kind"),
+        partitions=None if spec is None else parse_spec(spec, table.schema) if spec else {},
+        commit_id=_commit_id(asked),
+    )
+    return PaimonWriter(table, planned)
+
+
+def writable(asked: SourceOptions) -> Table:
+    """Return the table that options name, if tasks can write any rows into it."""
     table = asked.open()
     if not isinstance(table, Table):
         raise InputError(
@@ -50,14 +66,7 @@ def writer_of(
             f"{table.identifier} assigns buckets to rows as they come, for which all rows of a partition must be in "
             f"one task; a data source cannot ask for that: {_INSTEAD}"
         )
-    planned = ingest.plan(
-        table,
-        columns,
-        mode="overwrite" if overwrite else "append",
-        row_kind=asked.values.get("row-kind"),
-        commit_id=_commit_id(asked),
-    )
-    return PaimonWriter(table, planned)
+    return table
 
 
 def _commit_id(asked: SourceOptions) -> CommitId | None:
@@ -76,6 +85,20 @@ class Written(WriterCommitMessage):
     message: bytes = field(repr=False)
 
 
+def numbered(
+    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int
+) -> Iterator[pa.RecordBatch]:
+    """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
+    position = task_number() << task_shift
+    for batch in batches:
+        if planned.factory.schema.primary_keys:
+            order = pa.array(np.arange(position, position + batch.num_rows))
+            position += batch.num_rows
+            yield batch.append_column(SEQUENCE_NUMBER.name, order)
+        else:
+            yield batch
+
+
 class PaimonWriter(DataSourceArrowWriter):
     """Writes in tasks and commits in the driver; only the attempt of a task that Spark counts is committed."""
 
@@ -84,40 +107,13 @@ class PaimonWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task; its files are removed if that fails."""
-        return Written(self._planned.write(self._numbered(iterator)))
-
-    def _numbered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
-        position = task_number() << _TASK_SHIFT
-        for batch in batches:
-            if self._planned.factory.schema.primary_keys:
-                order = pa.array(np.arange(position, position + batch.num_rows))
-                position += batch.num_rows
-                yield batch.append_column(SEQUENCE_NUMBER.name, order)
-            else:
-                yield batch
+        return Written(self._planned.write(numbered(iterator, self._planned, _TASK_SHIFT)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make all rows visible in one snapshot."""
-        written = _messages(messages)
+        written = messages_of(messages)
         ingest.commit(self._table, self._planned, written, 0.0)
-        self._warn_of_small_files(written)
-
-    def _warn_of_small_files(self, written: Sequence[bytes]) -> None:
-        tasks = [
-            {(entry.partition, entry.bucket) for entry in CommitMessage.decode(one).entries}
-            for one in written
-        ]
-        shares, buckets = sum(map(len, tasks)), len(set().union(*tasks))
-        if self._planned.factory.schema.typed_options.bucket > 0 and shares > buckets:
-            logger.warning(
-                "%s: %d tasks wrote %d files or more into %d buckets; for one a bucket %s",
-                self._table.identifier,
-                len(written),
-                shares,
-                buckets,
-                _INSTEAD,
-            )
+        warn_of_small_files(self._table, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what finished tasks wrote when others did not finish.
@@ -125,8 +121,27 @@ class PaimonWriter(DataSourceArrowWriter):
         After all have finished a commit was tried: it may have won without knowing, and has cleaned up if it lost.
         """
         if any(message is None for message in messages):
-            discard_results(self._table, _messages(messages))
+            discard_results(self._table, messages_of(messages))
 
 
-def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
+def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
+    """Say that tasks shared buckets, which makes more and smaller files than clustered rows do."""
+    tasks = [
+        {(entry.partition, entry.bucket) for entry in CommitMessage.decode(one).entries}
+        for one in written
+    ]
+    shares, buckets = sum(map(len, tasks)), len(set().union(*tasks))
+    if table.options.bucket > 0 and shares > buckets:
+        logger.warning(
+            "%s: %d tasks wrote %d files or more into %d buckets; for one a bucket %s",
+            table.identifier,
+            len(written),
+            shares,
+            buckets,
+            _INSTEAD,
+        )
+
+
+def messages_of(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
+    """Return what tasks handed back, without those that did not finish."""
     return [one.message for one in messages if isinstance(one, Written)]

@@ -58,7 +58,9 @@ class Span:
             mode = "delta" if schema.typed_options.changelog_producer == "none" else "changelog"
         if mode == "diff":
             return cls(mode, before=store.get(start), after=store.get(end))
-        return cls(mode, tuple(_kept(store, number) for number in range(start + 1, end + 1)))
+        return cls(
+            mode, tuple(kept_snapshot(store, number) for number in range(start + 1, end + 1))
+        )
 
 
 def _check_order(start: int, end: int) -> None:
@@ -66,18 +68,25 @@ def _check_order(start: int, end: int) -> None:
         raise InputError(f"the first snapshot, {start}, is newer than the last, {end}; swap them")
 
 
-def _kept(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+def kept_changelogs(store: SnapshotStore) -> list[int]:
+    """Return the expired snapshots whose changes the changelog keeps, ascending."""
+    return numbered_files(store.io, _changelog_directory(store), _CHANGELOG)
+
+
+def kept_snapshot(store: SnapshotStore, snapshot_id: int) -> Snapshot:
     """Read a snapshot, or what the changelog kept of one that is expired."""
-    if not store.exists(snapshot_id):
-        directory = f"{store.paths.branch_root}/changelog"
-        if snapshot_id in numbered_files(store.io, directory, _CHANGELOG):
-            path = f"{directory}/{_CHANGELOG}{snapshot_id}"
-            return Snapshot.from_json(read_stored(store.io, path), path)
+    if not store.exists(snapshot_id) and snapshot_id in kept_changelogs(store):
+        path = f"{_changelog_directory(store)}/{_CHANGELOG}{snapshot_id}"
+        return Snapshot.from_json(read_stored(store.io, path), path)
     try:
         return store.get(snapshot_id)
     except NotFoundError as error:
         error.add_note("an incremental read needs every snapshot after the first up to the last")
         raise
+
+
+def _changelog_directory(store: SnapshotStore) -> str:
+    return f"{store.paths.branch_root}/changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +112,9 @@ class Incremental(Rows):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes: by snapshot and bucket, or of a diff by bucket."""
-        batches = self._diff() if self.span.mode == "diff" else self._changes()
-        return filtered(batches, self.predicate, self.arrow_schema)
+        if self.span.mode == "diff":
+            return filtered(self._diff(), self.predicate, self.arrow_schema)
+        return (batch for split in self.plan() for batch in self.read_split(split))
 
     def _manifests(self) -> ManifestReader:
         return ManifestReader(self.io, self.paths)
@@ -119,19 +129,24 @@ class Incremental(Rows):
         schemas = self.schemas.get_all(file.schema_id for file in files)
         return FileReader(self.io, self.paths, self.schema, schemas)
 
-    def _changes(self) -> Iterator[pa.RecordBatch]:
-        names = {field.name for field in self.fields}
-        if self.predicate is not None:
-            names |= columns_of(self.predicate)
-        fields = [field for field in self.schema.fields if field.name in names]
-        pruner = self._pruner()
+    def plan(self) -> list[BucketSplit]:
+        """Return the files of changes by snapshot and bucket, in the order of their rows; a diff has no such files."""
+        pruner, splits = self._pruner(), list[BucketSplit]()
         for snapshot in self.span.snapshots:
             entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
             if pruner is not None:
                 entries = [entry for entry in entries if pruner.change(entry)]
-            for split in bucket_splits(entries, ()):
-                reader = self._reader(split)
-                yield from BucketReader(reader, split, fields, self.predicate).changes()
+            splits += bucket_splits(entries, ())
+        return splits
+
+    def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of one bucket and snapshot that the filter keeps."""
+        names = {field.name for field in self.fields}
+        if self.predicate is not None:
+            names |= columns_of(self.predicate)
+        fields = [field for field in self.schema.fields if field.name in names]
+        changes = BucketReader(self._reader(split), split, fields, self.predicate).changes()
+        yield from filtered(changes, self.predicate, self.arrow_schema)
 
     def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the files of changes that a snapshot brought; OVERWRITE brings none (7.7)."""

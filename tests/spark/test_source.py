@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 from pyspark.sql import functions as fn
+from pyspark.sql.utils import is_remote
 from tables import Row, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
@@ -138,6 +139,19 @@ def test_a_path_and_a_view_name_a_table(spark: SparkSession, keyed: Table) -> No
             "CREATE TABLE source_table USING paimon "
             f"OPTIONS (warehouse '{at['warehouse']}', table 'db.t')"
         )
+
+
+def test_a_session_that_looked_up_formats_before_is_told_of_this_one(
+    spark: SparkSession, keyed: Table
+) -> None:
+    if is_remote():
+        pytest.skip("only clients of Spark 4.3 make a session of their own")
+    session = spark.newSession()
+
+    source.register(session)
+
+    frame = session.read.format("paimon").options(**place(keyed)).load()
+    assert collected(frame) == rows_of(keyed)
 
 
 def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> None:
@@ -289,6 +303,26 @@ def test_filters_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:
     assert collected(load(spark, table).filter("p = 2")) == [(2, 2)]
     with pytest.raises(PySparkException):
         load(spark, table, pushdown="false").filter("p = 2").collect()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(["k", "v"]), min_size=1, unique=True),
+    st.sampled_from([None, "k < 4", "v LIKE 'a%'", "k IN (0, 4, 9) AND v <> 'a4'", "NOT v = 'b4'"]),
+    st.sampled_from(["", "1", "2", "3"]),
+)
+def test_columns_filters_and_versions_together_give_the_rows_of_the_scan(
+    keyed: Table, columns: list[str], condition: str | None, snapshot: str
+) -> None:
+    given = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}
+    options = place(keyed) | {name: value for name, value in given.items() if value}
+    number = int(snapshot) if snapshot else None
+
+    target = visible_schema(keyed.scan(columns).arrow_schema)
+    read = pa.Table.from_batches(in_process(options), target)
+
+    assert read.column_names == columns
+    assert same(read, keyed.scan(columns, condition, snapshot_id=number).to_arrow())
 
 
 VALUES = [

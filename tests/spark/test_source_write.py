@@ -61,6 +61,44 @@ def test_overwrite_replaces_the_partitions_that_receive_rows(
     assert rows_of(table) == [(1, 1), (2, 3), (3, 3)]
 
 
+def test_an_overwrite_replaces_the_partition_that_it_names(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(1, 1), (2, 2), (3, 3)]))
+    none = spark.createDataFrame([], "p int, v int")
+    first = spark.createDataFrame([(1, 9)], "p int, v int")
+
+    save(none, table, "overwrite", overwrite_partition="p=2")
+    assert rows_of(table) == [(1, 1), (3, 3)]
+    with pytest.raises(PySparkException, match="do not all lie in the partition"):
+        save(first, table, "overwrite", overwrite_partition="p=3")
+    assert rows_of(table) == [(1, 1), (3, 3)]
+    save(none, table, "overwrite", overwrite_partition="")
+    assert rows_of(table) == []
+
+
+def test_a_task_that_is_tried_again_writes_its_rows_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, mark = new_table(tmp_path), tmp_path / "tried"
+
+    def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if not mark.exists():
+                mark.touch()
+                raise OSError("the machine went away")
+
+    rows = spark.range(0, 40, 1, 2).selectExpr("id AS k", "CAST(id AS STRING) AS v")
+
+    save(rows.mapInArrow(dies_once, rows.schema), table)
+
+    assert mark.exists()
+    assert rows_of(table) == [(k, str(k)) for k in range(40)]
+    assert len(data_files(table)) == len([f for split in table.files() for f in split.files])
+
+
 def test_a_failing_row_leaves_nothing_visible_and_no_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -115,13 +153,13 @@ def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
     (record,) = caplog.records
     assert "2 tasks wrote 2 files or more into 1 buckets" in record.message
-    assert "paimon_orch.spark.writer.write" in record.message
+    assert "paimon_orch.spark.write" in record.message
 
 
 def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) -> None:
     dynamic = new_table(tmp_path, bucket="-1")
 
-    with pytest.raises(InputError, match=r"paimon_orch\.spark\.writer\.write"):
+    with pytest.raises(InputError, match=r"paimon_orch\.spark\.write"):
         writer_of(place(dynamic), ["k", "v"], overwrite=False)
     with pytest.raises(InputError, match="read only"):
         writer_of(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)

@@ -1,0 +1,165 @@
+"""``spark.readStream.format("paimon")``: a table's rows, then what changes, snapshot by snapshot."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.spark.source_follow import Follower, Position
+from paimon_orch.spark.source_options import FOLLOW, SourceOptions
+from paimon_orch.spark.source_splits import packed, pieces
+from paimon_orch.spark.source_types import converted, target_schema
+from paimon_orch.table.incremental import Incremental, Span
+from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner
+from paimon_orch.table.read import with_constant_kind
+from paimon_orch.table.rows import ROW_KIND
+from paimon_orch.table.scan import Scan
+from paimon_orch.table.system import SystemTable
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
+    except ImportError:  # before Spark 4.2, which ends such a trigger in its own way
+        _AvailableNow = object
+
+_CAME = [KIND_TEXTS[0], KIND_TEXTS[2]]
+_AUDIT = "audit_log"
+
+
+def stream_reader_of(options: Mapping[str, str], schema: StructType) -> "PaimonStreamReader":
+    """Return the reader of some columns of the table, or of its ``audit_log``, that the options name."""
+    asked = SourceOptions.of(options, FOLLOW)
+    opened = asked.open()
+    table = opened.table if isinstance(opened, SystemTable) else opened
+    if isinstance(opened, SystemTable) and opened.name != _AUDIT:
+        raise InputError(
+            f"{table.identifier}${opened.name} cannot be followed; a table and its {_AUDIT} can"
+        )
+    kinds = isinstance(opened, SystemTable)
+    names = [name for name in schema.names if not (kinds and name == ROW_KIND.name)]
+    whole = table.scan(names or None, asked.values.get("filter"))
+    changes = _changes(whole)
+    visible = changes.arrow_schema if kinds else whole.arrow_schema
+    return PaimonStreamReader(
+        Follower(table, asked), whole, changes, target_schema(visible, schema)
+    )
+
+
+def _changes(scan: Scan) -> Incremental:
+    """Return the changes of the columns and rows of a scan, of no snapshot yet."""
+    producer = scan.schema.typed_options.changelog_producer
+    span = Span("delta" if producer == "none" else "changelog")
+    at = scan.io, scan.paths, scan.schemas
+    return Incremental(*at, scan.schema, span, scan.fields, scan.predicate)
+
+
+def _levels(schema: TableSchema) -> range:
+    """Return the levels that a stream begins with; files below them come again as changelog (merge-tree facts 7.8)."""
+    producer = schema.typed_options.changelog_producer if schema.primary_keys else "none"
+    if producer == "lookup":
+        return range(1, ALL_LEVELS.stop)
+    if producer == "full-compaction":
+        return range(schema.typed_options.num_levels - 1, ALL_LEVELS.stop)
+    return ALL_LEVELS
+
+
+@dataclass(frozen=True)
+class StreamPart(InputPartition):
+    """What one task reads: files of a snapshot, merged, or of changes, as they are."""
+
+    splits: tuple[BucketSplit, ...]
+    whole: bool
+
+
+class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
+    """Plans batches in a process beside the driver, which lives as long as the query; reads them in tasks."""
+
+    def __init__(
+        self, follower: Follower, whole: Scan, changes: Incremental, target: pa.Schema
+    ) -> None:
+        self._follower, self._whole, self._changes = follower, whole, changes
+        self._target = target
+        self._most = follower.options.positive("max-snapshots-per-trigger")
+        self._upto: int | None = None
+        self._seen: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
+        """Return where a query without checkpoint begins."""
+        self._seen = self._follower.start()
+        return self._seen.offset
+
+    def latestOffset(  # noqa: N802 - before 4.2 there are no arguments
+        self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None
+    ) -> dict[str, Any]:
+        """Return where the next batch ends; before Spark 4.2 that is the newest, as ``availableNow`` asks once only."""
+        everything = start is None or type(limit).__name__ == "ReadAllAvailable"
+        begin = self._seen if start is None else Position.of(start)
+        most = None if everything else self._most
+        return self._follower.latest(begin, most, self._upto).offset
+
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
+        """Return the limit of the options; a snapshot counts as a file, as Spark has no such limit."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """End with the snapshot that is the newest now."""
+        self._upto = self._follower.newest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a batch, in the order of the changes."""
+        self._seen = Position.of(end)
+        batch = self._follower.batch(Position.of(start), self._seen)
+        found: list[InputPartition] = []
+        if batch.whole is not None:
+            found += self._parts(self._begin(batch.whole), whole=True)
+        span = replace(self._changes.span, snapshots=batch.changes)
+        return found + self._parts(replace(self._changes, span=span).plan(), whole=False)
+
+    def _begin(self, snapshot: Snapshot) -> list[BucketSplit]:
+        """Return the files of all rows that the changes after a snapshot do not bring again."""
+        scan = self._whole
+        planner = Planner(ManifestReader(scan.io, scan.paths), scan.schema)
+        splits = planner.splits(snapshot, levels=_levels(scan.schema))
+        whole = [split for split in splits if split.bucket >= 0]
+        return [piece for split in whole for piece in pieces(split, scan)]
+
+    def _parts(self, splits: list[BucketSplit], *, whole: bool) -> list[StreamPart]:
+        return [StreamPart(tuple(one), whole) for one in packed(splits, self._whole.schema)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task; without a column of kinds those that came, not those that went."""
+        assert isinstance(partition, StreamPart)
+        for split in partition.splits:
+            for batch in self._whole_rows(split) if partition.whole else self._changed(split):
+                if batch.num_rows:
+                    yield converted(batch, self._target)
+
+    def _whole_rows(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
+        for batch in self._whole.read_split(split):
+            yield with_constant_kind(batch, KIND_TEXTS[0])
+
+    def _changed(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
+        for batch in self._changes.read_split(split):
+            if ROW_KIND.name in self._target.names:
+                yield batch
+            else:
+                came = pc.is_in(batch.column(ROW_KIND.name), pa.array(_CAME))
+                yield batch.filter(came)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Let expiration know what has been read."""
+        self._follower.record(Position.of(end))
