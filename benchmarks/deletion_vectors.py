@@ -10,12 +10,13 @@ number of positions; it ran on another machine.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import typer
-from measure import medians, show
+from measure import console, medians, show
 
 from paimon_orch.files.reader import BATCH_ROWS
 from paimon_orch.format.deletion_vector import DeletionVector, Positions, decode_payload
@@ -47,10 +48,10 @@ def count_visible(vector: DeletionVector, rows: int) -> int:
 
 def measure(share: float, most: int, repeat: int) -> tuple[str, ...]:
     """Return a line of the result: each step beside what was published of it."""
-    random = np.random.default_rng(0)
-    positions: Positions = np.sort(
-        random.choice(most, int(share * most), replace=False, shuffle=False)
-    )
+    chosen = np.arange(most) < int(share * most)
+    np.random.default_rng(0).shuffle(chosen)
+    positions: Positions = np.flatnonzero(chosen)
+    del chosen
     vector = DeletionVector.of(positions)
     data = vector.payload(bitmap64=False)
     assert count_visible(decode_payload(data, ""), most) == most - len(positions)
@@ -77,7 +78,10 @@ def main(
     """Measure and print."""
     pa.set_cpu_count(1)
     sizes = [size for size in SIZES if size <= most]
-    lines = [measure(share, size, repeat) for size in sizes for share in SHARES]
+    lines = []
+    for size, share in product(sizes, SHARES):
+        lines.append(measure(share, size, repeat))
+        console.print(*lines[-1], sep=" | ")
     show("Deletion vectors: ours / published", ("", *(f"{s} ms" for s in STEPS), "MB"), lines)
 
 

@@ -1,13 +1,15 @@
-"""Java Paimon as the contestant of a benchmark: one warm process, without the limits that make tests start fast."""
+"""Java Paimon as the contestant of a benchmark: a warm process, or its connector on a warm session of Spark.
+
+Both without the limits that make tests start fast.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 from pathlib import Path
 
-from measure import console
+from measure import console, cpu_seconds
 from peers.environments import PeerUnavailableError, peer_start
 from peers.talk import Talk
 
@@ -37,12 +39,24 @@ class Java:
         return statistics.median(seconds[1:])
 
     def _cpu_seconds(self) -> float:
-        """Return what all threads of the process have used, also those that compile and collect garbage."""
-        pid = self._talk.pid
-        if pid is None:
-            return 0.0
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0 if self._talk.pid is None else cpu_seconds(self._talk.pid)
+
+    def close(self) -> None:
+        """End the process."""
+        self._talk.close()
+
+
+class JavaOnSpark:
+    """One of Paimon's connectors on a session of Spark that starts with the first compaction."""
+
+    def __init__(self, peer: str, master: str) -> None:
+        start = peer_start(peer)
+        memory = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 4g pyspark-shell"}
+        self._talk = Talk([*start.command, master], {**start.environment, **memory})
+
+    def compact(self, warehouse: Path, table: str, strategy: str) -> None:
+        """Compact a table by ``CALL sys.compact``."""
+        self._talk.ask("compact", warehouse=str(warehouse), table=table, full=strategy == "full")
 
     def close(self) -> None:
         """End the process."""

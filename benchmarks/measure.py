@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def medians(runs: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, 
             seconds[name].append(time.process_time() - start)
             del result
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what all threads of a process have used, also those that compile and collect garbage."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peer_seconds(

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileSource
-from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.types import Field
 from paimon_orch.merge.changelog import ChangelogProducer
 from paimon_orch.merge.engines import drop_retracts, merge_engine, restricted
 from paimon_orch.merge.expire import RecordExpiry
-from paimon_orch.merge.keys import Key, decode_key
 from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.lookup import PositionLookup
 from paimon_orch.merge.slices import KeySlice, first_key_between
@@ -173,15 +171,12 @@ class BucketCompaction:
         to_top = self._task.output_level == self._task.max_level
         return self._options.changelog_producer == "full-compaction" and to_top
 
-    def _lookup(self, fields: Sequence[Field]) -> PositionLookup:
-        def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
-            return self._reader.read(
-                self._at(file), fields, vector, predicate=within, positions=True
-            )
+    def _lookup(self, values: Sequence[Field] = ()) -> PositionLookup:
+        def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
+            return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
 
-        within = self._key_bounds()
-
-        return PositionLookup(self._task.above, self._key_fields, read, self._vectors.vectors)
+        above, vectors = self._task.above, self._vectors.vectors
+        return PositionLookup(above, self._key_fields, read, vectors, values)
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
@@ -214,16 +209,6 @@ class BucketCompaction:
             if rows.num_rows:
                 yield rows
 
-    def _key_bounds(self) -> Predicate | None:
-        """Return a test that the keys of all input rows pass, so that others are not looked through."""
-        files, keys = self._task.files, self._task.keys or KeySlice(None, None)
-        low = keys.low or min((f.min_key for f in files), key=self._decoded)
-        high = keys.high or max((f.max_key for f in files), key=self._decoded)
-        return first_key_between(low, high, self._key_fields[0])
-
-    def _decoded(self, key: bytes) -> Key:
-        return decode_key(key, self._key_fields)
-
     def _unexpired(self, level: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         rows = batch if self._expiry is None else self._expiry.alive(batch)
         if rows.num_rows:
@@ -243,7 +228,7 @@ class BucketCompaction:
         lookup = None
         if self._settles and self._task.above:
             by_value = has_changes or not self._engine.newest_row_wins
-            lookup = self._lookup(self._fields if by_value else self._key_fields)
+            lookup = self._lookup(self._fields if by_value else ())
         output = self._writer(changelog=False, level=level) if rewrite else None
         changelog = self._writer(changelog=True) if has_changes else None
         for section in pending:
@@ -300,7 +285,7 @@ class BucketCompaction:
         if step.levels.any():
             newest = newest[~step.any_of_group(step.levels > 0)]
         found = lookup.mark(step.keys.take(newest))
-        if not found or SEQUENCE_NUMBER.name not in found[0][1].schema.names:
+        if not found:
             return step
         found = [rows for level, batch in found for rows in self._unexpired(level, batch)]
         step = with_rows(step, found, self._key_names, self._engine.sequence)
@@ -312,7 +297,7 @@ class BucketCompaction:
 
     def _mark_replaced_rows_of(self, file: DataFileMeta) -> None:
         """Hide the older versions of a level-0 file's keys; the file itself stays as it is."""
-        lookup = self._lookup(self._key_fields)
+        lookup = self._lookup()
         batches = self._reader.read(self._at(file), [SEQUENCE_NUMBER, *self._key_fields])
         run = MergeRun((0, batch) for batch in batches)
         for step in merge_runs([run], self._key_names):

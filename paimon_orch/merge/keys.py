@@ -83,6 +83,11 @@ class KeyColumns:
     def __len__(self) -> int:
         return len(self.arrays[0])
 
+    @property
+    def firsts(self) -> "KeyColumns":
+        """Return the first column alone."""
+        return KeyColumns(self.arrays[:1])
+
     def at(self, index: int) -> Key:
         """Return the key of one row as a comparable tuple."""
         values = [array[index].as_py() for array in self.arrays]

@@ -87,10 +87,11 @@ def oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[Dat
     must not change by compaction: a file on level 0 beats those above, which were there or in the making when it was
     committed, and on level 0 the file that was written later wins. The order of manifests does not count.
     """
-    return sorted(section, key=lambda run: _age(run[0]))
+    return sorted(section, key=lambda run: age(run[0]))
 
 
-def _age(file: DataFileMeta) -> tuple[int, int, int, str]:
+def age(file: DataFileMeta) -> tuple[int, int, int, str]:
+    """Return what orders files for merging, the oldest first (see :func:`oldest_first`)."""
     if file.level > 0:
         return -file.level, 0, 0, ""
     return 0, file.max_sequence_number, file.creation_time or 0, file.file_name

@@ -1,7 +1,7 @@
 """Finding older versions of keys in higher levels, as a merge join over sorted files (merge-tree facts 4).
 
-Keys come in ascending windows. Each file above keeps one batch loaded; files outside the window are never opened.
-Only key columns are read unless the caller needs the older rows themselves.
+Keys come in ascending windows. Files outside the window are never opened; of an open file only the row groups are read
+into whose bounds a key falls, of these only the key columns, and values only of the row groups where a key was found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,32 +9,60 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.files.reader import POSITION
-from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.files.reader import POSITION, RowGroup
+from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.types import Field
-from paimon_orch.merge.keys import Indices, Key, KeyColumns, decode_key
+from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_value, decode_key
 
 LevelRows = tuple[int, pa.RecordBatch]
 _NOTHING: Indices = np.empty(0, np.int64)
-KeyReader = Callable[[DataFileMeta, DeletionVector | None], Iterator[pa.RecordBatch]]
+ReadGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGroup]]
+
+
+@dataclass(slots=True)
+class _Values:
+    """The values of a row group, taken by ascending positions."""
+
+    batches: Iterator[pa.RecordBatch]
+    batch: pa.RecordBatch | None = None
+    positions: Positions = field(default_factory=lambda: _NOTHING)
+
+    def take(self, wanted: Positions) -> pa.Table:
+        """Return the rows at some positions, all greater than those of the call before."""
+        parts = []
+        while len(wanted):
+            if self.batch is None or self.positions[-1] < wanted[0]:
+                self.batch = next(self.batches)
+                self.positions = self.batch.column(POSITION).to_numpy()
+                continue
+            count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
+            rows = np.searchsorted(self.positions, wanted[:count])
+            parts.append(self.batch.take(pa.array(rows)))
+            wanted = wanted[count:]
+        return pa.Table.from_batches(parts)
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """A position in one file's sorted keys; it only moves forward."""
+    """A position in one file's sorted keys; it only moves forward. ``group`` is unread until there are ``batches``."""
 
     file: DataFileMeta
     low: Key
     high: Key
+    groups: Iterator[RowGroup] | None = None
+    group: RowGroup | None = None
     batches: Iterator[pa.RecordBatch] | None = None
     batch: pa.RecordBatch | None = None
     keys: KeyColumns | None = None
-    positions: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    values: _Values | None = None
     done: bool = False
+
+    def is_behind(self, key: Key) -> bool:
+        """Tell whether all keys of the loaded batch are smaller."""
+        return self.keys is None or self.keys.at(len(self.keys) - 1) < key
 
 
 class PositionLookup:
@@ -44,16 +72,20 @@ class PositionLookup:
         self,
         files: Sequence[DataFileMeta],
         key_fields: Sequence[Field],
-        read: KeyReader,
+        read: ReadGroups,
         vectors: Mapping[str, DeletionVector],
+        values: Sequence[Field] = (),
     ) -> None:
         """Take all files of the levels above.
 
-        ``read`` yields the rows that ``vectors`` do not hide: key columns, whatever else is wanted, and ``_POSITION``.
+        ``read`` gives the row groups of a file, with bounds of the first key column and without the rows that
+        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key.
         """
+        self._key_fields = key_fields
         self._names = [field.name for field in key_fields]
         self._read = read
         self._vectors = vectors
+        self._values = [field for field in values if field not in key_fields]
         self._levels = [
             [
                 _Cursor(
@@ -63,13 +95,14 @@ class PositionLookup:
             ]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
-        self._found: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self._found: dict[str, list[Positions]] = {}
         self._rows: list[LevelRows] = []
 
     def mark(self, keys: KeyColumns) -> list[LevelRows]:
         """Look up sorted keys, greater than all looked up before, and mark what is found.
 
-        A hit ends the search of its key: the lowest level counts. Returns the found rows with their level, in pieces.
+        A hit ends the search of its key: the lowest level counts. Returns the found rows with their level, in pieces,
+        if the lookup was made for values.
         """
         self._rows = []
         for level in self._levels:
@@ -94,7 +127,8 @@ class PositionLookup:
         start, end = keys.count_below(cursor.low), keys.count_up_to(cursor.high)
         hits = []
         while start < end:
-            if not self._load(cursor, keys.at(start)):
+            start = self._load(cursor, keys, start, end)
+            if start == end:
                 break
             assert cursor.keys is not None
             last = cursor.keys.at(len(cursor.keys) - 1)
@@ -108,19 +142,47 @@ class PositionLookup:
         missing[found] = False
         return np.flatnonzero(missing)
 
-    def _load(self, cursor: _Cursor, key: Key) -> bool:
-        """Move to the batch that may hold the key; false at the end of the file."""
-        if cursor.batches is None:
+    def _load(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
+        """Move to the batch that may hold the first key from ``start`` on that lies in a row group; return which.
+
+        That is ``end`` if this window has none. Row groups in which no key lies are passed over.
+        """
+        while cursor.is_behind(keys.at(start)):
+            batch = None if cursor.batches is None else next(cursor.batches, None)
+            if batch is not None:
+                cursor.batch, cursor.keys = batch, KeyColumns.of(batch, self._names)
+                continue
+            if cursor.batches is not None:
+                cursor.group = cursor.batches = cursor.values = None
+            group = self._next_group(cursor)
+            if group is None:
+                return end
+            low, high = self._bound(group.bounds.min), self._bound(group.bounds.max)
+            if low is not None:
+                start = max(start, keys.firsts.count_below(low))
+            if start >= end:
+                return end  # the row group waits for the next window
+            if high is not None and keys.firsts.at(start) > high:
+                cursor.group = None
+            else:
+                cursor.batches = group.read(self._key_fields)
+        return start
+
+    def _next_group(self, cursor: _Cursor) -> RowGroup | None:
+        if cursor.groups is None:
             vector = self._vectors.get(cursor.file.file_name)
-            cursor.batches = self._read(cursor.file, vector)
-        while cursor.keys is None or cursor.keys.at(len(cursor.keys) - 1) < key:
-            batch = next(cursor.batches, None)
-            if batch is None:
-                cursor.done, cursor.keys = True, None
-                return False
-            cursor.batch, cursor.keys = batch, KeyColumns.of(batch, self._names)
-            cursor.positions = batch.column(POSITION).to_numpy()
-        return True
+            cursor.groups = self._read(cursor.file, vector)
+        if cursor.group is None:
+            cursor.group = next(cursor.groups, None)
+            cursor.done = cursor.group is None
+        return cursor.group
+
+    def _bound(self, value: object) -> Key | None:
+        """Return a bound of the first key column; None if it is not known in the order of keys (-0.0 and NaN)."""
+        kind = self._key_fields[0].type
+        if value is None or (isinstance(kind, AtomicType) and kind.name in ("FLOAT", "DOUBLE")):
+            return None
+        return (comparable_value(value, kind),)
 
     def _hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
         """Mark the rows of the loaded batch that have one of the keys; return which keys those are."""
@@ -131,7 +193,22 @@ class PositionLookup:
         window = loaded.slice(low, high - low)
         rows, wanted = window.find(keys)
         if len(rows) and cursor.batch is not None:
-            marked = cursor.positions[low + rows]
+            found = cursor.batch.take(pa.array(low + rows))
+            marked = found.column(POSITION).to_numpy()
             self._found.setdefault(cursor.file.file_name, []).append(marked)
-            self._rows.append((cursor.file.level, cursor.batch.take(pa.array(low + rows))))
+            if self._values:
+                self._rows += self._valued(cursor, found, marked)
         return wanted
+
+    def _valued(
+        self, cursor: _Cursor, found: pa.RecordBatch, marked: Positions
+    ) -> Iterator[LevelRows]:
+        """Yield found rows of keys with their values."""
+        if cursor.values is None:
+            assert cursor.group is not None
+            cursor.values = _Values(cursor.group.read(self._values))
+        rows = cursor.values.take(marked).drop_columns(POSITION)
+        for name in self._names:
+            rows = rows.append_column(name, found.column(name))
+        for batch in rows.combine_chunks().to_batches():
+            yield cursor.file.level, batch

@@ -18,6 +18,7 @@ from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
 from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.append_vectors import is_unaware
+from paimon_orch.merge.row_change import merges_changes
 from paimon_orch.spark.executor import (
     RESULT_COLUMNS,
     SparkExecutor,
@@ -29,7 +30,7 @@ from paimon_orch.spark.writer import cluster, task_number
 from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.attempts import replanned
 from paimon_orch.steps.executor import Progress
-from paimon_orch.steps.row_changes import KIND, ROW
+from paimon_orch.steps.row_changes import KIND, OLD, ROW
 from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult, TargetUnit, undo_changes
 from paimon_orch.table.row_guards import ReadGuard
 from paimon_orch.table.table import Table
@@ -52,7 +53,10 @@ def update(
 
     ``assignments`` are Spark expressions over the row's old values. Columns of the primary key, of the partition and of
     the bucket key cannot change: that would move rows. In expressions a TIME is its milliseconds, a timestamp finer
-    than microseconds its nanoseconds. Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`.
+    than microseconds its nanoseconds. On tables that merge rows (``partial-update``, ``aggregation``, a sequence field)
+    what is written makes the new row of the old one; if the table's options make another one of it, say of a lowered
+    ``max`` or sequence field, :class:`InputError` names the column and the rule, and nothing is changed. Conflicts are
+    answered as by :func:`paimon_orch.steps.row_level.delete`.
     """
     if not assignments:
         raise InputError("an update needs at least one column to set")
@@ -60,8 +64,10 @@ def update(
 
     def changed(planned: RowLevelPlan) -> DataFrame:
         rows = _target(session, planned)
-        columns = _typed(planned.schema, {**_old(planned.schema, None), **_columns(assignments)})
-        return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *_ids(planned.schema))
+        old = _old(planned.schema, None)
+        columns = _typed(planned.schema, {**old, **_columns(assignments)})
+        beside: list[Column | str] = [*_merged_with(planned.schema, old), *_ids(planned.schema)]
+        return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *beside)
 
     return _Write(session, table, changed, f"update rows of {table.identifier}", where).run(
         progress
@@ -86,8 +92,9 @@ def merge_into(
     change, in inserts for all. Columns that an insert leaves out get their default or null. Of several new rows of one
     primary key any may win.
 
-    Raises :class:`InputError` if several source rows change one row of the table. Conflicts are answered as by
-    :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
+    Raises :class:`InputError` if several source rows change one row of the table, or if the table's merge engine would
+    not make of a row what was asked for (see :func:`update`); a table that keeps first rows takes inserts only.
+    Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
     """
     schema = table.schema
     updates = _starred(when_matched_update, schema.names, set(_fixed(schema)))
@@ -102,7 +109,7 @@ def merge_into(
         table,
         _Merge(source, on, updates, when_matched_delete, inserts),
         f"merge into {table.identifier}",
-        operation="update" if when_matched_delete is None else "merge",
+        operation=_operation(updates, when_matched_delete),
         guarded=inserts is not None and not schema.primary_keys,
     ).run(progress)
 
@@ -133,7 +140,8 @@ class _Merge:
         }
         address = fn.col(f"{TARGET}.`{ROW}`").alias(ROW)
         ids = [fn.col(f"{TARGET}.{name}").alias(name) for name in _ids(planned.schema)]
-        return rows.select(address, KIND, *_typed(planned.schema, values), *ids)
+        beside = [*_merged_with(planned.schema, old), *ids]
+        return rows.select(address, KIND, *_typed(planned.schema, values), *beside)
 
     def _kind(self) -> Column:
         """Return what becomes of a row; null for nothing."""
@@ -238,6 +246,19 @@ def _columns(assignments: Assignments) -> dict[str, Column]:
 def _old(schema: TableSchema, alias: str | None) -> dict[str, Column]:
     prefix = "" if alias is None else f"{alias}."
     return {name: fn.col(prefix + quoted(name)) for name in schema.names}
+
+
+def _merged_with(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
+    """Return the old values where the table merges a change with them."""
+    if not schema.primary_keys or not merges_changes(schema):
+        return []
+    return [value.alias(f"{OLD}{name}") for name, value in old.items()]
+
+
+def _operation(updates: Assignments | None, delete: str | Column | None) -> str:
+    if delete is not None:
+        return "merge"
+    return "insert" if updates is None else "update"
 
 
 def _typed(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:

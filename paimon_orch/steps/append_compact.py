@@ -110,14 +110,17 @@ def plan(
     splits = chosen_splits(table, schema, snapshot, partitions, where)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
-    by_split = [_units(reader, split, strategy) for split in splits]
+    by_split = [bucket_units(reader, split, strategy) for split in splits]
     units = sorted((unit for units in by_split for unit in units), key=lambda unit: -unit.bytes)
     guards = () if is_unaware(schema) else tuple(map(_guard, units))
     return CompactionPlan(snapshot.id, tuple(units), guards, sum(not units for units in by_split))
 
 
-def _units(reader: FileReader, split: BucketSplit, strategy: Strategy) -> list[AppendUnit]:
-    """Return the work in a bucket: one unit a group where groups share no index file, else one in all."""
+def bucket_units(reader: FileReader, split: BucketSplit, strategy: Strategy) -> list[AppendUnit]:
+    """Return the work in a bucket: one unit a group where groups share no index file, else one in all.
+
+    No data file is opened.
+    """
     picker, marks = AppendPicker.of(reader.schema.typed_options), marks_of(split.vectors)
     unaware, is_full = is_unaware(reader.schema), strategy == "full"
     pick = picker.unaware if unaware else picker.bucketed

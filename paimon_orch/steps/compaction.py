@@ -20,7 +20,8 @@ from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.filter import parse_filter
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import any_of, parse_spec, partition_text
-from paimon_orch.table.plan import BucketSplit, Planner, matching_partitions
+from paimon_orch.table.plan import BucketSplit, Planner, bucket_splits, matching_partitions
+from paimon_orch.table.pruning import manifest_filter
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -169,12 +170,18 @@ def chosen_splits(
     partitions: Partitions | None,
     where: str | None,
 ) -> list[BucketSplit]:
-    """Return the buckets of the chosen partitions."""
-    splits = Planner(table.manifests, schema).splits(snapshot)
-    if partitions is not None:
+    """Return the buckets of the chosen partitions; manifests that can name none of these are not read."""
+    if partitions is None:
+        splits = Planner(table.manifests, schema).splits(snapshot)
+    else:
         specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
         matches = any_of(specs, schema)
-        splits = [split for split in splits if matches(split.partition)]
+        live = table.manifests.live(
+            snapshot,
+            manifests=manifest_filter(specs, schema),
+            partitions=lambda found: [partition for partition in found if matches(partition)],
+        )
+        splits = bucket_splits(live, table.manifests.index_entries(snapshot))
     if where is not None:
         predicate = parse_filter(where, schema)
         others = columns_of(predicate) - set(schema.partition_keys)

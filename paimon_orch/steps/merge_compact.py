@@ -83,7 +83,7 @@ def plan(
     reader = FileReader(table.io, table.paths, schema, schemas)
     units, guards = list[MergeUnit](), []
     for split in splits:
-        unit = _unit(reader, split, strategy, now or datetime.now().astimezone())
+        unit = bucket_unit(reader, split, strategy, now)
         if unit is not None:
             units += _parts(unit)
             guards.append(_guard(split))
@@ -100,10 +100,11 @@ def _guard(split: BucketSplit) -> BucketGuard:
     return BucketGuard.of(split.partition, split.bucket, files, split.vectors)
 
 
-def _unit(
-    reader: FileReader, split: BucketSplit, strategy: Strategy, now: datetime
+def bucket_unit(
+    reader: FileReader, split: BucketSplit, strategy: Strategy, now: datetime | None = None
 ) -> MergeUnit | None:
-    options = reader.schema.typed_options
+    """Return the work in a bucket, whole, or None; no data file is opened."""
+    now, options = now or datetime.now().astimezone(), reader.schema.typed_options
     runs = sorted_runs(split.files, reader.schema.key_fields)
     num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
     if strategy == "full":
@@ -136,7 +137,8 @@ def _parts(unit: MergeUnit) -> list[MergeUnit]:
     part_bytes = max(1, reader.schema.typed_options.target_file_size(primary_key=True) // 2)
 
     def starts(file: DataFileMeta) -> Sequence[object]:
-        return reader.row_group_starts(BucketFile(unit.partition, unit.bucket, file), keys[0])
+        groups = reader.row_groups(BucketFile(unit.partition, unit.bucket, file), keys[0])
+        return [group.bounds.min for group in groups]
 
     return [replace(unit, task=part) for part in parts_of(unit.task, keys, part_bytes, starts)]
 

@@ -21,6 +21,7 @@ Addresses = npt.NDArray[np.int64]
 
 ROW = "__paimon_row"  # the column of addresses
 KIND = "__paimon_kind"  # and the one of row kinds: +I, +U, -D
+OLD = "__paimon_old_"  # before the name of a column: what it held
 _POSITION_BITS = 40
 
 

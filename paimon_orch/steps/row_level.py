@@ -10,14 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.reader import POSITION, BucketFile, FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.predicate import Predicate, columns_of, to_arrow
-from paimon_orch.format.row_kind import RowKind
-from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
 from paimon_orch.merge.append_vectors import is_unaware
@@ -35,6 +33,7 @@ from paimon_orch.steps.row_changes import (
     first_address,
     marked_rows,
 )
+from paimon_orch.steps.row_rules import check_changeable, deletions, to_write
 from paimon_orch.steps.tracked_writes import write_tracked
 from paimon_orch.table.commit import Changes
 from paimon_orch.table.conflicts import BucketGuard
@@ -46,7 +45,7 @@ from paimon_orch.table.pruning import Pruner
 from paimon_orch.table.read import BucketReader
 from paimon_orch.table.row_guards import ReadGuard
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, check_writable
+from paimon_orch.table.write import TableWriter
 
 _PART_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 
@@ -151,31 +150,6 @@ class RowLevelResult:
         return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
 
-def check_changeable(schema: TableSchema, operation: str) -> None:
-    """Refuse tables whose rows cannot be changed one by one, naming the rule."""
-    check_writable(schema)
-    options = schema.typed_options
-    for key in ("data-evolution.enabled", "clustering.incremental"):
-        if options.boolean(key):
-            raise UnsupportedError(f"{operation} of rows with '{key}' = true is not supported yet")
-    if options.bucket == -2:
-        raise UnsupportedError(
-            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: what lies there has no order yet"
-        )
-    if not schema.primary_keys:
-        return
-    engine = options.merge_engine
-    removes = f"{engine}.remove-record-on-delete"
-    if engine != "deduplicate" and not (operation == "delete" and options.boolean(removes)):
-        raise UnsupportedError(
-            f"{operation} of rows needs 'merge-engine' = 'deduplicate' (it is {engine!r}), or for deletes also "
-            "partial-update and aggregation with '<engine>.remove-record-on-delete' = true: other engines would merge "
-            "the change with the old row"
-        )
-    if operation != "update" and options.boolean("ignore-delete"):
-        raise UnsupportedError("the table ignores deletes ('ignore-delete' = true)")
-
-
 def plan(table: Table, where: str | Predicate | None, operation: str = "delete") -> RowLevelPlan:
     """Find the files that may hold rows of a filter, from metadata alone."""
     schema = table.schema
@@ -220,7 +194,7 @@ def delete(
     """Delete the rows that a filter keeps, in one snapshot; rows for which it is unknown (NULL) stay.
 
     Append tables with ``deletion-vectors.enabled`` get vectors, others new files without the rows; tables with primary
-    key get -D records. A conflict with another committer is answered by a fresh plan, three times at most, then
+    key get -D records, and a row that the table's merge engine would keep nevertheless raises :class:`InputError`. A conflict with another committer is answered by a fresh plan, three times at most, then
     :class:`CommitConflictError` is raised and the table is unchanged.
     """
     started, label = time.monotonic(), f"delete rows of {table.identifier}"
@@ -249,8 +223,7 @@ def _delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
         found = []
         for rows in unit.read(schema.fields):
             found.append(rows.column(ROW).to_numpy())
-            kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
-            writer.write_to(at, rows.drop_columns(ROW).add_column(0, VALUE_KIND.name, kinds))
+            writer.write_to(at, deletions(schema, rows.drop_columns(ROW)))
         message = CommitMessage(tuple(writer.close()), (), tuple(writer.changelog))
     except BaseException:
         writer.abort()
@@ -261,7 +234,8 @@ def _delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
 def write_changes(planned: IngestPlan, batches: Iterable[pa.RecordBatch]) -> bytes:
     """Write rows behind their addresses and kinds, and return :class:`RowChanges`, encoded.
 
-    A row without address is new. Rows of append tables that are deleted (-D) are not written, only marked.
+    A row without address is new. Rows of append tables that are deleted (-D) are not written, only marked. Of tables
+    that merge changes with old rows (``merges_changes``) the old rows come along, in columns named ``OLD``.
     """
     found, counts, rows = list[Addresses](), Counter[str](), dict[int, DeletionVector]()
     keyed = bool(planned.factory.schema.primary_keys)
@@ -274,7 +248,7 @@ def write_changes(planned: IngestPlan, batches: Iterable[pa.RecordBatch]) -> byt
                 {_COUNTED[c["values"]]: c["counts"] for c in kinds.value_counts().to_pylist()}
             )
             if keyed:
-                yield batch.drop_columns([ROW])
+                yield from to_write(planned.factory.schema, batch)
             else:
                 kept = batch.filter(pc.not_equal(kinds, "-D"))
                 yield kept.drop_columns([ROW, KIND])

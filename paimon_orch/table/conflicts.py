@@ -6,10 +6,12 @@ from itertools import pairwise
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types import Field
 from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.levels import age
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def check_conflicts(
             live[entry.identity] = entry
     if schema.primary_keys:
         _check_levels(schema, live.values())
+        if kind is CommitKind.COMPACT:
+            _check_order(schema, live.values(), delta)
     return list(live.values())
 
 
@@ -94,6 +98,41 @@ def _check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[Manifest
                     f"a partition has {known} buckets, but a file was written for {entry.total_buckets}. "
                     "The bucket count of a partition changes by overwriting it."
                 )
+
+
+def _check_order(
+    schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
+) -> None:
+    """Refuse a compaction of level 0 that leaves a file there which was behind one of its inputs.
+
+    Writers that started from one snapshot number their rows alike. Of rows with equal numbers that of the compacted file
+    counted, and now that of the file left on level 0 would: the value of a key would change by the compaction.
+    """
+    compacted: dict[tuple[bytes, int], list[DataFileMeta]] = {}
+    for entry in delta:
+        if entry.kind is FileKind.DELETE and entry.file.level == 0:
+            compacted.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+    for entry in live:
+        left = entry.file
+        for file in compacted.get((entry.partition, entry.bucket), ()) if left.level == 0 else ():
+            if age(left) < age(file) and _may_tie(left, file, schema.key_fields):
+                raise CommitConflictError(
+                    f"file {left.file_name} came to level 0 since this one was planned, and its rows may have the "
+                    f"sequence numbers of newer ones in {file.file_name}. Nothing was changed; plan and run the step "
+                    "again."
+                )
+
+
+def _may_tie(one: DataFileMeta, two: DataFileMeta, key_fields: Sequence[Field]) -> bool:
+    """Tell whether two files may hold rows of one key and one sequence number."""
+    if one.max_sequence_number < two.min_sequence_number:
+        return False
+    if two.max_sequence_number < one.min_sequence_number:
+        return False
+    low, high = decode_key(one.min_key, key_fields), decode_key(one.max_key, key_fields)
+    return (
+        low <= decode_key(two.max_key, key_fields) and decode_key(two.min_key, key_fields) <= high
+    )
 
 
 def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:

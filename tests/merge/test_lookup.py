@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import assert_healthy, new_table, small_batches, table_of, vectors_of
 
+from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.reader import RowGroup
 from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.statistics import ColumnStats
 from paimon_orch.format.types import Field, parse_type
 from paimon_orch.merge.keys import KeyColumns
 from paimon_orch.merge.lookup import PositionLookup
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]
+VALUE = Field(1, "v", parse_type("STRING"))
 
 
 class Stored:
-    """Files of sorted keys; remembers which were read, and how many batches of them."""
+    """Files of sorted keys; remembers of which row groups the keys were read, and of which the values."""
 
-    def __init__(self, levels: dict[int, list[list[int]]], batch_rows: int = 3) -> None:
-        self.batch_rows = batch_rows
+    def __init__(
+        self,
+        levels: dict[int, list[list[int]]],
+        batch_rows: int = 3,
+        group_rows: int = 6,
+        *,
+        tells_bounds: bool = True,
+    ) -> None:
+        self.batch_rows, self.group_rows = batch_rows, group_rows
+        self.tells_bounds = tells_bounds
         self.keys: dict[str, list[int]] = {}
         self.files: list[DataFileMeta] = []
-        self.batches_read: dict[str, int] = {}
+        self.opened = set[str]()
+        self.keys_read: dict[str, list[int]] = {}
+        self.values_read: dict[str, list[int]] = {}
         for level, files in levels.items():
             for at, keys in enumerate(files):
                 name = f"L{level}-{at}"
@@ -36,21 +55,37 @@ class Stored:
                 low, high = (serialize_row([key], [BIGINT]) for key in (keys[0], keys[-1]))
                 self.files.append(DataFileMeta(name, 1, len(keys), low, high, level=level))
 
-    def read(self, file: DataFileMeta, vector: DeletionVector | None) -> Iterator[pa.RecordBatch]:
+    def row_groups(self, file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
         hidden = set() if vector is None else set(vector.positions().tolist())
-        rows = [row for row in enumerate(self.keys[file.file_name]) if row[0] not in hidden]
-        for start in range(0, len(rows), self.batch_rows):
-            self.batches_read[file.file_name] = self.batches_read.get(file.file_name, 0) + 1
-            part = rows[start : start + self.batch_rows]
-            yield pa.record_batch(
-                {
-                    "k": pa.array([key for _, key in part], pa.int64()),
-                    "_POSITION": pa.array([position for position, _ in part], pa.int64()),
-                }
-            )
+        name, keys = file.file_name, self.keys[file.file_name]
+        self.opened.add(name)
+        for first in range(0, len(keys), self.group_rows):
+            rows = [*enumerate(keys)][first : first + self.group_rows]
 
-    def lookup(self, vectors: dict[str, DeletionVector] | None = None) -> PositionLookup:
-        return PositionLookup(self.files, KEY, self.read, vectors or {})
+            def read(
+                fields: Sequence[Field], first: int = first, rows: list[tuple[int, int]] = rows
+            ) -> Iterator[pa.RecordBatch]:
+                read = self.keys_read if fields == KEY else self.values_read
+                read.setdefault(name, []).append(first // self.group_rows)
+                stored = pa.table(
+                    {
+                        "k": pa.array([key for _, key in rows], pa.int64()),
+                        "v": [f"{name}: {key}" for _, key in rows],
+                        "_POSITION": pa.array([position for position, _ in rows], pa.int64()),
+                    }
+                )
+                kept = stored.filter(pa.array([position not in hidden for position, _ in rows]))
+                names = [*(field.name for field in fields), "_POSITION"]
+                rows_of_batch = self.batch_rows if fields == KEY else self.batch_rows + 1
+                yield from kept.select(names).combine_chunks().to_batches(rows_of_batch)
+
+            bounds = ColumnStats(rows[0][1], rows[-1][1]) if self.tells_bounds else ColumnStats()
+            yield RowGroup(bounds, read)
+
+    def lookup(
+        self, vectors: dict[str, DeletionVector] | None = None, values: Sequence[Field] = ()
+    ) -> PositionLookup:
+        return PositionLookup(self.files, KEY, self.row_groups, vectors or {}, values)
 
 
 def keys_of(*keys: int) -> KeyColumns:
@@ -79,7 +114,8 @@ sorted_keys = st.lists(st.integers(0, 80), unique=True, max_size=40).map(sorted)
     st.sets(st.integers(0, 80), max_size=6),
     sorted_keys,
     st.integers(1, 8),
-    st.integers(1, 8),
+    st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_the_nearest_older_version_of_every_key_is_marked(
@@ -87,10 +123,12 @@ def test_the_nearest_older_version_of_every_key_is_marked(
     ends: set[int],
     wanted: list[int],
     window: int,
-    batch_rows: int,
+    sizes: tuple[int, int],
+    tells_bounds: bool,
     random: Any,
 ) -> None:
-    stored = Stored({level: cut(keys, ends) for level, keys in levels.items()}, batch_rows)
+    files = {level: cut(keys, ends) for level, keys in levels.items()}
+    stored = Stored(files, *sizes, tells_bounds=tells_bounds)
     vectors = {
         name: DeletionVector.of(
             np.array(random.sample(range(len(keys)), random.randint(1, len(keys))))
@@ -110,11 +148,25 @@ def test_the_nearest_older_version_of_every_key_is_marked(
             expected.setdefault(name, []).append(position)
             break
 
-    lookup = stored.lookup(vectors)
+    lookup, rows = stored.lookup(vectors, [*KEY, VALUE]), []
     for start in range(0, len(wanted), window):
-        lookup.mark(keys_of(*wanted[start : start + window]))
+        rows += lookup.mark(keys_of(*wanted[start : start + window]))
 
     assert found(lookup) == expected
+    values = sorted(row["v"] for _, batch in rows for row in batch.to_pylist())
+    assert values == sorted(
+        f"{name}: {stored.keys[name][at]}" for name, marked in expected.items() for at in marked
+    )
+    group_rows = stored.group_rows
+    for name, groups in stored.keys_read.items():
+        first = [min(stored.keys[name][group * group_rows :]) for group in groups]
+        last = [max(stored.keys[name][: (group + 1) * group_rows]) for group in groups]
+        ranges = zip(first, last, strict=True)
+        in_bounds = [any(low <= key <= high for key in wanted) for low, high in ranges]
+        assert all(in_bounds) or not tells_bounds
+        assert groups == sorted(set(groups)), "a row group is read twice"
+    for name, groups in stored.values_read.items():
+        assert groups == sorted({at // group_rows for at in expected[name]})
 
 
 def test_files_outside_the_window_are_not_opened() -> None:
@@ -124,18 +176,31 @@ def test_files_outside_the_window_are_not_opened() -> None:
     lookup.mark(keys_of(10, 15))
 
     assert found(lookup) == {"L5-1": [0]}
-    assert set(stored.batches_read) == {"L5-1"}
+    assert stored.opened == {"L5-1"}
 
 
 def test_a_file_is_read_once_from_front_to_back() -> None:
-    stored = Stored({5: [list(range(30))]}, batch_rows=3)
+    stored = Stored({5: [list(range(30))]}, group_rows=10)
 
     lookup = stored.lookup()
     for key in (0, 1, 14, 15, 29):
         lookup.mark(keys_of(key))
 
     assert found(lookup) == {"L5-0": [0, 1, 14, 15, 29]}
-    assert stored.batches_read == {"L5-0": 10}
+    assert stored.keys_read == {"L5-0": [0, 1, 2]}
+
+
+def test_row_groups_are_read_for_the_keys_that_lie_in_them_and_values_for_those_found() -> None:
+    keys = [key for key in range(0, 60, 2) if key not in (22, 24)]
+    stored = Stored({5: [keys]}, group_rows=5)  # 0-8, 10-18, 20-32, 34-42, 44-52, 54-58
+
+    lookup = stored.lookup(values=[*KEY, VALUE])
+    lookup.mark(keys_of(4, 9, 24))
+    (found_row,) = lookup.mark(keys_of(33, 50, 70))
+
+    assert stored.keys_read == {"L5-0": [0, 2, 4]}
+    assert stored.values_read == {"L5-0": [0, 4]}
+    assert found_row[1].to_pylist() == [{"v": "L5-0: 50", "k": 50}]
 
 
 def test_a_hit_ends_the_search_of_its_key() -> None:
@@ -152,3 +217,39 @@ def test_no_keys_and_no_files_find_nothing() -> None:
     lookup = Stored({5: [[1]]}).lookup()
     lookup.mark(keys_of())
     assert found(lookup) == {}
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+def test_a_compaction_reads_the_row_groups_above_that_updates_fall_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    with small_batches(10):  # rows a row group
+        table = new_table(
+            tmp_path,
+            "a STRING, b INT, v BIGINT",
+            key=("a", "b"),
+            merge_engine=engine,
+            deletion_vectors__enabled="true",
+        )
+        rows = [(f"{n // 4:03}", n % 4, n) for n in range(400)]
+        table.upsert(table_of("a b v", rows))
+        compact(table, InProcessExecutor(), strategy="full")
+        at_top = {file.file_name for split in table.files() for file in split.files}
+        table.upsert(table_of("a b v", [("010", 2, -1), ("052", 9, -2), ("052x", 1, -3)]))
+        read: list[tuple[int, tuple[str, ...]]] = []
+        batches = ParquetFileReader.batches
+
+        def counted(self: Any, columns: Any, size: int, groups: Any = None) -> Any:
+            read.extend((group, tuple(columns)) for group in groups or ())
+            return batches(self, columns, size, groups)
+
+        monkeypatch.setattr(ParquetFileReader, "batches", counted)
+        compact(table, InProcessExecutor())
+
+    keys = ("_KEY_a", "_KEY_b")
+    of_keys = [group for group, columns in read if columns == keys]
+    of_values = [group for group, columns in read if "v" in columns]
+    assert of_keys == [4, 20, 21]  # ("052", 9) may lie in two
+    assert of_values == ([] if engine == "deduplicate" else [4])
+    assert vectors_of(table).keys() == at_top
+    assert_healthy(table)

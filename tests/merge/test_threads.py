@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from storage.race import append_concurrently
-from tables import assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
+from tables import Row, assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
 
 from paimon_orch.format.schema import new_schema
 from paimon_orch.format.types import parse_columns
@@ -105,6 +106,40 @@ def test_issue_5872_a_row_that_comes_while_its_equals_are_compacted_stays_the_la
 
     step.compact(table, EXECUTOR, strategy="full")
     assert rows_of(table) == [(1, "late")]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
+def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its_equals(
+    tmp_path: Path, options: dict[str, str], strategy: step.Strategy
+) -> None:
+    table = new_table(tmp_path, num_sorted_run__compaction_trigger="2", **options)
+    first, second, late = (writer_of(table) for _ in range(3))
+    finish(table, first, [(1, "first")])
+    finish(table, second, [(1, "second")])
+    late.write(conform_rows(table_of("k v", [(1, "late")]), table.schema))
+    (written,) = late.close()
+    before = replace(written, file=replace(written.file, creation_time=1))
+    seen: list[Row] = []
+
+    class Meanwhile(InProcessExecutor):
+        """Lets the late row arrive when the compaction has run and is not committed."""
+
+        def map(self, *args: object, **kwargs: object) -> list[bytes]:
+            results = super().map(*args, **kwargs)  # type: ignore[arg-type]
+            if not seen:
+                table.commit_entries([before])
+                seen.extend(rows_of(table))
+            return results
+
+    result = step.compact(table, Meanwhile(), strategy=strategy)
+
+    assert result.attempts == 2
+    assert seen == [(1, "second")]
+    assert rows_of(table) == seen
+    step.compact(table, EXECUTOR, strategy="full")
+    assert rows_of(table) == seen
+    assert_healthy(table)
 
 
 def test_issue_5631_of_several_higher_levels_the_lowest_holds_the_row() -> None:

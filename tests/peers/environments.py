@@ -30,10 +30,15 @@ REQUIREMENTS = {
     # The wheel declares no requirements, yet every batch goes through pyarrow.
     "pypaimon-rust": ["pypaimon-rust==0.4.0", "pyarrow==19.0.1"],
 }
-# Paimon's connector, and the Spark that it was built for. The variable names a jar to take instead of the repository's.
-SPARK = "paimon-spark"
-_SPARK_NEEDS = ["pyspark==4.0.2", "pyarrow==19.0.1"]
-_CONNECTOR = "org.apache.paimon:paimon-spark-4.0_2.13:1.4.2"
+# Paimon's connectors, and the Spark that each was built for. The variable names a jar to take instead of the newest.
+SPARK, OLD_SPARK = "paimon-spark", "paimon-spark-0.9"
+_SPARKS = {
+    SPARK: ("org.apache.paimon:paimon-spark-4.0_2.13:1.4.2", ["pyspark==4.0.2", "pyarrow==19.0.1"]),
+    OLD_SPARK: (
+        "org.apache.paimon:paimon-spark-3.5:0.9.0",
+        ["pyspark==3.5.3", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools==80.9.0"],
+    ),
+}
 _CONNECTOR_VARIABLE = "PAIMON_SPARK_JAR"
 
 _HERE = Path(__file__).parent
@@ -68,10 +73,12 @@ def peer_start(name: str) -> Start:
     """The command of a peer, whose environment is made when it is not there yet."""
     if name in JAVA:
         return _java_start(*JAVA[name]())
-    if name == SPARK:
-        jar, path = _connector(), _java_path()  # before Spark itself, which is large
-        command = _script(name, _python(name, _SPARK_NEEDS))
-        return Start((*command, str(jar)), {**os.environ, "PATH": path})
+    if name in _SPARKS:
+        connector, needs = _SPARKS[name]
+        given = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
+        jar = Path(given) if given else _maven(connector)  # before Spark itself, which is large
+        command = _script(SPARK, _python(name, needs))
+        return Start((*command, str(jar)), {**os.environ, "PATH": _java_path()})
     return Start(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
 
 
@@ -182,11 +189,6 @@ def _download_bridge(target: Path) -> None:
             assert content is not None, name
             with content, target.open("wb") as file:
                 shutil.copyfileobj(content, file)
-
-
-def _connector() -> Path:
-    given = os.environ.get(_CONNECTOR_VARIABLE)
-    return Path(given) if given else _maven(_CONNECTOR)
 
 
 def _maven(artifact: str) -> Path:

@@ -1,6 +1,6 @@
 """Reads and writes tables with Paimon's connector for Spark, in SQL; runs inside an environment of its own, by path.
 
-The argument is the connector's jar. Commands: see `peers`.
+The arguments are the connector's jar and, if it is not to be one core, Spark's master. Commands: see `peers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peers.talk import serve
 Record = dict[str, Any]
 
 
-def session(jar: str) -> SparkSession:
+def session(jar: str, master: str = "local[1]") -> SparkSession:
     """Return the one session."""
     settings = {
         "spark.driver.extraClassPath": jar,
@@ -30,7 +30,7 @@ def session(jar: str) -> SparkSession:
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.ui.enabled": "false",
     }
-    builder = SparkSession.builder.master("local[1]")
+    builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -74,9 +74,9 @@ def delete(warehouse: str, table: str, rows: list[Record]) -> None:
 
 
 def compact(warehouse: str, table: str, *, full: bool) -> None:
-    """Compact a table."""
-    strategy = "full" if full else "minor"
-    _call(warehouse, f"compact(table => '{table}', compact_strategy => '{strategy}')")
+    """Compact a table; release 0.9 knows no strategy but the full one."""
+    strategy = "" if full else ", compact_strategy => 'minor'"
+    _call(warehouse, f"compact(table => '{table}'{strategy})")
 
 
 def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
@@ -151,7 +151,7 @@ def _inner(kind: Any) -> str:
 
 
 if __name__ == "__main__":
-    spark = session(sys.argv[1])
+    spark = session(*sys.argv[1:])
     catalogs: dict[str, str] = {}
     commands = (create, read, write, overwrite, delete, compact, alter, tag, branch)
     serve({command.__name__: command for command in commands})

@@ -332,14 +332,84 @@ def test_a_table_that_ignores_deletes_is_merged_into_without_them(
         merge_into(changes, table, on, when_matched_delete="true")
 
 
-@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
-def test_engines_that_would_merge_the_change_are_refused(
-    spark: SparkSession, tmp_path: Path, engine: str
-) -> None:
-    table = new_table(tmp_path, merge_engine=engine)
+ENGINES = {
+    "sequence": {"sequence__field": "n"},
+    "partial-update": {
+        "merge_engine": "partial-update",
+        "partial-update.remove-record-on-delete": "true",
+    },
+    "sequence groups": {
+        "merge_engine": "partial-update",
+        "fields.n.sequence-group": "v",
+        "partial-update.remove-record-on-sequence-group": "n",
+    },
+    "aggregation": {
+        "merge_engine": "aggregation",
+        "fields.n.aggregate-function": "sum",
+        "aggregation.remove-record-on-delete": "true",
+    },
+}
 
-    with pytest.raises(UnsupportedError, match="needs 'merge-engine' = 'deduplicate'"):
+
+@pytest.mark.parametrize("layout", [{}, VECTORS], ids=str)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_that_merge_make_the_wanted_rows(
+    spark: SparkSession, tmp_path: Path, engine: str, layout: dict[str, str]
+) -> None:
+    table = filled(tmp_path, **ENGINES[engine], **layout)
+    changes = source(spark, (5, "five"), (15, None), (100, "new"))
+
+    result = update(spark, table, {"n": "n + 100", "v": "concat('v', k)"}, "k between 4 and 6")
+    merge_into(
+        changes,
+        table,
+        "target.k = source.k",
+        when_matched_delete="source.v is null",
+        when_matched_update={"v": "source.v", "n": "target.n + 1"},
+        when_not_matched_insert={"k": "source.k", "v": "source.v", "n": "7"},
+    )
+
+    model: dict[int, Row] = {k: (k, "old" if k > 2 else None, k) for k in range(20)}
+    model |= {4: (4, "v4", 104), 5: (5, "five", 106), 6: (6, "v6", 106), 100: (100, "new", 7)}
+    del model[15]
+    assert result.updated == 3
+    assert seen(table) == [model[k] for k in sorted(model)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("sequence", r"k = 4 .* the old row would win.*'sequence.field' \(n\) is lower"),
+        ("partial-update", "k = 4 .* column 'n' would be 4, not None"),
+        ("sequence groups", r"k = 4 .* its sequence group \(n\) alone"),
+    ],
+)
+def test_an_update_that_the_engine_would_lose_is_refused_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, engine: str, said: str
+) -> None:
+    table = filled(tmp_path, **ENGINES[engine])
+    before = stored_files(table)
+
+    with pytest.raises(PaimonError, match=said):
+        update(spark, table, {"n": "null"}, "k = 4")
+
+    assert stored_files(table) == before
+
+
+def test_a_table_that_keeps_first_rows_takes_new_ones_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = filled(tmp_path, merge_engine="first-row")
+    changes, on = source(spark, (5, "five"), (100, "new")), "target.k = source.k"
+
+    with pytest.raises(UnsupportedError, match="it keeps the first row of a key"):
         update(spark, table, {"v": "'x'"})
+    with pytest.raises(UnsupportedError, match="it keeps the first row of a key"):
+        merge_into(changes, table, on, when_matched_update={"v": "source.v"})
+    inserted = {"k": "source.k", "v": "source.v"}
+    merge_into(changes, table, on, when_not_matched_insert=inserted)
+
+    assert [row for row in seen(table) if row[0] in (5, 100)] == [(5, "old", 5), (100, "new", None)]
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)

@@ -202,9 +202,9 @@ def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"merge_engine": "aggregation"}, "needs 'merge-engine' = 'deduplicate'"),
-        ({"merge_engine": "partial-update"}, "needs 'merge-engine' = 'deduplicate'"),
-        ({"merge_engine": "first-row"}, "needs 'merge-engine' = 'deduplicate'"),
+        ({"merge_engine": "aggregation"}, "needs 'aggregation.remove-record-on-delete' = true"),
+        ({"merge_engine": "partial-update"}, "or 'partial-update.remove-record-on-sequence-group'"),
+        ({"merge_engine": "first-row"}, "it keeps the first row of a key"),
         ({"ignore_delete": "true"}, "ignores deletes"),
     ],
     ids=str,
@@ -214,6 +214,25 @@ def test_engines_that_would_not_delete_are_refused_by_the_rule(
 ) -> None:
     with pytest.raises(UnsupportedError, match=said):
         plan(new_table(tmp_path, **options), "k = 1")
+
+
+def test_rows_that_a_sequence_group_would_keep_are_not_deleted(tmp_path: Path) -> None:
+    named = {
+        "fields.s.sequence-group": "v",
+        "partial-update.remove-record-on-sequence-group": "s",
+    }
+    table = new_table(
+        tmp_path, "k BIGINT, s BIGINT, v STRING", merge_engine="partial-update", **named
+    )
+    table.upsert(table_of("k s v", [(1, 1, "a"), (2, 1, "b"), (3, None, None)]))
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match=r"row k = 3 .* would not be deleted"):
+        delete(table, EXECUTOR, "k >= 2")
+    assert stored_files(table) == before
+    delete(table, EXECUTOR, "k = 2")
+
+    assert [row[0] for row in rows_of(table)] == [1, 3]
 
 
 def test_an_engine_that_removes_records_on_delete_deletes(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Which tables' rows can be changed one by one, and what is written for it on top of their merge engine."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.evolution import stored_as
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.row_kind import RowKind
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.merge.row_change import contributions, merges_changes
+from paimon_orch.steps.row_changes import KIND, OLD, ROW, addressed
+from paimon_orch.table.write import check_writable, conform_rows
+
+
+def check_changeable(schema: TableSchema, operation: str) -> None:
+    """Refuse tables whose rows cannot be changed one by one, naming the rule.
+
+    ``operation`` is ``delete``, ``update``, ``merge`` (which deletes) or ``insert``.
+    """
+    check_writable(schema)
+    options = schema.typed_options
+    for key in ("data-evolution.enabled", "clustering.incremental"):
+        if options.boolean(key):
+            raise UnsupportedError(f"{operation} of rows with '{key}' = true is not supported yet")
+    if options.bucket == -2:
+        raise UnsupportedError(
+            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: what lies there has no order yet"
+        )
+    if not schema.primary_keys or operation == "insert":
+        return
+    if options.merge_engine == "first-row":
+        raise UnsupportedError(
+            f"{operation} of rows is not possible with 'merge-engine' = 'first-row': it keeps the first row of a key "
+            "and takes no -D rows"
+        )
+    if operation != "update":
+        _check_deletes(schema, operation)
+
+
+def _check_deletes(schema: TableSchema, operation: str) -> None:
+    options = schema.typed_options
+    engine = options.merge_engine
+    if options.ignores_delete:
+        raise UnsupportedError("the table ignores deletes ('ignore-delete' = true)")
+    removes = options.boolean(f"{engine}.remove-record-on-delete")
+    groups = engine == "partial-update" and options.names(
+        "partial-update.remove-record-on-sequence-group"
+    )
+    if engine != "deduplicate" and not (removes or groups):
+        by_group = " or 'partial-update.remove-record-on-sequence-group'"
+        raise UnsupportedError(
+            f"{operation} of rows with 'merge-engine' = {engine!r} needs '{engine}.remove-record-on-delete' = true"
+            f"{by_group if engine == 'partial-update' else ''}: without it a -D row takes values back and the key stays"
+        )
+
+
+def deletions(schema: TableSchema, rows: pa.Table) -> pa.Table:
+    """Return the -D rows that delete rows as they were read; raises InputError if the table would keep one."""
+    kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
+    new = rows.add_column(0, VALUE_KIND.name, kinds)
+    return contributions(schema, rows, new) if merges_changes(schema) else new
+
+
+def to_write(schema: TableSchema, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    """Yield rows to write for rows with addresses and kinds, by the table's merge engine.
+
+    Tables that merge a change with the old row get that, too, in columns named ``OLD`` and a column's name. Rows
+    without address are new and stay as they are.
+    """
+    if not merges_changes(schema):
+        yield batch.drop_columns([ROW])
+        return
+    rows = pa.Table.from_batches([batch])
+    known = pc.is_valid(rows.column(ROW))
+    changed = rows.filter(known)
+    values = [name for name in rows.column_names if name != ROW and not name.startswith(OLD)]
+    added = rows.filter(pc.invert(known)).select(values)
+    yield from added.to_batches()
+    if not changed.num_rows:
+        return
+    addressed([changed.column(ROW).to_numpy()])  # a row that comes twice is an error
+    old = pa.table({f.name: _typed(changed, OLD + f.name, f.name, schema) for f in schema.fields})
+    new = conform_rows(changed.select([*schema.names, KIND]), schema, row_kind=KIND)
+    given = contributions(schema, old, new).drop_columns(VALUE_KIND.name)
+    for name in values:
+        if name not in schema.names:
+            given = given.append_column(name, changed.column(name))
+    yield from given.to_batches()
+
+
+def _typed(rows: pa.Table, stored: str, name: str, schema: TableSchema) -> pa.Array:
+    column = rows.column(stored).combine_chunks()
+    return stored_as(column, arrow_type(schema.field(name).type))
