@@ -5,11 +5,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+OLDEST := pyspark==4.0.0
+OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types dev clean
+.PHONY: help install demo test oldest screenshots lint types dev clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +32,14 @@ demo: install ## run the main job on real flight data: ingest, compact, check (A
 
 test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+oldest: install ## run the heart of the Spark tests on the oldest PySpark that is supported
+	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
+		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
+	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest tests/spark/test_every_step.py $(ARGS)
+
+screenshots: install ## take the pictures of docs/images anew: a year of flights, and Chromium
+	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py
 
 lint: install ## check style, format and the floors (who may import whom)
 	$(BIN)/ruff check

@@ -1,9 +1,11 @@
 """Spark: the session, and the executor that runs work units on it."""
 
+from paimon_orch.spark.archive import package_archive, ship_package
 from paimon_orch.spark.executor import SparkExecutor
 from paimon_orch.spark.java import Java, find_java
 from paimon_orch.spark.session import active_session, java_in_use, spark_session, stop_session
 from paimon_orch.spark.source import register
+from paimon_orch.spark.writer import write
 
 __all__ = [
     "Java",
@@ -11,7 +13,10 @@ __all__ = [
     "active_session",
     "find_java",
     "java_in_use",
+    "package_archive",
     "register",
+    "ship_package",
     "spark_session",
     "stop_session",
+    "write",
 ]

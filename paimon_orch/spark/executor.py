@@ -246,8 +246,11 @@ def _spark_failed(label: str, error: BaseException) -> str:
         )
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
-    # A traceback ends with the error; anything else begins with it.
-    reason = lines[-1 if isinstance(error, PySparkException) else 0] if lines else repr(error)
+    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+    # What Java threw ends with its cause; a traceback ends with the error, anything else begins with it.
+    reason = repr(error)
+    if lines:
+        reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
     if reason.startswith("ModuleNotFoundError"):
         reason += ". The workers lack it: PYSPARK_PYTHON must name a Python with paimon-orch."
     return f"{label}: Spark could not run it: {reason}"

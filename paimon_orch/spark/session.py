@@ -17,7 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from paimon_orch.errors import InputError
+from paimon_orch.spark import archive
 from paimon_orch.spark.java import find_java
+from paimon_orch.spark.source import register
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ _SQL_SETTINGS = {
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # where spark-submit tells its program to find the JVM
+
 _started: list[SparkSession] = []
 
 
@@ -38,13 +42,21 @@ def spark_session(
     master: str = "local[*]",
     remote: str | None = None,
     config: Mapping[str, str] | None = None,
+    *,
+    ship_package: bool = False,
 ) -> SparkSession:
     """Return the active session as it is, or start one.
+
+    In a program that ``spark-submit`` started the master is the one of ``spark-submit``, and of our settings
+    only those of ``spark.sql`` are added to its own.
 
     :param master: a Spark master; ``local[...]`` gets the retries that Spark leaves out there
     :param remote: a Spark Connect address (``sc://host:port``) instead of a master; of ``config`` only
         ``spark.sql.*`` settings reach it
-    :param config: settings over ours; they are for a new session only
+    :param config: settings over ours; they are for a new session only. ``spark.pyspark.python`` names the
+        workers' Python, which Spark itself overlooks here
+    :param ship_package: send this package to the workers of a new session, as
+        :func:`paimon_orch.spark.ship_package` does, and make ``paimon`` one of its formats
     :raises InputError: if there is no usable Java, the client of Spark Connect is not installed, or
         Spark does not start
     """
@@ -52,21 +64,35 @@ def spark_session(
     if active is not None:
         logger.info("using the Spark session that is already running, with its own settings")
         return active
-    # Read once, when the context is made; a value of the user's own (a path on the nodes) wins.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if remote is None or remote.startswith("local"):
+    settings = dict(config or {})
+    _name_python(settings)
+    submitted = _SUBMITTED in os.environ and remote is None
+    if not submitted and (remote is None or remote.startswith("local")):
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
         logger.info("Spark runs on %s", java)
     try:
-        if remote is None:
-            session = _start_classic(master, config or {})
+        if submitted:
+            session = _start(SparkSession.builder, _SQL_SETTINGS | settings)
+        elif remote is None:
+            session = _start_classic(master, settings)
         else:
-            session = _start_connect(remote, config or {})
+            session = _start_connect(remote, settings)
+        _started.append(session)
+        if ship_package:
+            archive.ship_package(session)
+            register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
         raise InputError(_not_started(remote or master, error)) from error
-    _started.append(session)
     return session
+
+
+def _name_python(settings: Mapping[str, str]) -> None:
+    """Say which Python the workers run; it is read once, when the context is made."""
+    if python := settings.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python
+    # A value of the user's own (a path on the nodes) wins.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def active_session() -> SparkSession | None:

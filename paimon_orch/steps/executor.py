@@ -1,6 +1,7 @@
 """Where work units run: the one contract, and the plain loop that keeps it without Spark."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 U = TypeVar("U")
@@ -63,3 +64,30 @@ class InProcessExecutor:
                 undo(results)
             raise
         return results
+
+
+_MANY_UNITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SizedExecutor:
+    """Does little work in the calling thread, and hands much of it to another executor, which it makes then.
+
+    For what most tables need little of: Spark would take longer to start than such a table to list.
+    """
+
+    make: Callable[[], Executor]
+    many: int = _MANY_UNITS
+
+    def map(
+        self,
+        run: Callable[[U], bytes],
+        units: Sequence[U],
+        *,
+        label: str,
+        progress: Progress | None = None,
+        undo: Undo | None = None,
+    ) -> list[bytes]:
+        """Return ``run(unit)`` for each unit, as the executor that fits does."""
+        executor = self.make() if len(units) >= self.many else InProcessExecutor()
+        return executor.map(run, units, label=label, progress=progress, undo=undo)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paimon_orch import errors
-from paimon_orch.spark.executor import SparkExecutor, _decode, _encode
+from paimon_orch.spark.executor import SparkExecutor, _decode, _encode, _spark_failed
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 
 
@@ -265,6 +265,20 @@ def test_a_name_that_is_no_error_of_ours_is_not_called(name: str) -> None:
     text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
 
     assert type(_decode(text)) is errors.PaimonError
+
+
+def test_what_java_threw_is_told_by_its_cause() -> None:
+    text = """An error occurred while calling o12.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: executor lost
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+"""
+
+    told = _spark_failed("compact", RuntimeError(text))
+
+    assert told.startswith("compact: Spark could not run it: ")
+    assert told.endswith("SparkException: Job aborted due to stage failure: executor lost")
 
 
 @pytest.mark.spark

@@ -122,3 +122,48 @@ def test_a_session_that_does_not_start_says_where_and_what_to_do(
 
     with pytest.raises(InputError, match=r"sc://nowhere did not start.*paimon-orch\[connect\]"):
         spark_session(remote="sc://nowhere")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What a session would be built with; none is started."""
+    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session._started", [])
+    monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
+    settings: dict[str, str] = {}
+
+    def keep(builder: SparkSession.Builder, more: dict[str, str]) -> None:
+        settings.update(builder._options)
+        settings.update(more)
+
+    monkeypatch.setattr("paimon_orch.spark.session._start", keep)
+    return settings
+
+
+def test_under_spark_submit_its_master_and_settings_stay(
+    built: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    spark_session(config={"spark.sql.shuffle.partitions": "7"})
+
+    assert "spark.master" not in built
+    assert all(name.startswith("spark.sql.") for name in built)
+    assert built["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_the_workers_python_may_be_a_setting(
+    built: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+    spark_session("spark://host:7077", config={"spark.pyspark.python": "/nodes/python"})
+
+    assert os.environ["PYSPARK_PYTHON"] == "/nodes/python"
+    assert built["spark.master"] == "spark://host:7077"
+
+
+def test_a_python_that_the_user_named_is_kept(built: dict[str, str]) -> None:
+    spark_session("local[1]")
+
+    assert os.environ["PYSPARK_PYTHON"] == "/somewhere/python"

@@ -1,0 +1,81 @@
+"""Goes into the workers' Python: lets a test stop one task at a file that it opens or a directory that it lists.
+
+Nothing of this is in the product. Python tells audit hooks of each file before it is opened. The first task, of all
+processes, that comes to the place a test asks for says which executor it belongs to, and stays there until it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+CONTROL = Path(__file__).with_name("control")
+ASKED, TAKEN, HELD = (CONTROL / name for name in ("asked", "taken", "held"))
+_POLL_SECONDS = 0.02
+
+_busy = False
+_seen = 0
+_installed = False
+
+
+def ask(event: str, pattern: str, count: int) -> None:
+    """Have a task held at the n-th file or directory that matches; called by the test.
+
+    What is matched is the path, and of a file that is opened also the mode: ``/a/b x``.
+    """
+    for old in (ASKED, TAKEN, HELD):
+        old.unlink(missing_ok=True)
+    new = ASKED.with_suffix(".new")
+    new.write_text(json.dumps([event, pattern, count]))
+    new.replace(ASKED)
+
+
+def install() -> None:
+    """Watch this process; called when the workers' Python starts, for a virtual environment more than once."""
+    global _installed  # noqa: PLW0603 - a hook cannot be taken away
+    if not _installed:
+        _installed = True
+        sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    global _busy  # noqa: PLW0603 - a hook has no other memory
+    if _busy or event not in ("open", "os.scandir") or not os.path.exists(ASKED):  # noqa: PTH110
+        return
+    _busy = True
+    try:
+        if _is_here(event, " ".join(map(str, arguments[:2]))):
+            _hold()
+    finally:
+        _busy = False
+
+
+def _is_here(event: str, what: str) -> bool:
+    global _seen  # noqa: PLW0603
+    try:
+        asked, pattern, count = json.loads(ASKED.read_text())
+    except FileNotFoundError:  # another task was faster
+        return False
+    _seen += event == asked and re.search(pattern, what) is not None
+    return bool(_seen >= count)
+
+
+def _hold() -> None:
+    global _seen  # noqa: PLW0603
+    _seen = 0
+    try:
+        ASKED.rename(TAKEN)
+    except FileNotFoundError:
+        return
+    # A worker is a child of Spark's daemon, which is a child of the executor.
+    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+    new = HELD.with_suffix(".new")
+    new.write_text(daemon.rpartition(")")[2].split()[1])
+    new.replace(HELD)
+    while True:
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,216 @@
+"""Every step on a real cluster: a master, two workers with an environment of their own, executors that die or dawdle.
+
+Workers have addresses of their own, as Spark never runs a second attempt where the first one runs. The addresses are of
+this machine, and one file system is seen by all: that files reach the nodes is not proven here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peers.talk import PeerError, Talk
+from spark.cluster import SPARK_HOME, clean_environment, driver, make_environment, standalone
+from spark.every_step import STEPS, assert_done
+from steps.histories import loose_files, make_old
+from tables import rows_of
+
+from paimon_orch import Catalog
+from paimon_orch.spark import package_archive
+from paimon_orch.steps.check import check
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.table.table import Table
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(
+        300
+    ),  # executors start cold, again after each kill: quick on a quiet machine
+    pytest.mark.skipif(sys.platform != "linux", reason="needs the addresses 127.0.0.2 and .3"),
+]
+
+WORKERS = ("127.0.0.2", "127.0.0.3")
+_SECONDS = 280
+
+# Where a task is stopped: at the n-th file or directory of a kind. What it wrote before is left behind.
+STOPPED = {
+    "ingest": ("open", r"/bucket-\d/data-\S* x$", 2),
+    "compact by lookup": ("open", r"/index/\S* x$", 1),
+    "rewrite file indexes": ("open", r"\.index\.\S*\.tmp x$", 2),
+    "remove orphan files": ("os.scandir", r"/bucket-\d$", 1),
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster, what its workers run, and a driver on it."""
+
+    master: str
+    python: Path
+    talk: Talk
+
+    def run(self, step: str, warehouse: Path) -> Any:
+        return self.talk.ask("run", step=step, warehouse=str(warehouse))[0]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    python = make_environment(folder / "workers")
+    settings = {
+        "spark.pyspark.python": str(python),
+        "spark.cores.max": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "200ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "3s",
+    }
+    with (
+        standalone(folder, WORKERS) as master,
+        driver(master=master, spark_config=settings, ship_package=True) as talk,
+    ):
+        talk.ask("workers", tasks=2)  # starts the session, which no test waits for
+        yield Cluster(master, python, talk)
+
+
+def test_workers_have_a_python_of_their_own_and_the_package_from_the_driver(
+    cluster: Cluster,
+) -> None:
+    found = cluster.talk.ask("workers", tasks=2)[0]
+
+    assert {task["python"] for task in found} == {str(cluster.python)}
+    assert {task["host"] for task in found} == set(WORKERS)
+    assert all(package_archive().name in task["package"] for task in found)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_does_the_same_on_a_cluster(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    assert_done(name, tmp_path, lambda: cluster.run(name, tmp_path))
+
+
+class Held:
+    """Stops one task of a step, and does something to it once it stands."""
+
+    def __init__(self, python: Path) -> None:
+        packages = next((python.parents[1] / "lib").glob("python*/site-packages"))
+        spec = spec_from_file_location("hold", packages / "hold.py")
+        assert spec is not None
+        assert spec.loader is not None
+        self.hold = module_from_spec(spec)
+        spec.loader.exec_module(self.hold)
+
+    def executor(self, running: Future[Any]) -> int:
+        """Return the process id of the executor whose task stands."""
+        while not wait([running], 0.02).done:
+            if self.hold.HELD.exists():
+                return int(self.hold.HELD.read_text())
+        pytest.fail(f"no task was stopped where it was to be: {running.result()}")
+
+
+def run_held(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
+    """Run a step of which one task stops for ever, perhaps with its executor killed."""
+    held = Held(cluster.python)
+
+    def run() -> Any:
+        before = rows_of(Catalog(str(root)).table("db.t"))
+        held.hold.ask(*STOPPED[name])
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(cluster.run, name, root)
+            executor = held.executor(running)
+            if not kill:
+                return running.result()
+            os.kill(executor, signal.SIGKILL)
+            try:
+                return running.result()
+            except PeerError as error:
+                # Spark may give up a job whose earlier stages it would have to repeat: then nothing has happened.
+                failed = str(error)
+        assert "paimon_orch.errors.PaimonError" in failed
+        assert rows_of(Catalog(str(root)).table("db.t")) == before
+        return cluster.run(name, root)
+
+    return assert_done(name, root, run)
+
+
+def assert_only_orphans_are_left(table: Table, *, some: bool) -> None:
+    """Check that what a killed attempt left are files that orphan cleanup finds, all of them."""
+    left = loose_files(table)
+    assert bool(left) is some
+    make_old(table)
+    remove_orphan_files(table, InProcessExecutor())
+    assert loose_files(table) == set()
+    assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_an_executor_that_is_killed_costs_nothing_but_orphans(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    table = run_held(cluster, name, tmp_path, kill=True)
+
+    assert_only_orphans_are_left(table, some=name != "remove orphan files")
+
+
+@pytest.mark.parametrize("name", ["ingest", "compact by lookup"])
+def test_a_task_that_dawdles_is_done_a_second_time_and_counted_once(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    table = run_held(cluster, name, tmp_path, kill=False)
+
+    assert_only_orphans_are_left(table, some=True)
+
+
+def test_spark_submit_runs_a_program_with_the_package_beside_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    program = tmp_path / "nightly.py"
+    program.write_text(PROGRAM)
+    table = STEPS["compact, full"].make(tmp_path / "lake")
+    settings = {"cores.max": "1", "executor.memory": "512m", "driver.host": "127.0.0.1"}
+    settings["pyspark.python"] = str(cluster.python)
+    confs = [f"--conf=spark.{name}={value}" for name, value in settings.items()]
+    archive = package_archive(tmp_path)
+
+    done = subprocess.run(
+        [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master, *confs,
+         "--py-files", str(archive), str(program), str(tmp_path / "lake")],
+        env=clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_DRIVER_PYTHON=sys.executable),
+        capture_output=True, text=True, check=False, timeout=_SECONDS,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [cluster.master, str(cluster.python), "True"]
+    table = Catalog(str(tmp_path / "lake")).table("db.t")
+    assert check(table, deep=True).findings == ()
+    assert len(list(table.files())) == 4
+
+
+PROGRAM = """
+import sys
+from paimon_orch import Catalog
+from paimon_orch.spark import SparkExecutor, spark_session
+from paimon_orch.steps.compact import compact
+
+session = spark_session()
+python = lambda unit: __import__("sys").executable.encode()
+result = compact(Catalog(sys.argv[1]).table("db.t"), SparkExecutor(session), strategy="full")
+where = SparkExecutor(session).map(python, [1], label="which Python")[0].decode()
+print(session.conf.get("spark.master"), where, result.snapshot_id is not None)
+"""

@@ -1,0 +1,22 @@
+"""Every step on a session of this process; `make oldest` runs these on the oldest PySpark that is supported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from spark.every_step import STEPS, assert_done
+
+from paimon_orch import Catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_does_what_it_should(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    def run() -> object:
+        return STEPS[name].run(spark, Catalog(str(tmp_path)).table("db.t"))
+
+    assert_done(name, tmp_path, run)
