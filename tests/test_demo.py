@@ -14,7 +14,10 @@ from tables import assert_healthy, levels_of, vectors_of
 
 from paimon_orch import Catalog
 from paimon_orch.demo import expected_board, run_demo
-from paimon_orch.flights import KIND, TABLE, wave
+from paimon_orch.flights import KIND, LIVE, TABLE, WAVES, WEATHER, wave
+from paimon_orch.outside_writer import write_next_day
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +52,30 @@ def test_every_wave_knows_what_is_known_by_then() -> None:
             )
         ).as_py()
     )
+
+
+def test_days_and_months_are_the_same_flights() -> None:
+    days = [f"{MONTH}-{day:02d}" for day in range(1, 32)]
+
+    for name in WAVES:
+        assert sum(wave(name, day).num_rows for day in days) == wave(name, MONTH).num_rows
+
+
+def test_the_outside_writer_commits_a_day_at_a_time_until_the_year_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
+
+    board, measured = catalog.table(LIVE), catalog.table(WEATHER)
+    assert len(list(board.snapshots.ids())) == 2 * len(WAVES)
+    compact(board, InProcessExecutor())
+    flown = expected_board((MONTH,))["day"].isin([1, 2]).sum()
+    assert board.scan().to_arrow().num_rows == flown
+    assert measured.scan().to_arrow().num_rows == 139  # lines of the CSV of those days
+    monkeypatch.setattr("paimon_orch.outside_writer._DAYS_OF_2013", 2)
+    assert write_next_day(catalog) is None
 
 
 @pytest.mark.slow

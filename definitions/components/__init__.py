@@ -1,1 +1,1 @@
-"""Components of this code location: folders with a `defs.yaml`. There are none so far."""
+"""Components of this code location: a folder with a `defs.yaml` for each table that is looked after."""

@@ -14,6 +14,7 @@ from paimon_orch.dagster import (
     PaimonArrowIOManager,
     PaimonCatalogResource,
     SparkSessionResource,
+    build_compaction_asset,
 )
 from paimon_orch.demo import expected_board
 from paimon_orch.flights import (
@@ -185,12 +186,12 @@ def test_planes_are_upserted_and_delays_computed_from_what_a_reader_sees(
 
 @pytest.mark.timeout(300)
 def test_a_month_of_flights_is_loaded_in_three_waves_and_compacted(
-    spark: "SparkSession", defs: dg.Definitions, paimon: PaimonCatalogResource
+    spark: "SparkSession", paimon: PaimonCatalogResource
 ) -> None:
-    from definitions.assets import flight_board
+    from definitions.assets import flight_board, months
 
     result = dg.materialize(
-        [flight_board, defs.resolve_assets_def(COMPACTION)],
+        [flight_board, build_compaction_asset(TABLE, partitions_def=months)],
         partition_key="2013-02",
         resources={"paimon": paimon, "spark": SparkSessionResource()},
     )

@@ -1,0 +1,31 @@
+"""Stands in for the engines that write while Dagster runs: each call is a day of 2013 in New York."""
+
+import pendulum
+import pyarrow.compute as pc
+
+from paimon_orch.flights import KIND, WAVES, create_live_board, create_weather, wave, weather
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.commit import CommitId
+
+USER = "outside-writer"
+_FIRST = pendulum.date(2013, 1, 1)
+_DAYS_OF_2013 = 365
+
+
+def write_next_day(catalog: Catalog) -> str | None:
+    """Commit the day after the newest one on the live board, three upserts there and an append of its weather.
+
+    Returns the day; None if the year is over. The tables are made by the first call.
+    """
+    board, measured = create_live_board(catalog), create_weather(catalog)
+    number = len(inspect(board).partitions)
+    if number == _DAYS_OF_2013:
+        return None
+    day = _FIRST.add(days=number).isoformat()
+    hours = weather().filter(pc.equal(weather()["weather_date"], day))
+    measured.append(hours.drop_columns("weather_date"), commit_id=CommitId(USER, number + 1))
+    for count, name in enumerate(WAVES, 1):
+        turn = CommitId(USER, number * len(WAVES) + count)
+        board.upsert(wave(name, day), row_kind=KIND, commit_id=turn)
+    return day

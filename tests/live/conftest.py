@@ -1,0 +1,88 @@
+"""One deployment for all tests of the daemon, on SQLite."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from live.deployment import SHORT, Commit, Deployment
+from live.location import SENSED
+
+from paimon_orch import Catalog
+from paimon_orch.table.table import Table
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("live"))
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of one bucket: those of SENSED by day, and lake.months."""
+    path = tmp_path_factory.mktemp("warehouse")
+    for name in (*SENSED, "lake.months"):
+        Catalog(str(path)).create_table(
+            name,
+            "dt STRING, id BIGINT, amount INT",
+            primary_key=["dt", "id"],
+            partition_by=["dt"],
+            options={"bucket": "1", "deletion-vectors.enabled": "true"},
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder: a file ``shut`` makes compactions wait, and each leaves a file that names its process."""
+    return tmp_path_factory.mktemp("gate")
+
+
+@pytest.fixture(scope="module")
+def environment(warehouse: Path, gate: Path) -> dict[str, str]:
+    return {"PAIMON_WAREHOUSE": str(warehouse), "LIVE_GATE": str(gate)}
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path, environment: dict[str, str]
+) -> Iterator[Deployment]:
+    made = Deployment(
+        tmp_path_factory.mktemp("live") / "home",
+        repository,
+        ["-f", str(Path(__file__).with_name("location.py"))],
+        environment,
+        {
+            **SHORT,
+            "run_retries": {"enabled": True, "max_retries": 1},
+            "run_monitoring": {
+                "enabled": True,
+                "poll_interval_seconds": 1,
+                "free_slots_after_run_end_seconds": 1,
+            },
+        },
+    )
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def table(warehouse: Path) -> Callable[[str], Table]:
+    """Opens a table of the warehouse."""
+    return Catalog(str(warehouse)).table
+
+
+@pytest.fixture(scope="module")
+def commit(table: Callable[[str], Table]) -> Commit:
+    """Commits one snapshot, as another engine does."""
+
+    def upsert(name: str, *partitions: str) -> None:
+        rows = [{"dt": value, "id": n, "amount": n} for value in partitions for n in range(3)]
+        table(name).upsert(pa.Table.from_pylist(rows))
+
+    return upsert

@@ -1,0 +1,166 @@
+"""A Dagster deployment of real processes: a code server, a webserver and a daemon, on an instance of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+
+T = TypeVar("T")
+LOCATION = "definitions"
+Commit = Callable[..., None]
+"""Commits rows of the given partitions to a table."""
+
+SHORT: Mapping[str, Any] = {
+    "run_coordinator": {
+        "module": "dagster.core.run_coordinator",
+        "class": "QueuedRunCoordinator",
+        "config": {"dequeue_interval_seconds": 1},
+    },
+}
+"""Configuration of an instance that makes a test wait less than a user would."""
+
+SHORT_ENVIRONMENT = {"DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1"}
+
+
+class Deployment:
+    """Processes, started one by one; all are stopped in the end, with what they started."""
+
+    def __init__(
+        self,
+        home: Path,
+        repository: Path,
+        location: list[str],
+        environment: Mapping[str, str],
+        config: Mapping[str, Any] | None = None,
+        more_config: str = "",
+    ) -> None:
+        self.home, self.port = home, free_port()
+        self._code_port = free_port()
+        self._location = location
+        self._repository = repository
+        self._environment = environment
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        home.mkdir(parents=True)
+        base = (repository / "definitions" / "dagster.yaml").read_text()
+        more = [f"{key}: {json.dumps(value)}" for key, value in (config or {}).items()]
+        (home / "dagster.yaml").write_text("\n".join([base, *more, more_config]))
+        server = {"port": self._code_port, "host": "127.0.0.1", "location_name": LOCATION}
+        workspace = {"load_from": [{"grpc_server": server}]}
+        (home / "workspace.yaml").write_text(json.dumps(workspace))  # which is YAML too
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start what answers questions; the daemon is started by itself."""
+        port = ("--port", self._code_port)
+        self._start("code-server", "dagster", "api", "grpc", *port, *self._location)
+        eventually(lambda: listens(self._code_port), self.logs)
+        workspace = ("-w", self.home / "workspace.yaml")
+        self._start("webserver", "dagster_webserver", "-p", self.port, *workspace)
+        eventually(self._answers, self.logs)
+
+    def start_daemon(self) -> None:
+        workspace = ("-w", self.home / "workspace.yaml")
+        self._start("daemon", "dagster._daemon", "run", *workspace)
+
+    def stop(self, name: str) -> None:
+        """End a process as an operator would; what does not end is killed, with all that it started."""
+        process = self._running[name]
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=15)
+        self._kill(name)
+
+    def close(self) -> None:
+        """End everything at once: nobody looks at what it leaves."""
+        for name in list(self._running):
+            self._kill(name)
+
+    def graphql(self, query: str, **variables: Any) -> Any:
+        """Ask the webserver, as the UI does."""
+        request = urllib.request.Request(  # noqa: S310 - our own server
+            f"{self.url}/graphql",
+            json.dumps({"query": query, "variables": variables}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - as above
+            found = json.load(answer)
+        assert "errors" not in found, found
+        return found["data"]
+
+    def instance(self) -> dg.DagsterInstance:
+        return dg.DagsterInstance.from_config(str(self.home))
+
+    def logs(self) -> str:
+        """The end of what each process wrote."""
+        files = sorted(self.home.glob("*.log"))
+        return "\n".join(f"--- {file.stem}\n{file.read_text()[-3000:]}" for file in files)
+
+    def _kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            nodes = self.graphql(
+                "{workspaceOrError {... on Workspace {locationEntries {loadStatus}}}}"
+            )
+        except urllib.error.URLError:
+            return False
+        entries = nodes["workspaceOrError"]["locationEntries"]
+        return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+    def _start(self, name: str, module: str, *arguments: object) -> None:
+        environment = {
+            **os.environ,
+            **SHORT_ENVIRONMENT,
+            **self._environment,
+            "DAGSTER_HOME": str(self.home),
+            "PYTHONPATH": str(self._repository),
+        }
+        with (self.home / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-m", module, *map(str, arguments)],
+                env=environment,
+                cwd=self._repository,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+def eventually(probe: Callable[[], T], logs: Callable[[], str] = str, *, seconds: float = 120) -> T:
+    """Return the first result of a probe that is something; fail with the logs if there is none in time."""
+    end = time.monotonic() + seconds
+    while not (found := probe()):
+        assert time.monotonic() < end, f"waited {seconds:g} s in vain\n{logs()}"
+        time.sleep(0.1)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

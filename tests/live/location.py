@@ -1,0 +1,64 @@
+"""The code location of the live tests: compactions need no Spark, and wait for as long as there is a file ``shut``."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    SparkSessionResource,
+    build_compaction_asset,
+    build_latest_snapshot_sensor,
+)
+from paimon_orch.steps.executor import InProcessExecutor
+
+U = TypeVar("U")
+MONTHS = [f"2026-{month:02d}" for month in range(1, 13)]
+SENSED = ("lake.orders", "lake.events")
+
+
+class Gate:
+    """Runs units in the process; before that it says which process is here, and waits for the gate to open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def map(
+        self, run: Callable[[U], bytes], units: Sequence[U], *, label: str, **given: Any
+    ) -> list[bytes]:
+        (self._folder / f"{os.getpid()} {label}").touch()
+        while (self._folder / "shut").exists():
+            time.sleep(0.05)
+        return InProcessExecutor().map(run, units, label=label, **given)
+
+
+class WithoutSpark(SparkSessionResource):
+    def executor(self) -> Gate:  # a global named Executor Dagster would take for its own
+        return Gate(Path(os.environ["LIVE_GATE"]))
+
+
+days = {table: dg.DynamicPartitionsDefinition(name=f"paimon/{table}") for table in SENSED}
+defs = dg.Definitions(
+    assets=[
+        *(build_compaction_asset(table, partitions_def=days[table]) for table in SENSED),
+        build_compaction_asset("lake.months", partitions_def=dg.StaticPartitionsDefinition(MONTHS)),
+    ],
+    sensors=[
+        build_latest_snapshot_sensor(
+            table,
+            partitions_def=days[table],
+            minimum_interval_seconds=1,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+        )
+        for table in SENSED
+    ],
+    resources={
+        "paimon": PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")),
+        "spark": WithoutSpark(),
+    },
+    executor=dg.in_process_executor,
+)

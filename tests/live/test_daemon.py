@@ -1,0 +1,204 @@
+"""A real daemon and webserver: what ticks, queues and pools do to tables that others write."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from live.deployment import LOCATION, Commit, Deployment, eventually
+from live.location import MONTHS
+
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.table import Table
+
+pytestmark = pytest.mark.timeout(400)
+
+BACKFILL = """mutation ($backfill: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $backfill) {
+    __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}
+  }
+}"""
+TICKS = """query ($sensor: SensorSelector!) {
+  sensorOrError(sensorSelector: $sensor) {
+    ... on Sensor {sensorState {ticks(limit: 100) {
+      status cursor runIds error {message} dynamicPartitionsRequestResults {type partitionKeys}
+    }}}
+  }
+}"""
+
+
+@pytest.fixture(scope="module")
+def instance(deployment: Deployment) -> Iterator[dg.DagsterInstance]:
+    with deployment.instance() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def backfill(deployment: Deployment, commit: Commit) -> str:
+    """Launched before the daemon starts, which then sees it at once and not in half a minute."""
+    commit("lake.months", *MONTHS)
+    answer = deployment.graphql(
+        BACKFILL,
+        backfill={
+            "assetSelection": [{"path": ["lake", "months", "compaction"]}],
+            "partitionNames": MONTHS,
+        },
+    )
+    return str(answer["launchPartitionBackfill"]["backfillId"])
+
+
+@pytest.fixture(scope="module")
+def daemon(deployment: Deployment, backfill: str) -> Deployment:
+    deployment.start_daemon()
+    return deployment
+
+
+@pytest.fixture
+def shut(gate: Path) -> Iterator[Path]:
+    """Compactions wait until this file is removed."""
+    for left in gate.iterdir():
+        left.unlink()
+    (gate / "shut").touch()
+    yield gate / "shut"
+    (gate / "shut").unlink(missing_ok=True)
+
+
+def runs_of(instance: dg.DagsterInstance, table: str, **tags: str) -> Sequence[dg.DagsterRun]:
+    """The compactions that the table's sensor requested, the newest first."""
+    return instance.get_runs(dg.RunsFilter(tags={"paimon/table": table, **tags}))
+
+
+def succeeded(instance: dg.DagsterInstance, table: str, partition: str) -> Sequence[dg.DagsterRun]:
+    runs = runs_of(instance, table, **{"paimon/partition": f"dt={partition}"})
+    return [run for run in runs if run.status is dg.DagsterRunStatus.SUCCESS]
+
+
+def ticks_with_requests(deployment: Deployment, table: str) -> list[dict[str, Any]]:
+    sensor = {
+        "repositoryLocationName": LOCATION,
+        "repositoryName": "__repository__",
+        "sensorName": f"latest_snapshot__{table.replace('.', '__')}",
+    }
+    state = deployment.graphql(TICKS, sensor=sensor)["sensorOrError"]["sensorState"]
+    assert not [tick for tick in state["ticks"] if tick["error"]], state
+    return [tick for tick in state["ticks"] if tick["runIds"]]
+
+
+def entered(gate: Path, table: str) -> list[int]:
+    """The processes that are at the gate with work for a table."""
+    return [int(p.name.split()[0]) for p in gate.iterdir() if table in p.name]
+
+
+def test_a_commit_is_seen_added_as_a_partition_and_compacted_by_one_tick(
+    daemon: Deployment,
+    instance: dg.DagsterInstance,
+    commit: Commit,
+    table: Callable[[str], Table],
+) -> None:
+    commit("lake.orders", "2026-01-01")
+
+    eventually(lambda: succeeded(instance, "lake.orders", "2026-01-01"), daemon.logs)
+
+    assert inspect(table("lake.orders")).level0_files == 0
+    [tick] = ticks_with_requests(daemon, "lake.orders")
+    [added] = tick["dynamicPartitionsRequestResults"]
+    assert added == {"type": "ADD_PARTITIONS", "partitionKeys": ["2026-01-01"]}
+    assert len(tick["runIds"]) == 1
+    assert instance.get_dynamic_partitions("paimon/lake.orders") == ["2026-01-01"]
+    observed = instance.fetch_observations(dg.AssetKey(["lake", "orders"]), limit=1).records
+    assert observed[0].asset_observation
+    assert observed[0].asset_observation.tags["dagster/data_version"] == "1"
+
+
+def test_two_tables_are_compacted_at_once_and_two_partitions_of_one_after_the_other(
+    daemon: Deployment, instance: dg.DagsterInstance, commit: Commit, gate: Path, shut: Path
+) -> None:
+    commit("lake.orders", "2026-02-01", "2026-02-02")
+    commit("lake.events", "2026-02-01")
+    eventually(lambda: entered(gate, "lake.orders") and entered(gate, "lake.events"), daemon.logs)
+    eventually(lambda: len(runs_of(instance, "lake.orders")) >= 2, daemon.logs)
+
+    assert len(entered(gate, "lake.orders")) == 1
+    shut.unlink()
+    days = ("2026-02-01", "2026-02-02")
+    eventually(lambda: all(succeeded(instance, "lake.orders", day) for day in days), daemon.logs)
+    eventually(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+
+    steps = [
+        instance.get_run_step_stats(succeeded(instance, "lake.orders", day)[0].run_id)[0]
+        for day in days
+    ]
+    first, second = sorted(steps, key=lambda step: step.start_time or 0)
+    assert first.end_time
+    assert second.start_time
+    assert first.end_time <= second.start_time
+
+
+def test_the_place_of_a_killed_run_in_the_pool_is_freed_and_the_work_done_by_another(
+    daemon: Deployment,
+    instance: dg.DagsterInstance,
+    commit: Commit,
+    table: Callable[[str], Table],
+    gate: Path,
+    shut: Path,
+) -> None:
+    commit("lake.orders", "2026-03-01")
+    [worker] = eventually(lambda: entered(gate, "lake.orders"), daemon.logs)
+
+    os.kill(worker, signal.SIGKILL)
+    shut.unlink()
+
+    [again] = eventually(lambda: succeeded(instance, "lake.orders", "2026-03-01"), daemon.logs)
+    assert again.parent_run_id
+    killed = instance.get_run_by_id(again.parent_run_id)
+    assert killed
+    assert killed.status is dg.DagsterRunStatus.FAILURE
+    assert inspect(table("lake.orders")).level0_files == 0
+
+
+def test_a_daemon_that_is_started_again_goes_on_where_the_last_one_was(
+    daemon: Deployment, instance: dg.DagsterInstance, commit: Commit
+) -> None:
+    if not ticks_with_requests(daemon, "lake.events"):  # no other test ran before this one
+        commit("lake.events", "2026-02-01")
+        eventually(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+    daemon.stop("daemon")
+    before = ticks_with_requests(daemon, "lake.events")
+    commit("lake.events", "2026-04-02")
+
+    daemon.start_daemon()
+
+    eventually(lambda: succeeded(instance, "lake.events", "2026-04-02"), daemon.logs)
+    newest, *older = ticks_with_requests(daemon, "lake.events")
+    assert older == before
+    assert len(newest["runIds"]) == 1
+    handled = [json.loads(tick["cursor"])["handled"]["snapshot_id"] for tick in (older[0], newest)]
+    assert handled[0] < handled[1]
+
+
+def test_a_backfill_of_twelve_months_is_two_runs_that_compact_all_of_them(
+    daemon: Deployment,
+    instance: dg.DagsterInstance,
+    backfill: str,
+    table: Callable[[str], Table],
+) -> None:
+    key = dg.AssetKey(["lake", "months", "compaction"])
+
+    eventually(lambda: len(instance.get_materialized_partitions(key)) == 12, daemon.logs)
+
+    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}))
+    asked = sorted(
+        (
+            run.tags["dagster/asset_partition_range_start"],
+            run.tags["dagster/asset_partition_range_end"],
+        )
+        for run in runs
+    )
+    assert asked == [("2026-01", "2026-08"), ("2026-09", "2026-12")]
+    assert inspect(table("lake.months")).level0_files == 0
