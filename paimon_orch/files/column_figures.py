@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -172,6 +171,8 @@ def _hashes(values: pa.Array) -> Hashes:
         different = different.cast(pa.int8())
     elif pa.types.is_temporal(kind):
         different = different.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    import pandas as pd
+
     plain = different.to_numpy(zero_copy_only=False)
     hashed: Hashes = pd.util.hash_array(plain, categorize=False)
     return hashed

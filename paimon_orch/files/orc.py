@@ -14,7 +14,6 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
@@ -95,6 +94,8 @@ class OrcFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR without the blanks at the end."""
+        import pyarrow.dataset as ds  # imports pandas
+
         # the dataset reads a stripe in batches, which ORCFile does not
         fragment = ds.OrcFileFormat().make_fragment(self._source)
         stripes = fragment.to_batches(

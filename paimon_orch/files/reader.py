@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
 
-import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, NotFoundError, corrupt_unless_decoded
@@ -22,6 +21,7 @@ from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.file_index.evaluation import positions as positions_of
+from paimon_orch.format.hidden_rows import HiddenRows
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate, columns_of
@@ -92,7 +92,7 @@ class FileReader:
         :class:`CorruptFileError`.
         """
         path = self.path(at)
-        deleted = None if deletions is None else deletions.positions()
+        hidden = None if deletions is None else HiddenRows.of(deletions)
         chosen = self._chosen(at, path, predicate, first, deletions)
         if chosen is not None and not len(chosen):
             return
@@ -101,8 +101,8 @@ class FileReader:
             rows = with_derived(batch, at.file, numbers) if tracked else batch
             if positions:
                 rows = rows.append_column(POSITION, pa.array(numbers))
-            if chosen is None and deleted is not None:
-                rows = _without(rows, deleted, numbers)
+            if chosen is None and hidden is not None:
+                rows = _without(rows, hidden, numbers)
             if rows.num_rows:
                 yield rows
 
@@ -114,7 +114,7 @@ class FileReader:
         Files that tell no row groups are a single one with unknown bounds.
         """
         path = self.path(at)
-        deleted = None if deletions is None else deletions.positions()
+        hidden = None if deletions is None else HiddenRows.of(deletions)
         with corrupt_unless_decoded(path), self.io.open_input(path) as source:
             opened = self._open(at, path, source)
             (column,) = self._columns(at, [key], opened.names)
@@ -132,7 +132,7 @@ class FileReader:
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
                         names = [*(field.name for field in fields), POSITION]
                         rows = record_batch(arrays, names, batch.num_rows)
-                        rows = rows if deleted is None else _without(rows, deleted, numbers)
+                        rows = rows if hidden is None else _without(rows, hidden, numbers)
                         if rows.num_rows:
                             yield rows
 
@@ -315,11 +315,7 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _without(batch: pa.RecordBatch, deleted: Positions, numbers: Positions) -> pa.RecordBatch:
-    """Return a batch without gaps, less its deleted rows; ``deleted`` is sorted."""
-    low, high = np.searchsorted(deleted, (numbers[0], numbers[-1] + 1))
-    if low == high:
-        return batch
-    keep = np.ones(batch.num_rows, bool)
-    keep[deleted[low:high] - numbers[0]] = False
-    return batch.filter(pa.array(keep))
+def _without(batch: pa.RecordBatch, hidden: HiddenRows, numbers: Positions) -> pa.RecordBatch:
+    """Return a batch without gaps, less its hidden rows."""
+    kept = hidden.kept(int(numbers[0]), batch.num_rows)
+    return batch if kept is None else batch.filter(kept)

@@ -4,7 +4,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from datasketches import compact_theta_sketch, hll_sketch, hll_union, tgt_hll_type, theta_union
 from pyroaring import BitMap, BitMap64
 
 from paimon_orch.errors import InputError
@@ -29,6 +28,8 @@ def theta_sketch_union() -> Combine:
     """Return the union of serialized theta sketches, as an ordered compact sketch."""
 
     def union(old: bytes, new: bytes) -> bytes:
+        from datasketches import compact_theta_sketch, theta_union
+
         both = theta_union()
         for data in (old, new):
             both.update(compact_theta_sketch.deserialize(data))
@@ -49,6 +50,8 @@ def hll_sketch_union() -> Combine:
     """Return the union of serialized HLL sketches, as precise as the later one, in four bits a slot."""
 
     def union(old: bytes, new: bytes) -> bytes:
+        from datasketches import hll_sketch, hll_union, tgt_hll_type
+
         earlier, later = hll_sketch.deserialize(old), hll_sketch.deserialize(new)
         both = hll_union(max(later.lg_config_k, _LEAST_LG_K))
         both.update(later)

@@ -27,8 +27,6 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.schemas import SchemaStore
 
-_RETRACTS = pa.array([1, 3], pa.int8())  # -U and -D
-
 
 @dataclass(slots=True)
 class FileChecker:
@@ -104,7 +102,8 @@ class FileChecker:
                 f"its metadata says {said['min']} to {said['max']}"
             )
             self.findings.add("sequence", "", text)
-        retracts = int(pc.sum(pc.is_in(rows[VALUE_KIND.name], _RETRACTS)).as_py() or 0)
+        minus = pa.array([1, 3], pa.int8())  # -U and -D
+        retracts = int(pc.sum(pc.is_in(rows[VALUE_KIND.name], minus)).as_py() or 0)
         if file.delete_row_count is not None and file.delete_row_count != retracts:
             text = f"{file.file_name} has {retracts} retract rows, its metadata says {file.delete_row_count}"
             self.findings.add("delete-rows", "", text)

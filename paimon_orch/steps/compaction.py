@@ -17,7 +17,6 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.attempts import discard_results, replanned
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.conflicts import BucketGuard
-from paimon_orch.table.filter import parse_filter
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import any_of, parse_spec, partition_text
 from paimon_orch.table.plan import BucketSplit, Planner, bucket_splits, matching_partitions
@@ -183,6 +182,8 @@ def chosen_splits(
         )
         splits = bucket_splits(live, table.manifests.index_entries(snapshot))
     if where is not None:
+        from paimon_orch.table.filter_text import parse_filter
+
         predicate = parse_filter(where, schema)
         others = columns_of(predicate) - set(schema.partition_keys)
         if others:

@@ -1,7 +1,6 @@
 """Object stores through fsspec, on a list of implementations that are trusted to create exclusively."""
 
 import errno
-import importlib.metadata
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -12,14 +11,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from paimon_orch.errors import (
     CorruptFileError,
@@ -137,6 +129,8 @@ class FsspecFileIO:
 
     def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
         """Create as one of many that share a lock file; it is free again when its holder dies."""
+        from filelock import FileLock, Timeout
+
         head, tail = path.rsplit("/", 1)
         temporary = f"{head}/.{tail}.{uuid4()}.tmp"
         assert self.options.lock_path is not None
@@ -278,7 +272,9 @@ class FsspecFileIO:
                 "not known to create a file exclusively, so two committers could overwrite each other. Reading works; "
                 f"to write, let all committers share the storage option {LOCK_PATH}=<a file that all of them reach>."
             )
-        found = importlib.metadata.version(package)
+        from importlib.metadata import version
+
+        found = version(package)
         if _release(found) < needed:
             raise UnsupportedError(
                 f"{path}: is not written with {package} {found}, which may overwrite what another committer created; "

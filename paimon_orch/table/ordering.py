@@ -2,17 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType
 from paimon_orch.table.rows import Rows
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 _KEPT_ROWS = 262_144  # that are held at least before they are sorted and cut
 _RANK = "_rank_{}"
@@ -36,6 +37,9 @@ def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple
     """
     if order is None:
         return ()
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
     text = order if isinstance(order, str) else ", ".join(order)
     try:
         tree = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", dialect="spark")
@@ -51,7 +55,9 @@ def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple
     return tuple(_key(text, node, schema) for node in ordered.expressions)
 
 
-def _key(text: str, node: exp.Expr, schema: TableSchema) -> SortKey:
+def _key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey:
+    from sqlglot import exp
+
     column = node.this
     if not isinstance(node, exp.Ordered) or not isinstance(column, exp.Column) or column.table:
         raise InputError(f"order {text!r}: {node.sql()!r} is not a column")

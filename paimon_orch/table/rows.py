@@ -2,12 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from paimon_orch.format.predicate import Predicate, to_arrow
 from paimon_orch.format.types import MAX_LENGTH, AtomicType, Field
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROW_KIND = Field(2147483644, "rowkind", AtomicType(True, "VARCHAR", (MAX_LENGTH,)))
 
@@ -34,7 +37,7 @@ class Rows(ABC):
         """Read everything into one Arrow table."""
         return pa.Table.from_batches(self.to_batches(), self.arrow_schema)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """Read everything into pandas."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
