@@ -20,6 +20,7 @@ from measure import console, medians, show
 
 from paimon_orch.files.reader import BATCH_ROWS
 from paimon_orch.format.deletion_vector import DeletionVector, Positions, decode_payload
+from paimon_orch.format.hidden_rows import HiddenRows
 
 SHARES = (0.2, 0.5, 0.8)
 SIZES = (2_000_000, 20_000_000, 200_000_000)
@@ -36,13 +37,11 @@ PUBLISHED = {
 
 def count_visible(vector: DeletionVector, rows: int) -> int:
     """Return how many rows are not hidden, batch by batch."""
-    hidden, visible = vector.positions(), 0
+    hidden, visible = HiddenRows.of(vector), 0
     for start in range(0, rows, BATCH_ROWS):
         size = min(BATCH_ROWS, rows - start)
-        low, high = np.searchsorted(hidden, (start, start + size))
-        keep = np.ones(size, bool)
-        keep[hidden[low:high] - start] = False
-        visible += int(keep.sum())
+        kept = hidden.kept(start, size)
+        visible += size if kept is None else kept.true_count
     return visible
 
 

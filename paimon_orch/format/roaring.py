@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+BLOCK = 1 << 16
+"""Positions that one container covers."""
 _COOKIE_NO_RUNS = 12346
 _COOKIE_RUNS = 12347
 _NO_OFFSET_THRESHOLD = 4
@@ -126,34 +128,68 @@ def _container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> by
     return struct.pack("<H", len(first)) + pairs.tobytes()
 
 
-def serialized_size(data: bytes, at: int) -> int:
-    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
+class Container(NamedTuple):
+    """Where the container of one block of 65536 positions lies in a stored bitmap."""
+
+    block: int
+    cardinality: int
+    is_run: bool
+    start: int
+    end: int
+
+    def bits(self, data: bytes) -> npt.NDArray[np.uint8]:
+        """Return the block as bits, the lowest of a byte first; ``data`` is a valid bitmap."""
+        body = data[self.start : self.end]
+        if not self.is_run and self.cardinality > _MAX_ARRAY:
+            return np.frombuffer(body, np.uint8)
+        if self.is_run:
+            first, more = np.frombuffer(body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
+            edges = np.stack([first, first + more + 1], axis=1).ravel()
+            lengths = np.diff(edges, prepend=0, append=BLOCK)
+            mask = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
+        else:
+            mask = np.zeros(BLOCK, bool)
+            mask[np.frombuffer(body, "<u2")] = True
+        return np.packbits(mask, bitorder="little")
+
+
+def containers(data: bytes, at: int = 0) -> tuple[list[Container], int]:
+    """Return the containers of the portable bitmap that starts at ``at``, ascending, and where it ends.
+
+    Only its header is read: the end may lie behind that of ``data``.
+    """
     (cookie,) = struct.unpack_from("<I", data, at)
-    start = at
     if cookie & 0xFFFF == _COOKIE_RUNS:
-        containers = (cookie >> 16) + 1
-        flags = data[at + 4 : at + 4 + (containers + 7) // 8]
+        count = (cookie >> 16) + 1
+        flags = data[at + 4 : at + 4 + (count + 7) // 8]
         at += 4 + len(flags)
-        has_offsets = containers >= _NO_OFFSET_THRESHOLD
+        has_offsets = count >= _NO_OFFSET_THRESHOLD
     elif cookie == _COOKIE_NO_RUNS:
-        (containers,) = struct.unpack_from("<I", data, at + 4)
+        (count,) = struct.unpack_from("<I", data, at + 4)
         flags = b""
         at += 8
         has_offsets = True
     else:
         raise ValueError(f"unknown bitmap cookie {cookie}")
-    if containers > 1 << 16:
-        raise ValueError(f"a bitmap of {containers} containers is not believed")
-    cardinalities = [
-        struct.unpack_from("<H", data, at + 4 * index + 2)[0] + 1 for index in range(containers)
-    ]
-    at += 4 * containers + (4 * containers if has_offsets else 0)
-    for index, cardinality in enumerate(cardinalities):
-        if flags and flags[index // 8] >> index % 8 & 1:
-            at += 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
+    if count > 1 << 16:
+        raise ValueError(f"a bitmap of {count} containers is not believed")
+    heads = struct.unpack_from(f"<{2 * count}H", data, at)
+    at += 4 * count + (4 * count if has_offsets else 0)
+    found = []
+    for index, (block, less_one) in enumerate(zip(heads[::2], heads[1::2], strict=True)):
+        is_run = bool(flags and flags[index // 8] >> index % 8 & 1)
+        if is_run:
+            size = 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
         else:
-            at += 2 * cardinality if cardinality <= _MAX_ARRAY else _BIT_SET_BYTES
-    return at - start
+            size = 2 * (less_one + 1) if less_one < _MAX_ARRAY else _BIT_SET_BYTES
+        found.append(Container(block, less_one + 1, is_run, at, at + size))
+        at += size
+    return found, at
+
+
+def serialized_size(data: bytes, at: int) -> int:
+    """Return the length of the portable bitmap that starts at ``at``, from its own header."""
+    return containers(data, at)[1] - at
 
 
 def deserialized(data: bytes, limit: int) -> BitMap:

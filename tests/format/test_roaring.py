@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from paimon_orch.format.roaring import (
     all_rows,
     bitmap_of,
     bitmap_of_sorted,
+    containers,
     deserialized,
     serialized,
     serialized_groups,
@@ -101,6 +104,22 @@ def test_a_bitmap_that_is_cut_off_is_refused() -> None:
     for end in range(len(data)):
         with pytest.raises(Exception, match=r"."):
             deserialized(data[:end], 100)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 4, 20])  # from four on offsets stand beside runs
+def test_containers_of_a_cut_off_bitmap_end_behind_it(blocks: int) -> None:
+    rows = np.concatenate([np.arange(7 + block) + (block << 16) for block in range(blocks)])
+    data = serialized(rows)
+
+    assert [(c.block, c.cardinality) for c in containers(data)[0]] == [
+        (block, 7 + block) for block in range(blocks)
+    ]
+    for end in range(len(data)):
+        try:
+            _, behind = containers(data[:end])
+        except (struct.error, IndexError):
+            continue
+        assert behind > end
 
 
 def test_all_rows() -> None:

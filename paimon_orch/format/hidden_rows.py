@@ -1,0 +1,56 @@
+"""The rows that a deletion vector leaves, as masks of batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.roaring import BLOCK, containers
+
+Bits = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRows:
+    """The deleted rows of one data file.
+
+    ``blocks`` are those of 65536 rows that have some; ``bits_of`` returns such a block with the kept rows as set bits.
+    """
+
+    blocks: frozenset[int]
+    bits_of: Callable[[int], Bits]
+
+    @classmethod
+    def of(cls, vector: DeletionVector) -> "HiddenRows":
+        """Return the rows that a vector hides."""
+        stored = {}
+        for word, bitmap in vector.bitmaps.items():
+            data = bytes(bitmap.serialize())
+            for container in containers(data)[0]:
+                stored[(word << 16) + container.block] = container, data
+
+        @lru_cache(maxsize=2)  # batches that follow each other share at most the block between them
+        def bits_of(block: int) -> Bits:
+            container, data = stored[block]
+            return ~container.bits(data)
+
+        return cls(frozenset(stored), bits_of)
+
+    def kept(self, first: int, count: int) -> pa.BooleanArray | None:
+        """Return which of ``count`` rows from ``first`` on are not hidden; None for all of them."""
+        begin, end = first // BLOCK, -(-(first + count) // BLOCK)
+        touched = [block for block in range(begin, end) if block in self.blocks]
+        if not touched:
+            return None
+        bits = np.full((end - begin, BLOCK // 8), 0xFF, np.uint8)
+        for block in touched:
+            bits[block - begin] = self.bits_of(block)
+        # bit sets and Arrow's masks pack alike
+        kept = pa.BooleanArray.from_buffers(
+            pa.bool_(), count, [None, pa.py_buffer(bits)], offset=first - begin * BLOCK
+        )
+        return kept if kept.false_count else None

@@ -1,0 +1,97 @@
+"""Which rows a vector hides, against a plain set of them, in containers of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
+from paimon_orch.format.hidden_rows import HiddenRows
+from paimon_orch.format.roaring import BLOCK, Container, containers
+
+WORD = 1 << 32
+KINDS = ("array", "bit set", "runs", "full")
+PART = st.tuples(st.integers(0, 3), st.sampled_from(KINDS), st.integers(0, 2**16))
+
+
+def of_kind(kind: str, seed: int) -> set[int]:
+    """Return positions of one block that are stored in such a container."""
+    random = np.random.default_rng(seed)
+    if kind == "array":
+        return set(random.choice(BLOCK, random.integers(1, 4097), replace=False).tolist())
+    if kind == "bit set":
+        return set(random.choice(BLOCK, random.integers(9000, 50_000), replace=False).tolist())
+    if kind == "runs":
+        starts = np.sort(random.choice(BLOCK // 64, random.integers(1, 900), replace=False)) * 64
+        lengths = random.integers(20, 65, len(starts))
+        runs = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return {row for start, length in runs for row in range(start, start + length)}
+    return set(range(BLOCK))
+
+
+def kind_of(container: Container) -> str:
+    if container.is_run:
+        return "full" if container.cardinality == BLOCK else "runs"
+    return "bit set" if container.cardinality > 4096 else "array"
+
+
+def expected(hidden: set[int], first: int, count: int) -> list[bool] | None:
+    kept = [row not in hidden for row in range(first, first + count)]
+    return None if all(kept) else kept
+
+
+def kept_of(rows: HiddenRows, first: int, count: int) -> list[bool] | None:
+    kept = rows.kept(first, count)
+    if kept is None:
+        return None
+    kept.validate(full=True)
+    answer: list[bool] = kept.to_pylist()
+    return answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=5)
+def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
+    hidden = of_kind(kind, seed)
+    data = DeletionVector.of(sorted(hidden)).payload(bitmap64=False)[4:]
+
+    (container,), end = containers(data)
+
+    assert (kind_of(container), end) == (kind, len(data))
+    bits = np.unpackbits(container.bits(data), bitorder="little")
+    assert set(np.flatnonzero(bits).tolist()) == hidden
+
+
+@given(
+    st.lists(PART, max_size=4),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 4 * BLOCK), st.integers(0, BLOCK + 9)), max_size=4),
+)
+@example([(1, "array", 0)], True, [(BLOCK - 1, 2), (0, BLOCK), (3, BLOCK), (2 * BLOCK, 7)])
+@settings(max_examples=30, deadline=None)
+def test_batches_keep_what_is_not_in_the_set(
+    parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
+) -> None:
+    begin = WORD - 2 * BLOCK if bitmap64 else 0  # across the end of a word
+    hidden = {
+        begin + block * BLOCK + row for block, kind, seed in parts for row in of_kind(kind, seed)
+    }
+    payload = DeletionVector.of(sorted(hidden)).payload(bitmap64=bitmap64)
+    rows = HiddenRows.of(decode_payload(payload, "f"))
+
+    for first, count in batches:
+        assert kept_of(rows, begin + first, count) == expected(hidden, begin + first, count)
+
+
+def test_a_batch_without_hidden_rows_needs_no_mask() -> None:
+    rows = HiddenRows.of(DeletionVector.of([3, WORD + 5]))
+
+    assert rows.kept(4, 1000) is None
+    assert rows.kept(5 * BLOCK, 3 * BLOCK) is None
+    assert rows.kept(WORD - 2, 7) is None
+    assert rows.kept(WORD, 6) == pa.array([True] * 5 + [False])
+    assert HiddenRows.of(DeletionVector.of([])).kept(0, 10) is None
