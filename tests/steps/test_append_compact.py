@@ -262,7 +262,7 @@ def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
 
 
 def test_large_results_roll_into_files_of_the_target_size(tmp_path: Path) -> None:
-    table = append_table(tmp_path, target_file_size="1 kb", source__split__open_file_cost="1 b")
+    table = append_table(tmp_path, target_file_size="3 kb", source__split__open_file_cost="1 b")
     append(table, *(range(start, start + 20) for start in range(0, 400, 20)))
 
     result = compact(table, EXECUTOR)
