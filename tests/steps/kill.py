@@ -6,6 +6,7 @@ events tell of changes below the table: files opened for writing, renamed, linke
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -79,6 +80,8 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
 
 
 def _be_child(action: Callable[[], object], number: int, below: str) -> None:
+    # Else the first collection would touch, and so copy, all that a test process has gathered.
+    gc.freeze()
     left = number
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
