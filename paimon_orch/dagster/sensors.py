@@ -46,8 +46,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     gets, and loses those that it loses. The arguments must be those of :func:`build_compaction_asset`. Ticks take the
     resource ``paimon``, and never start Spark.
 
-    New data is reported as an observation of the table's asset for each snapshot; ``report_as`` a materialization, one
-    for the newest, it counts for a freshness policy: Dagster's look at nothing else.
+    Each snapshot that changed data is reported as an observation of the table's asset; with ``report_as`` materialization the
+    newest one is, as a materialization: Dagster judges freshness by nothing else.
     """
     rule = policy or CompactionPolicy()
 
