@@ -128,9 +128,16 @@ def page(demo: Deployment) -> Iterator[Page]:
             executable_path=CHROMIUM, args=[f"--{switch}" for switch in SWITCHES]
         )
         opened = browser.new_page(viewport={"width": 1400, "height": 900}, base_url=demo.url)
-        opened.set_default_timeout(60_000)
+        opened.set_default_timeout(120_000)
         yield opened
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def seen(page: Page, demo: Deployment) -> Iterator[None]:
+    """Prints what the browser shows in the end, which pytest shows where a test failed."""
+    yield
+    print(page.url, page.inner_text("body"), demo.logs(), sep="\n")
 
 
 @pytest.fixture
@@ -155,12 +162,16 @@ def lost_file(board: Table) -> Path:
 
 def launch(page: Page, months: Sequence[str]) -> None:
     """Choose partitions in the dialog, and start."""
+    from playwright.sync_api import expect
+
     page.get_by_role("button", name="Materialize…").click()
-    dialog = page.get_by_role("dialog")
+    dialog = page.locator("[role=dialog][aria-modal]")  # the list of partitions is a dialog too
     dialog.get_by_text("Select a partition or create one").click()
     for month in months:
-        page.get_by_text(month, exact=True).first.click()
+        page.get_by_role("dialog").last.locator(f"span:text-is('{month}')").click()
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(1)  # while the list closes, it takes clicks
+    expect(dialog).to_contain_text(f"{len(months)} partition")
     dialog.get_by_role("button", name=re.compile("Launch")).click()
     dialog.wait_for(state="hidden")
 
