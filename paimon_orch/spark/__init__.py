@@ -3,6 +3,7 @@
 from paimon_orch.spark.archive import package_archive, ship_package
 from paimon_orch.spark.executor import SparkExecutor
 from paimon_orch.spark.java import Java, find_java
+from paimon_orch.spark.reader import read
 from paimon_orch.spark.session import active_session, java_in_use, spark_session, stop_session
 from paimon_orch.spark.source import register
 from paimon_orch.spark.writer import write
@@ -14,6 +15,7 @@ __all__ = [
     "find_java",
     "java_in_use",
     "package_archive",
+    "read",
     "register",
     "ship_package",
     "spark_session",

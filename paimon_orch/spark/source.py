@@ -93,7 +93,7 @@ class PaimonReader(DataSourceReader):
     """Reads the rows of one scan; made where Spark plans, sent to its tasks."""
 
     def __init__(self, rows: Rows, target: pa.Schema) -> None:
-        self._rows, self._target = rows, target
+        self._rows, self.target = rows, target
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task: splits or changes, packed by size."""
@@ -111,7 +111,7 @@ class PaimonReader(DataSourceReader):
         assert isinstance(partition, Part)
         for batch in self._batches(partition):
             if batch.num_rows:
-                yield converted(batch, self._target)
+                yield converted(batch, self.target)
 
     def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:

@@ -1,0 +1,254 @@
+"""A scan as a frame: Spark reads files of unmerged rows itself, our tasks read the others, together they are the scan."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from golden import golden_tables, table_name
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from tables import new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError
+from paimon_orch.spark import read
+from paimon_orch.spark.reader import divided
+from paimon_orch.spark.source_types import converted, visible_schema
+from paimon_orch.steps import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.schema_changes import RenameColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_orch.table.scan import Scan
+    from paimon_orch.table.table import Table
+
+GOLDEN = {item[0]: item[1:] for item in golden_tables()}
+KINDS = [
+    "java-0.9/append_part_types/db.t",
+    "java-0.9/manifest_formats/db.t_orc",
+    "java-0.9/pk_dv_part_b4/db.t",
+    "java-0.9/pk_first_row/db.t_lookup",
+    "java-0.9/schema_evo_append/db.t",
+    "pypaimon-2.1/pk_part_b2/db.t",
+    "pypaimon-rust-0.4/append/db.p",
+]
+NATIVE, TASKS = "parquet", "MapInArrow"
+
+
+def same(frame: DataFrame, scan: Scan) -> bool:
+    target = visible_schema(scan.arrow_schema)
+    rows = pa.Table.from_batches((converted(b, target) for b in scan.to_batches()), target)
+    return sorted(map(repr, frame.toArrow().to_pylist())) == sorted(map(repr, rows.to_pylist()))
+
+
+def readers(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """Return who reads: Spark itself, our tasks, or both."""
+    frame.explain()
+    plan = capsys.readouterr().out
+    return {name for name in (NATIVE, TASKS) if name in plan}
+
+
+def full(table: Table) -> None:
+    compact.compact(table, InProcessExecutor(), strategy="full")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_golden_tables_give_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
+    if name not in GOLDEN:
+        pytest.skip("the golden tables are not beside this checkout")
+    folder, entry = GOLDEN[name]
+    table = Catalog(str(folder / "warehouse")).table(table_name(entry))
+
+    files, _ = divided(table.scan())
+
+    assert files
+    assert same(read(spark, table.scan()), table.scan())
+
+
+def test_every_type_that_spark_reads_itself_keeps_its_values(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values: dict[str, tuple[str, Any]] = {
+        "a": ("BOOLEAN", True),
+        "b": ("TINYINT", -128),
+        "c": ("SMALLINT", -32768),
+        "d": ("INT", -(2**31)),
+        "e": ("BIGINT", 2**63 - 1),
+        "f": ("FLOAT", 1.5),
+        "g": ("DOUBLE", -0.0),
+        "h": ("DECIMAL(9, 2)", Decimal("-1234567.89")),
+        "i": ("DECIMAL(18, 0)", Decimal(10**17)),
+        "j": ("DECIMAL(38, 10)", Decimal("-1234567890123456789012345678.0123456789")),
+        "k": ("CHAR(3)", "é"),
+        "l": ("STRING", "\U0001f600"),
+        "m": ("BINARY(3)", b"\x00\xff\x01"),
+        "n": ("BYTES", b""),
+        "o": ("DATE", date(1, 1, 1)),
+        "p": ("TIMESTAMP(0)", datetime(1969, 12, 31, 23, 59, 59)),
+        "q": ("TIMESTAMP(3)", datetime(1582, 10, 10, 1, 2, 3, 4000)),
+        "r": ("TIMESTAMP(6)", datetime(1, 1, 1, 0, 0, 0, 1)),
+        "s": ("TIMESTAMP_LTZ(3)", datetime(9999, 12, 31, 23, tzinfo=UTC)),
+        "t": ("TIMESTAMP_LTZ(6)", datetime(1500, 1, 1, tzinfo=UTC)),
+    }
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in values.items())
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    schema = table.scan().arrow_schema
+    rows: list[dict[str, Any]] = [{n: value for n, (_, value) in values.items()}, {}]
+    table.append(pa.Table.from_pylist(rows, schema))
+
+    frame = read(spark, table.scan())
+
+    assert readers(frame, capsys) == {NATIVE}
+    assert frame.toArrow().to_pylist() == table.scan().to_arrow().to_pylist()
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("upsert"), st.sets(st.integers(0, 12), min_size=1)),
+            st.tuples(st.just("delete"), st.sets(st.integers(0, 12), min_size=1)),
+            st.tuples(st.just("compact"), st.just(set[int]())),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_whatever_a_table_went_through_the_frame_is_the_scan(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, set[int]]],
+    vectors: bool,
+) -> None:
+    table = new_table(
+        tmp_path_factory.mktemp("lake"),
+        bucket="2",
+        deletion_vectors__enabled=str(vectors).lower(),
+        write_only="true",
+    )
+    for number, (step, keys) in enumerate(steps):
+        if step == "upsert":
+            table.upsert(table_of("k v", [(k, f"{number} {k}") for k in keys]))
+        elif step == "delete":
+            table.delete(pa.table({"k": sorted(keys)}))
+        else:
+            compact.compact(table, InProcessExecutor(), strategy="full" if number % 2 else "minor")
+
+    assert same(read(spark, table.scan()), table.scan())
+
+
+def test_files_with_vectors_merges_or_other_columns_are_read_by_tasks(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path, bucket="1", deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(k, "a") for k in range(4)]))
+    full(table)
+    assert readers(read(spark, table.scan()), capsys) == {NATIVE}
+
+    table.upsert(table_of("k v", [(2, "b")]))
+    compact.compact(table, InProcessExecutor())
+
+    frame = read(spark, table.scan())
+    assert readers(frame, capsys) == {NATIVE, TASKS}
+    assert same(frame, table.scan())
+    Catalog(str(tmp_path)).alter_table("db.t", [RenameColumn("v", "w")])
+    renamed = read(spark, Catalog(str(tmp_path)).table("db.t").scan())
+    assert readers(renamed, capsys) == {TASKS}
+    assert sorted(tuple(row) for row in renamed.collect()) == rows_of(table)
+
+
+def test_a_frame_of_plain_files_reads_only_the_columns_that_a_query_needs(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING, w STRING", key=(), bucket="-1")
+    table.append(table_of("k v w", [(1, "a", "b")]))
+
+    read(spark, table.scan()).filter("k = 1").select("v").explain()
+
+    plan = capsys.readouterr().out
+    assert "ReadSchema: struct<k:bigint,v:string>" in plan
+    assert "EqualTo(k,1)" in plan
+
+
+def test_a_filter_on_partitions_chooses_files_and_one_on_rows_is_left_to_tasks(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path, "p STRING, k INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p k", [("x", 1), ("y{1}*?[2]", 2), ("z", 3)]))
+
+    one = read(spark, table.scan(filter="p = 'x'"))
+    odd = read(spark, table.scan(filter="p <> 'x'"))
+    rows = read(spark, table.scan(filter="k >= 2"))
+
+    assert readers(one, capsys) == {NATIVE}
+    assert one.collect() == [("x", 1)]
+    assert readers(odd, capsys) == {NATIVE}
+    assert sorted(odd.collect()) == [("y{1}*?[2]", 2), ("z", 3)]
+    assert readers(rows, capsys) == {TASKS}
+    assert sorted(rows.collect()) == [("y{1}*?[2]", 2), ("z", 3)]
+
+
+@pytest.mark.parametrize(("folder", "prefix"), [("lake", "_hidden-"), ("{l}[a]k?", "data-")])
+def test_files_that_spark_would_pass_over_or_take_for_a_pattern_are_not_given_to_it(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    folder: str,
+    prefix: str,
+) -> None:
+    table = new_table(tmp_path / folder, key=(), bucket="-1", data_file__prefix=prefix)
+    table.append(table_of("k v", [(1, "a")]))
+
+    frame = read(spark, table.scan())
+
+    assert readers(frame, capsys) == {TASKS}
+    assert frame.collect() == [(1, "a")]
+
+
+def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, "k INT, K INT", key=(), bucket="-1")
+    table.append(table_of("k K", [(1, 2)]))
+
+    assert divided(table.scan(["k"]))[0] == []
+
+
+def test_the_caller_decides_who_reads(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    assert read(spark, table.scan()).collect() == []
+    assert read(spark, table.scan()).columns == ["k", "v"]
+    table.append(table_of("k v", [(1, "a")]))
+
+    assert readers(read(spark, table.scan(), native=True), capsys) == {NATIVE}
+    assert readers(read(spark, table.scan(), native=False), capsys) == {TASKS}
+    with pytest.raises(InputError, match="limit or an order"):
+        read(spark, table.scan(limit=1))
+
+
+def test_a_file_that_is_gone_is_an_error_whatever_the_session_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    frame = read(spark, table.scan())
+    (path,) = (name for name in stored_files(table) if name.endswith(".parquet"))
+    Path(path).unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises((PySparkException, Py4JJavaError), match="does not exist"):
+            frame.collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
