@@ -3,8 +3,9 @@
     python benchmarks/spark.py [--rows 10000000] [--files 1000] [--repeat 3] [--only read,merge,ingest,executors,driver]
         [--no-peers]
 
-So many rows are read and compacted, a fifth of them merged from five runs, half of them ingested; each of the files
-has a 2,000th of them.
+So many rows are read, and merged from five runs; half of them are ingested, and of 2.5 times as many eight buckets are
+compacted; each of the files has a 2,000th of them. What is read comes from the data source, and from ``paimon_orch.spark.read``;
+beside the former stands a source that hands over one batch in memory again and again, as no Python source can be quicker.
 
 All on ``local[2]``, but for the compaction by one and by two executors of one core each, which are processes of their own
 (``local-cluster``). CPU seconds are those of the driver, the JVM and all workers together, as a shared machine's clock
@@ -29,15 +30,17 @@ from subprocess import PIPE
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from compaction import VALUES, make_rows
 from measure import HERE, console, run_json, show
 from peers.environments import SPARK, PeerUnavailableError, peer_start
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from spark_clock import compare
 
 from paimon_orch import Catalog
-from paimon_orch.spark import SparkExecutor, spark_session, stop_session
+from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
 from paimon_orch.spark.writer import cluster, write
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
@@ -46,11 +49,13 @@ from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 COLUMNS = f"id BIGINT NOT NULL, {VALUES}"
 PARTS = ("read", "merge", "ingest", "executors", "driver")
 RUNS, BUCKETS, EXECUTOR_BUCKETS = 5, 4, 8
 CHUNK = 2_500_000
+BATCH_ROWS = 65_536
 Line = tuple[str, ...]
 Times = tuple[float, float]
 
@@ -76,6 +81,33 @@ def fill(table: Table, rows: int, seed: int = 0) -> None:
     for start in range(0, rows, CHUNK):
         numbers = np.arange(start, min(rows, start + CHUNK))
         table.upsert(make_rows("bigint", numbers, seed).drop_columns("kind"))
+
+
+def one_batch(rows: int) -> type[DataSource]:
+    """Return a source without any work of its own: the workload's rows, one batch of them again and again, in two tasks."""
+    table = make_rows("bigint", np.arange(BATCH_ROWS), 0).drop_columns("kind")
+    (batch,) = table.combine_chunks().to_batches()
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(2)]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - Spark's signature
+            for _ in range(rows // BATCH_ROWS // 2):
+                yield batch
+
+    class OneBatch(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "one_batch"
+
+        def schema(self) -> str:
+            return f"id BIGINT, {VALUES}"
+
+        def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+            return Reader()
+
+    return OneBatch
 
 
 def discarded(frame: DataFrame) -> None:
@@ -114,17 +146,22 @@ def measure_read(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterat
         for file in split.files
     ]
     with started("local[2]") as spark:
+        spark.dataSource.register(one_batch(rows))
         names = table.schema.names
         source = spark.read.format("paimon")
+        held = spark.read.format("one_batch")
         runs = {
-            "ours": lambda: discarded(source.load(table.paths.root)),
+            "read()": lambda: discarded(read(spark, table.scan())),
+            "source": lambda: discarded(source.load(table.paths.root)),
+            "one batch": lambda: discarded(held.load()),
             "native": lambda: discarded(spark.read.parquet(*files).select(*names)),
         }
         found = compare(runs, repeat)
-    yield line(f"read {rows:,} compacted rows: Spark's Parquet", found["ours"], found["native"])
-    if peers:
-        theirs = java("read", folder, folder, repeat)
-        yield line(f"read {rows:,} compacted rows: Java", found["ours"], theirs)
+    theirs = java("read", folder, folder, repeat) if peers else None
+    for way in ("read()", "source", "one batch"):
+        yield line(f"{rows:,} rows, {way}: Spark's Parquet", found[way], found["native"])
+    for way in ("read()", "source"):
+        yield line(f"{rows:,} rows, {way}: Java", found[way], theirs)
 
 
 def measure_merge(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
@@ -134,9 +171,14 @@ def measure_merge(folder: Path, rows: int, repeat: int, *, peers: bool) -> Itera
         fill(table, rows // RUNS, run)
     with started("local[2]") as spark:
         frame = spark.read.format("paimon")
-        found = compare({"ours": lambda: discarded(frame.load(table.paths.root))}, repeat)
+        runs = {
+            "read()": lambda: discarded(read(spark, table.scan())),
+            "source": lambda: discarded(frame.load(table.paths.root)),
+        }
+        found = compare(runs, repeat)
     theirs = java("read", folder, folder, repeat) if peers else None
-    yield line(f"merge {RUNS} runs, {rows:,} rows: Java", found["ours"], theirs)
+    for way, times in found.items():
+        yield line(f"merge {RUNS} runs, {rows:,} rows, {way}: Java", times, theirs)
 
 
 def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterator[Line]:
@@ -184,13 +226,13 @@ def measure_executors(folder: Path, rows: int, repeat: int) -> Iterator[Line]:
 
 
 def run_executors(warehouse: Path, executors: int) -> float:
-    """Run the compaction of a table on some executors, and forget what it wrote; the second time counts."""
+    """Run the compaction of a table on some executors, and forget what it wrote; the last time counts."""
     table = Catalog(str(warehouse)).table("db.t")
     planned = compact.plan(table, strategy="full")
     with started(f"local-cluster[{executors},1,1024]") as spark:
         executor = SparkExecutor(spark)
         seconds = 0.0
-        for units in (planned.units[:executors], planned.units):
+        for units in (planned.units[:executors], planned.units, planned.units):
             begin = time.monotonic()
             results = executor.map(compact.run, units, label="compact")
             seconds = time.monotonic() - begin
@@ -239,9 +281,9 @@ def main(
         return
     measures = {
         "read": lambda folder: measure_read(folder, rows, repeat, peers=peers),
-        "merge": lambda folder: measure_merge(folder, rows // 5, repeat, peers=peers),
+        "merge": lambda folder: measure_merge(folder, rows, repeat, peers=peers),
         "ingest": lambda folder: measure_ingest(folder, rows // 2, repeat, peers=peers),
-        "executors": lambda folder: measure_executors(folder, rows, repeat),
+        "executors": lambda folder: measure_executors(folder, rows * 5 // 2, repeat),
         "driver": lambda folder: measure_driver(folder, files, rows // 250),
     }
     lines = []

@@ -16,82 +16,90 @@ Partitions = dg.PartitionsDefinition[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
-    """Makes requests for the compaction asset of a table; the arguments are those of the asset.
-
-    :ivar snapshot_id: the newest snapshot that was looked at
-    :ivar decisions: what the policy says, by partition path: it gives the strategy and, as a tag, the reason
-    """
+class CompactionTarget:
+    """The compaction asset of a table, as a tick asks for it: ``partitions_def`` and ``key_prefix`` are those of the asset."""
 
     table: Table
     partitions_def: Partitions | None
     key_prefix: Sequence[str]
-    instance: dg.DagsterInstance
-    snapshot_id: int | None
-    decisions: Mapping[str, Decision]
+    tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
 
-    def compact(self, run_keys: Mapping[str, str]) -> tuple[list[dg.RunRequest], list[str]]:
-        """Return a request for each partition path, and the paths that the asset has no partition for, nor can have.
+    @property
+    def alone(self) -> bool:
+        """Tell whether partitions are compacted by themselves, so that one of them may be rewritten."""
+        return self.partitions_def is not None or not self.table.schema.partition_keys
 
-        ``run_keys`` maps paths to run keys; without partitions the one path is empty and stands for the table.
+    def requests(
+        self, run_keys: Mapping[str, str], decisions: Mapping[str, Decision], seen: int | None
+    ) -> list[dg.RunRequest]:
+        """Return a request for each partition path; those that the asset has no partition for, nor can have, are logged.
+
+        ``run_keys`` maps paths to run keys; without partitions the one path is empty and stands for the table. What the
+        policy says of the path gives the strategy and, as a tag, the reason. ``seen`` is the newest snapshot that was
+        looked at.
         """
         if self.partitions_def is None:
-            return [self._request(path, run_key, None) for path, run_key in run_keys.items()], []
-        translate = PartitionKeys.of(self.table.schema, self.partitions_def)
-        takes = _takes(self.partitions_def, self.instance)
-        requests, unknown = list[dg.RunRequest](), list[str]()
-        for path, run_key in run_keys.items():
-            key = _key(translate, path)
-            if key is None or not takes(key):
-                unknown.append(path)
-            else:
-                requests.append(self._request(path, run_key, key))
-        return requests, unknown
+            keys: dict[str, str | None] = dict.fromkeys(run_keys)
+        else:
+            keys = self._taken(run_keys, self.partitions_def)
+        if unknown := [path for path in run_keys if path not in keys]:
+            named = ", ".join(unknown)
+            self.tick.log.warning(
+                "%s: the asset has no partition for %s", self.table.identifier, named
+            )
+        return [
+            self._request(path, run_keys[path], key, decisions.get(path), seen)
+            for path, key in keys.items()
+        ]
 
-    def _request(self, path: str, run_key: str, key: str | None) -> dg.RunRequest:
+    def _taken(self, paths: Collection[str], partitions_def: Partitions) -> dict[str, str | None]:
+        """Return the keys of the paths that the asset has a partition for."""
+        translate = PartitionKeys.of(self.table.schema, partitions_def)
+        takes = _takes(partitions_def, self.tick.instance)
+        keys = {path: _key(translate, path) for path in paths}
+        return {path: key for path, key in keys.items() if key is not None and takes(key)}
+
+    def _request(
+        self, path: str, run_key: str, key: str | None, decision: Decision | None, seen: int | None
+    ) -> dg.RunRequest:
         tags = {"paimon/table": self.table.identifier, "paimon/action": COMPACTION}
-        if self.snapshot_id is not None:
-            tags["paimon/snapshot_id"] = str(self.snapshot_id)
+        if seen is not None:
+            tags["paimon/snapshot_id"] = str(seen)
         if path:
             tags["paimon/partition"] = path
-        strategy, decision = "minor", self.decisions.get(path)
+        strategy = "minor"
         if decision is not None:
             tags["paimon/reason"], strategy = decision.reason, decision.strategy
         op = compaction_key(self.table.identifier, self.key_prefix).to_python_identifier()
         config = {"ops": {op: {"config": {"strategy": strategy}}}} if strategy != "minor" else None
         return dg.RunRequest(run_key, config, tags, partition_key=key)
 
+    def partition_changes(
+        self, present: Collection[str], touched: Collection[str] | None
+    ) -> list[PartitionsRequest]:
+        """Return what makes dynamic definitions have the partitions of the table.
 
-def partition_changes(
-    table: Table,
-    partitions_def: Partitions | None,
-    instance: dg.DagsterInstance,
-    present: Collection[str],
-    touched: Collection[str] | None,
-) -> list[PartitionsRequest]:
-    """Return what makes dynamic definitions have the partitions of the table.
-
-    ``present`` are paths of partitions that have files. Of the others those go that were ``touched``: without files they
-    may be waiting for their first rows; None says that ``present`` are all there are, and everything else goes. New keys
-    are sorted, for Dagster keeps them in the order in which they come. Of the values of a dynamic dimension only those go
-    that no partition has.
-    """
-    if partitions_def is None:
-        return []
-    translate = PartitionKeys.of(table.schema, partitions_def)
-    there = {key for path in present if (key := _key(translate, path)) is not None}
-    left = None if touched is None else {_key(translate, path) for path in touched} - there
-    found = list[PartitionsRequest]()
-    for index, dynamic in _dynamic(partitions_def):
-        several = isinstance(partitions_def, dg.MultiPartitionsDefinition)
-        wanted = {key.split("|")[index] for key in there} if several else there
-        known = set(dynamic.get_partition_keys(dynamic_partitions_store=instance))
-        gone = known - wanted if left is None else known & left if not several else set()
-        if wanted - known:
-            found.append(dynamic.build_add_request(sorted(wanted - known)))
-        if gone:
-            found.append(dynamic.build_delete_request(sorted(gone)))
-    return found
+        ``present`` are paths of partitions that have files. Of the others those go that were ``touched``: without files
+        they may be waiting for their first rows; None says that ``present`` are all there are, and everything else goes.
+        New keys are sorted, for Dagster keeps them in the order in which they come. Of the values of a dynamic dimension
+        only those go that no partition has.
+        """
+        if self.partitions_def is None:
+            return []
+        translate = PartitionKeys.of(self.table.schema, self.partitions_def)
+        there = {key for path in present if (key := _key(translate, path)) is not None}
+        left = None if touched is None else {_key(translate, path) for path in touched} - there
+        found = list[PartitionsRequest]()
+        for index, dynamic in _dynamic(self.partitions_def):
+            several = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
+            wanted = {key.split("|")[index] for key in there} if several else there
+            known = set(dynamic.get_partition_keys(dynamic_partitions_store=self.tick.instance))
+            gone = known - wanted if left is None else known & left if not several else set()
+            if wanted - known:
+                found.append(dynamic.build_add_request(sorted(wanted - known)))
+            if gone:
+                found.append(dynamic.build_delete_request(sorted(gone)))
+        return found
 
 
 def run_key(table: Table, origin: str, path: str, occasion: str) -> str:

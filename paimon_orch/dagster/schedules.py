@@ -1,7 +1,8 @@
 """Schedules of maintenance."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -9,7 +10,7 @@ import dagster as dg
 from paimon_orch.dagster.changes import Watch, identity
 from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG
 from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
-from paimon_orch.dagster.requests import Requests, partition_changes, run_key
+from paimon_orch.dagster.requests import CompactionTarget, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.upkeep import (
     COMPACT_MANIFESTS,
@@ -18,7 +19,7 @@ from paimon_orch.dagster.upkeep import (
     REMOVE_ORPHAN_FILES,
 )
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.steps.policy import CompactionPolicy
+from paimon_orch.steps.policy import CompactionPolicy, Decision
 
 _CRON = {
     EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
@@ -43,8 +44,9 @@ def build_compaction_schedule(
 ) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of the partitions that have work.
 
-    Of the ``policy`` only the limits of what is rewritten count: nothing waits for a threshold over night. It runs in the given hour (UTC), at a minute of the table's own, so that many tables do not start at once. The other
-    arguments must be those of :func:`build_compaction_asset`. Ticks take the resource ``paimon``.
+    Of the ``policy`` only the limits of what is rewritten count: nothing waits for a threshold over night. It runs in
+    the given hour (UTC), at a minute of the table's own, so that many tables do not start at once. The other arguments
+    must be those of :func:`build_compaction_asset`. Ticks take the resource ``paimon``.
     """
 
     @dg.schedule(
@@ -62,29 +64,35 @@ def build_compaction_schedule(
             loaded = paimon.load_table(table)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        alone = partitions_def is not None or not loaded.schema.partition_keys
-        watch = Watch(loaded, policy or CompactionPolicy(), may_be_full=alone)
-        found = {decision.partition: decision for decision in watch.decide(overdue=None)}
-        for decision in found.values():
+        target = CompactionTarget(loaded, partitions_def, key_prefix, context)
+        watch = Watch(loaded, policy or CompactionPolicy(), may_be_full=target.alone)
+        decisions = {found.partition: found for found in watch.decide(overdue=None)}
+        for decision in decisions.values():
             context.log.info("%s: %s", table, decision)
-        work = [path for path, decision in found.items() if decision.compact]
+        work = [path for path, decision in decisions.items() if decision.compact]
         if not work:
             return dg.SkipReason(f"{table}: nothing to compact")
-        paths = work if partitions_def else [""]
-        for change in partition_changes(loaded, partitions_def, context.instance, work, ()):
-            context.instance.add_dynamic_partitions(
-                change.partitions_def_name, [*change.partition_keys]
-            )
-        origin, occasion = identity(loaded), context.scheduled_execution_time.isoformat()
-        run_keys = {path: run_key(loaded, origin, path, occasion) for path in paths}
-        latest = loaded.snapshots.latest_id()
-        make = Requests(loaded, partitions_def, key_prefix, context.instance, latest, found)
-        requests, unknown = make.compact(run_keys)
-        if unknown:
-            context.log.warning("%s: the asset has no partition for %s", table, ", ".join(unknown))
+        requests = _requests(target, work, decisions, context.scheduled_execution_time)
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")
 
     return compaction_schedule
+
+
+def _requests(
+    target: CompactionTarget,
+    work: Collection[str],
+    decisions: Mapping[str, Decision],
+    scheduled: datetime,
+) -> list[dg.RunRequest]:
+    """Return the requests of a tick; dynamic partitions are added before, for a schedule cannot ask for that."""
+    for change in target.partition_changes(work, ()):
+        target.tick.instance.add_dynamic_partitions(
+            change.partitions_def_name, [*change.partition_keys]
+        )
+    table, paths = target.table, work if target.partitions_def else [""]
+    origin, occasion = identity(table), scheduled.isoformat()
+    run_keys = {path: run_key(table, origin, path, occasion) for path in paths}
+    return target.requests(run_keys, decisions, table.snapshots.latest_id())
 
 
 def build_maintenance_schedules(

@@ -1,6 +1,6 @@
 """The sensor on the LATEST hint: compaction follows what other engines commit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,9 +16,10 @@ from paimon_orch.dagster.changes import (
 )
 from paimon_orch.dagster.metadata import column_schema, decisions_metadata
 from paimon_orch.dagster.names import compaction_key, object_name, table_key
-from paimon_orch.dagster.requests import Requests, partition_changes, run_key
+from paimon_orch.dagster.requests import CompactionTarget, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.policy import CompactionPolicy, Decision, Figures
 from paimon_orch.table.table import Table
 
@@ -49,7 +50,6 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     Each snapshot that changed data is reported as an observation of the table's asset; with ``report_as`` materialization the
     newest one is, as a materialization: Dagster judges freshness by nothing else.
     """
-    rule = policy or CompactionPolicy()
 
     @dg.sensor(
         name=object_name("latest_snapshot", table, key_prefix),
@@ -65,36 +65,32 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
             loaded = paimon.load_table(table)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
-        cursor = Cursor.from_json(context.cursor)
-        if cursor and _is_idle(cursor, rule) and is_newest(loaded, cursor.handled):
-            return dg.SkipReason(f"{table}: snapshot {cursor.handled.snapshot_id} already handled")
-        latest = loaded.snapshots.latest()
-        if latest is None:
-            return dg.SkipReason(f"{table} has no snapshot yet")
-        alone = partitions_def is not None or not loaded.schema.partition_keys
-        watch = Watch(loaded, rule, may_be_full=alone)
-        changes = changes_since(watch, cursor, latest, max_snapshots_per_tick)
+        target = CompactionTarget(loaded, partitions_def, key_prefix, context)
+        changes = _look(context, target, policy or CompactionPolicy(), max_snapshots_per_tick)
+        if isinstance(changes, str):
+            return dg.SkipReason(changes)
         _log(context, loaded, changes)
-        result = _result(
-            context, loaded, changes, partitions_def, key_prefix, max_requests_per_tick
-        )
-        known = changes.touched if changes.whole_table in (None, FIRST_LOOK) else None
-        present = [decision.partition for decision in changes.decisions]
-        return result._replace(
-            asset_events=[
-                *_events(
-                    loaded,
-                    changes,
-                    table_key(table, key_prefix),
-                    materialized=report_as == "materialization",
-                )
-            ],
-            dynamic_partitions_requests=partition_changes(
-                loaded, partitions_def, context.instance, present, known
-            ),
-        )
+        result = _result(target, changes, max_requests_per_tick)
+        events = _events(target, changes, materialized=report_as == "materialization")
+        return result._replace(asset_events=[*events])
 
     return latest_snapshot
+
+
+def _look(
+    context: dg.SensorEvaluationContext,
+    target: CompactionTarget,
+    policy: CompactionPolicy,
+    limit: int,
+) -> Changes | str:
+    """Return what is new since the cursor, or why there is nothing to look at."""
+    table, cursor = target.table, Cursor.from_json(context.cursor)
+    if cursor and _is_idle(cursor, policy) and is_newest(table, cursor.handled):
+        return f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
+    latest = table.snapshots.latest()
+    if latest is None:
+        return f"{table.identifier} has no snapshot yet"
+    return changes_since(Watch(table, policy, may_be_full=target.alone), cursor, latest, limit)
 
 
 def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
@@ -113,34 +109,24 @@ def _log(context: dg.SensorEvaluationContext, table: Table, changes: Changes) ->
         context.log.info("and %d other partitions", len(changes.decisions) - _SHOWN)
 
 
-def _result(
-    context: dg.SensorEvaluationContext,
-    table: Table,
-    changes: Changes,
-    partitions_def: dg.PartitionsDefinition[str] | None,
-    key_prefix: Sequence[str],
-    limit: int,
-) -> dg.SensorResult:
-    cursor = changes.cursor
-    occasions = cursor.pending
+def _result(target: CompactionTarget, changes: Changes, limit: int) -> dg.SensorResult:
+    """Return what is requested now, at most ``limit`` compactions; the cursor keeps the others for later."""
+    cursor, occasions = changes.cursor, changes.cursor.pending
     decisions = {decision.partition: decision for decision in changes.decisions}
-    if occasions and partitions_def is None:
+    present = list(decisions)
+    if occasions and target.partitions_def is None:
         decisions = {"": _together([decisions[path] for path in occasions])}
         occasions = {"": changes.occasion}
-    now = dict(list(occasions.items())[:limit])
-    run_keys = {path: run_key(table, cursor.table, path, now[path]) for path in now}
-    seen = cursor.handled.snapshot_id
-    make = Requests(table, partitions_def, key_prefix, context.instance, seen, decisions)
-    requests, unknown = make.compact(run_keys)
-    if unknown:
-        context.log.warning(
-            "%s: the asset has no partition for %s", table.identifier, ", ".join(unknown)
-        )
-    later = {path: occasions[path] for path in occasions if path not in now}
+    now = list(occasions)[:limit]
+    run_keys = {path: run_key(target.table, cursor.table, path, occasions[path]) for path in now}
+    requests = target.requests(run_keys, decisions, cursor.handled.snapshot_id)
+    later = {path: occasions[path] for path in occasions if path not in run_keys}
+    known = changes.touched if changes.whole_table in (None, FIRST_LOOK) else None
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else _idle(table, changes),
+        skip_reason=None if requests else _idle(target.table, changes),
         cursor=replace(cursor, pending=later).to_json(),
+        dynamic_partitions_requests=target.partition_changes(present, known),
     )
 
 
@@ -162,29 +148,26 @@ def _idle(table: Table, changes: Changes) -> str:
 
 
 def _events(
-    table: Table,
-    changes: Changes,
-    key: dg.AssetKey,
-    *,
-    materialized: bool,
-) -> list[dg.AssetObservation | dg.AssetMaterialization]:
-    """Return what makes others see the new data: maintenance keeps the version and is not reported."""
-    found = list[dg.AssetObservation | dg.AssetMaterialization]()
-    for snapshot in changes.data:
+    target: CompactionTarget, changes: Changes, *, materialized: bool
+) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+    """Yield what makes others see the new data: maintenance keeps the version and is not reported."""
+    key = table_key(target.table.identifier, target.key_prefix)
+    event = dg.AssetMaterialization if materialized else dg.AssetObservation
+    for snapshot in changes.data[-1:] if materialized else changes.data:
         tags = {"dagster/data_version": str(snapshot.id)}
-        metadata: dict[str, Any] = {
-            "paimon/snapshot_id": snapshot.id,
-            "paimon/commit_kind": snapshot.commit_kind.value,
-            "paimon/commit_user": snapshot.commit_user,
-            "paimon/physical_rows": snapshot.total_record_count,
-            "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
-        }
-        if snapshot is changes.data[-1]:
-            metadata |= decisions_metadata(changes.decisions)
-            metadata["dagster/column_schema"] = column_schema(table.schema)
-            if materialized:
-                found.append(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
-                break
-        if not materialized:
-            found.append(dg.AssetObservation(key, metadata=metadata, tags=tags))
-    return found
+        yield event(key, metadata=_metadata(target.table, changes, snapshot), tags=tags)
+
+
+def _metadata(table: Table, changes: Changes, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the metadata of a snapshot; the newest one also tells the columns and the decisions."""
+    metadata: dict[str, Any] = {
+        "paimon/snapshot_id": snapshot.id,
+        "paimon/commit_kind": snapshot.commit_kind.value,
+        "paimon/commit_user": snapshot.commit_user,
+        "paimon/physical_rows": snapshot.total_record_count,
+        "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
+    }
+    if snapshot is changes.data[-1]:
+        metadata |= decisions_metadata(changes.decisions)
+        metadata["dagster/column_schema"] = column_schema(table.schema)
+    return metadata

@@ -7,6 +7,7 @@ task four times and then hand over a text. Only what another attempt may cure is
 
 import json
 import logging
+import re
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
@@ -32,6 +34,11 @@ _Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 RESULT_COLUMNS = "id bigint, result binary, error string"
 _SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
+_JOB_ATTEMPTS = 3
+
+# An executor died with rows for the next stage that come out in another order when they are made again. Spark repeats
+# both stages then, or gives up if tasks of the last one are done: it cannot know that these count only once committed.
+_STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 
 class SparkExecutor:
@@ -83,8 +90,31 @@ class SparkExecutor:
     ) -> list[bytes]:
         """Return the results of a frame whose tasks yield what :func:`result_batch` makes.
 
-        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to.
+        As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job that Spark gave up
+        because it would have to repeat an earlier stage is run again, on a new frame that reads the rows anew.
         """
+
+        def warn(_: RetryCallState) -> None:
+            logger.warning("%s: executors died with rows of an earlier stage; runs again", label)
+
+        retrying = Retrying(
+            retry=retry_if_exception(_is_stage_lost),
+            stop=stop_after_attempt(_JOB_ATTEMPTS),
+            before_sleep=warn,
+            reraise=True,
+        )
+        rows = retrying(self._collect, frame_of, tasks, label, progress)
+        if progress is not None:
+            progress(tasks, tasks)
+        return _results(rows, label, undo)
+
+    def _collect(
+        self,
+        frame_of: Callable[[SparkSession], DataFrame],
+        tasks: int,
+        label: str,
+        progress: Progress | None,
+    ) -> pa.Table:
         if self._cancelled.is_set():
             raise _cancelled(label)
         jobs = jobs_of(self._session, label)
@@ -92,10 +122,7 @@ class SparkExecutor:
         with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
             future = pool.submit(jobs.collect, frame)
             self._watch(future, jobs, tasks, label, progress)
-            rows = self._rows(future, label)
-        if progress is not None:
-            progress(tasks, tasks)
-        return _results(rows, label, undo)
+            return self._rows(future, label)
 
     def cancel(self) -> None:
         """Interrupt what is running here, and refuse what is still asked for."""
@@ -236,6 +263,10 @@ def _results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
     return results
 
 
+def _is_stage_lost(error: BaseException) -> bool:
+    return isinstance(error, PaimonError) and _STAGE_LOST.search(str(error.__cause__)) is not None
+
+
 def _spark_failed(label: str, error: BaseException) -> str:
     """Say what a reader of Spark's page of text needs: the step, and the line that matters."""
     text = str(error)
@@ -243,6 +274,11 @@ def _spark_failed(label: str, error: BaseException) -> str:
         return (
             f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
             "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
+        )
+    if _STAGE_LOST.search(text):
+        return (
+            f"{label}: executors died with rows of an earlier stage, and Spark gave the job up {_JOB_ATTEMPTS} times. "
+            "Nothing was committed: see why executors die (memory, preemption), and run the step again."
         )
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]

@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch import errors
 from paimon_orch.spark.executor import SparkExecutor, _decode, _encode, _spark_failed
+from paimon_orch.spark.jobs import ClassicJobs
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 
 
@@ -279,6 +281,55 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ex
 
     assert told.startswith("compact: Spark could not run it: ")
     assert told.endswith("SparkException: Job aborted due to stage failure: executor lost")
+
+
+LOST_STAGE = """An error occurred while calling o12.getResult.
+: org.apache.spark.SparkException: Job aborted due to stage failure: A shuffle map stage with indeterminate \
+output was failed and retried. However, Spark cannot rollback the ResultStage 15 to re-process the input data
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+"""
+
+
+def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[DataFrame]:
+    """Have Spark give up the first jobs; returns the frames of all jobs, as they come."""
+    frames: list[DataFrame] = []
+    collect = ClassicJobs.collect
+
+    def collect_or_fail(jobs: ClassicJobs, frame: DataFrame) -> pa.Table:
+        frames.append(frame)
+        if len(frames) <= times:
+            raise RuntimeError(text)
+        return collect(jobs, frame)
+
+    monkeypatch.setattr(ClassicJobs, "collect", collect_or_fail)
+    return frames
+
+
+def test_a_job_that_lost_rows_of_an_earlier_stage_is_run_again_on_a_new_frame(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = fail_jobs(monkeypatch, LOST_STAGE, times=2)
+
+    assert SparkExecutor(spark).map(lambda _: b"done", [1], label="ingest") == [b"done"]
+    assert len({id(frame) for frame in frames}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "jobs"),
+    [
+        (LOST_STAGE, "executors died with rows of an earlier stage.*gave the job up 3 times", 3),
+        ("Job aborted due to stage failure: Task 1 failed\nan indeterminate value", "value", 1),
+    ],
+)
+def test_a_job_that_fails_for_good_says_what_happened(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, told: str, jobs: int
+) -> None:
+    frames = fail_jobs(monkeypatch, text, times=99)
+
+    with pytest.raises(errors.PaimonError, match=f"^ingest: .*{told}"):
+        SparkExecutor(spark).map(lambda _: b"", [1], label="ingest")
+
+    assert len(frames) == jobs
 
 
 @pytest.mark.spark
