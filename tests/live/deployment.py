@@ -98,7 +98,7 @@ class Deployment:
             json.dumps({"query": query, "variables": variables}).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - as above
             found = json.load(answer)
         assert "errors" not in found, found
         return found["data"]
@@ -122,7 +122,7 @@ class Deployment:
             nodes = self.graphql(
                 "{workspaceOrError {... on Workspace {locationEntries {loadStatus}}}}"
             )
-        except urllib.error.URLError:
+        except (urllib.error.URLError, TimeoutError):
             return False
         entries = nodes["workspaceOrError"]["locationEntries"]
         return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)

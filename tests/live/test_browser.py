@@ -125,7 +125,9 @@ def page(demo: Deployment) -> Iterator[Page]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=[f"--{switch}" for switch in SWITCHES]
+            executable_path=CHROMIUM,
+            args=[f"--{switch}" for switch in SWITCHES],
+            timeout=120_000,
         )
         opened = browser.new_page(viewport={"width": 1400, "height": 900}, base_url=demo.url)
         opened.set_default_timeout(120_000)
