@@ -4,7 +4,6 @@ import json
 import logging
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pendulum
@@ -29,14 +28,17 @@ from paimon_orch.cli_common import (
     Master,
     Warehouse,
     bar,
+    check_there,
     errors,
+    millis_of,
     names_of,
     open_catalog,
-    parse_time,
+    open_table,
     print_result,
     spark_of,
+    specs_of,
 )
-from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.output import write_rows
 from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps import postpone, sort_compact
@@ -158,7 +160,7 @@ def inspect_command(
     as_json: AsJson = False,
 ) -> None:
     """Show snapshot, files, levels, deletion vectors and health."""
-    report = inspect_table(open_catalog(ctx, warehouse).table(table), snapshot)
+    report = inspect_table(open_table(ctx, warehouse, table), snapshot)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
@@ -228,8 +230,8 @@ def read(
             order_by=order_by,
             snapshot_id=snapshot,
             tag=tag,
-            timestamp=None if timestamp is None else parse_time(timestamp),
-            watermark=None if watermark is None else parse_time(watermark),
+            timestamp=millis_of(timestamp),
+            watermark=millis_of(watermark),
         )
     )
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
@@ -261,11 +263,9 @@ def ingest(
     from paimon_orch.spark.files import read_files
     from paimon_orch.spark.writer import write
 
-    target = open_catalog(ctx, warehouse).table(table)
+    target = open_table(ctx, warehouse, table)
     paths = [*source, *(more or [])]
-    for path in paths:
-        if "://" not in path and not Path(path).exists():
-            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
+    check_there(paths)
     session = spark_of(master)
     with Progress(console=errors, transient=True) as bars:
         result = write(
@@ -318,8 +318,8 @@ def compact(
     Where the table has deletion vectors, rows that were replaced are hidden instead of rewritten. Rows that wait in
     postpone buckets are moved first.
     """
-    target = open_catalog(ctx, warehouse).table(table)
-    specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
+    target = open_table(ctx, warehouse, table)
+    specs = specs_of(partitions)
     order = Order(tuple(names_of(order_by)), order_strategy.value) if order_by else None
     if order is None:
         planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)

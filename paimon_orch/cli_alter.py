@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -27,8 +28,15 @@ from paimon_orch.table.schema_changes import (
     UpdateNullability,
     UpdateType,
 )
+from paimon_orch.table.table import Table
 
 Texts = list[str] | None
+Add = Annotated[
+    Texts, typer.Option(help='"note STRING", "note STRING first", "note STRING after id"')
+]
+Comment = Annotated[str | None, typer.Option(help="comment of the table; empty for none")]
+Default = Annotated[Texts, typer.Option(help="v=0: what writers store for null; v= for nothing")]
+Move = Annotated[Texts, typer.Option(help='"v first", "v last", "v before id", "v after id"')]
 
 _ADD = re.compile(r"\s*(\S+)\s+(.+?)(?:\s+(?:(first)|after\s+(\S+)))?\s*", re.IGNORECASE)
 _MOVE = re.compile(r"\s*(\S+)\s+(?:(first|last)|(before|after)\s+(\S+))\s*", re.IGNORECASE)
@@ -54,19 +62,11 @@ def alter(
     retype: Annotated[Texts, typer.Option("--type", help="v=BIGINT: another type")] = None,
     nullable: Annotated[Texts, typer.Option(help="column that may be null from now on")] = None,
     not_null: Annotated[Texts, typer.Option(help="column that may not be null any more")] = None,
-    add: Annotated[
-        Texts, typer.Option(help='"note STRING", "note STRING first", "note STRING after id"')
-    ] = None,
-    default: Annotated[
-        Texts, typer.Option(help="v=0: what writers store for null; v= for nothing")
-    ] = None,
-    move: Annotated[
-        Texts, typer.Option(help='"v first", "v last", "v before id", "v after id"')
-    ] = None,
+    add: Add = None,
+    default: Default = None,
+    move: Move = None,
     column_comment: Annotated[Texts, typer.Option(help="v=text; v= for none")] = None,
-    comment: Annotated[
-        str | None, typer.Option(help="comment of the table; empty for none")
-    ] = None,
+    comment: Comment = None,
     set_option: Annotated[Texts, typer.Option("--set", help="bucket=4: an option")] = None,
     reset: Annotated[Texts, typer.Option(help="option to go back to its default")] = None,
     dry_run: DryRun = False,
@@ -79,51 +79,59 @@ def alter(
     catalog = open_catalog(ctx, warehouse)
     target = catalog.table(table)
     schema = target.schema
-
-    def column(text: str) -> Column:
-        """Return a path into nested columns, unless there is a column of that very name."""
-        return text if text in schema.names or "." not in text else tuple(text.split("."))
-
+    path = partial(_path, schema)
     changes = [
-        *(DropColumn(column(name)) for name in drop or []),
-        *(RenameColumn(column(old), new) for old, new in _pairs(rename, "--rename old=new")),
-        *(UpdateType(column(name), to) for name, to in _pairs(retype, "--type v=BIGINT")),
-        *(UpdateNullability(column(name), nullable=True) for name in nullable or []),
-        *(UpdateNullability(column(name), nullable=False) for name in not_null or []),
-        *(_added(text, column) for text in add or []),
-        *(UpdateDefault(column(k), v or None) for k, v in _pairs(default, "--default v=0")),
+        *(DropColumn(path(name)) for name in drop or []),
+        *(RenameColumn(path(old), new) for old, new in _pairs(rename, "--rename old=new")),
+        *(UpdateType(path(name), to) for name, to in _pairs(retype, "--type v=BIGINT")),
+        *(UpdateNullability(path(name), nullable=True) for name in nullable or []),
+        *(UpdateNullability(path(name), nullable=False) for name in not_null or []),
+        *(_added(text, path) for text in add or []),
+        *(_defaulted(text, path) for text in default or []),
         *(_moved(text) for text in move or []),
-        *(
-            UpdateColumnComment(column(k), v or None)
-            for k, v in _pairs(column_comment, "--column-comment v=text")
-        ),
+        *(_commented(text, path) for text in column_comment or []),
         *([] if comment is None else [UpdateComment(comment or None)]),
         *(SetOption(key, value) for key, value in _pairs(set_option, "--set bucket=4")),
         *(ResetOption(key) for key in reset or []),
     ]
     if not changes:
         raise InputError("alter was given nothing to change; see paimon-orch alter --help")
+    changed = _planned(target, schema, changes) if dry_run else catalog.alter_table(table, changes)
+    _print(schema, changed)
     if dry_run:
-        has_snapshots = target.snapshots.latest_id() is not None
-        now = int(time.time() * 1000)
-        _print(
-            schema, changed_schema(schema, changes, has_snapshots=has_snapshots, time_millis=now)
-        )
         print("nothing was changed")
-        return
-    _print(schema, catalog.alter_table(table, changes))
+
+
+def _planned(table: Table, schema: TableSchema, changes: list[SchemaChange]) -> TableSchema:
+    has_snapshots, now = table.snapshots.latest_id() is not None, int(time.time() * 1000)
+    return changed_schema(schema, changes, has_snapshots=has_snapshots, time_millis=now)
+
+
+def _path(schema: TableSchema, text: str) -> Column:
+    """Return a path into nested columns, unless there is a column of that very name."""
+    return text if text in schema.names or "." not in text else tuple(text.split("."))
 
 
 def _pairs(texts: Texts, example: str) -> Iterator[tuple[str, str]]:
     return (pair_of(text, example) for text in texts or [])
 
 
-def _added(text: str, column: Callable[[str], Column]) -> SchemaChange:
+def _added(text: str, path: Callable[[str], Column]) -> SchemaChange:
     match = _ADD.fullmatch(text)
     if match is None:
         raise InputError(f"--add {text!r} must be a name and a type, such as 'note STRING'")
     name, data_type, first, after = match.groups()
-    return AddColumn(column(name), data_type, first=bool(first), after=after)
+    return AddColumn(path(name), data_type, first=bool(first), after=after)
+
+
+def _defaulted(text: str, path: Callable[[str], Column]) -> SchemaChange:
+    name, value = pair_of(text, "--default v=0")
+    return UpdateDefault(path(name), value or None)
+
+
+def _commented(text: str, path: Callable[[str], Column]) -> SchemaChange:
+    name, comment = pair_of(text, "--column-comment v=text")
+    return UpdateColumnComment(path(name), comment or None)
 
 
 def _moved(text: str) -> SchemaChange:

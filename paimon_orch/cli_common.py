@@ -1,8 +1,9 @@
 """What commands share: their usual arguments, and how they read and print."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pendulum
@@ -11,7 +12,7 @@ from pendulum.parsing.exceptions import ParserError
 from rich.console import Console
 from rich.progress import Progress
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
@@ -36,6 +37,13 @@ def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
 def open_table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
     """Open a table of a warehouse; see :func:`open_catalog`."""
     return open_catalog(ctx, warehouse).table(identifier)
+
+
+def check_there(paths: Iterable[str]) -> None:
+    """Refuse files to load that are not there; those of an object store are looked for when they are read."""
+    for path in paths:
+        if "://" not in path and not Path(path).exists():
+            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
 
 
 def print_values(values: dict[str, object], as_json: bool, text: str) -> None:

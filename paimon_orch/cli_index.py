@@ -14,9 +14,10 @@ from paimon_orch.cli_common import (
     Warehouse,
     bar,
     errors,
-    open_catalog,
+    open_table,
     print_result,
     spark_of,
+    specs_of,
 )
 from paimon_orch.steps import rewrite_file_index as step
 
@@ -44,8 +45,8 @@ def rewrite_file_index(
 
     Data files stay as they are. Indexes that the options name no more are removed.
     """
-    target = open_catalog(ctx, warehouse).table(table)
-    specs = None if partitions is None else [s for s in partitions.split(";") if s.strip()]
+    target = open_table(ctx, warehouse, table)
+    specs = specs_of(partitions)
     planned = step.plan(target, partitions=specs, where=where)
     if dry_run:
         _print_plan(planned, as_json=as_json)

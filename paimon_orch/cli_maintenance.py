@@ -1,6 +1,5 @@
 """Commands that expire, clean and check."""
 
-import json
 import sys
 from datetime import datetime
 from typing import Annotated
@@ -173,8 +172,7 @@ def check(
 
 
 def _quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:
-    target = open_table(ctx, warehouse, identifier)
-    return Quarantine.of(target)
+    return Quarantine.of(open_table(ctx, warehouse, identifier))
 
 
 @quarantine_app.command("list")
@@ -182,8 +180,7 @@ def list_quarantine(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the folders that hold quarantined files."""
-    names = _quarantine(ctx, warehouse, table).folders()
-    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+    print_names(_quarantine(ctx, warehouse, table).folders(), as_json=as_json)
 
 
 @quarantine_app.command("restore")

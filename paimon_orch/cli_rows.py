@@ -1,8 +1,6 @@
 """Commands that change single rows: ``delete``, ``update`` and ``merge-into``."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -15,13 +13,14 @@ from paimon_orch.cli_common import (
     Master,
     Warehouse,
     bar,
+    check_there,
     errors,
-    open_catalog,
+    open_table,
     pair_of,
     print_result,
+    print_values,
     spark_of,
 )
-from paimon_orch.errors import NotFoundError
 from paimon_orch.steps import row_level
 from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult
 
@@ -49,13 +48,10 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows of a filter, in one snapshot."""
-    target = open_catalog(ctx, warehouse).table(table)
+    target = open_table(ctx, warehouse, table)
     planned = row_level.plan(target, where)
-    if dry_run:
-        _print_plan(planned, as_json)
-        return
-    if not planned:
-        _print_done(RowLevelResult(), as_json)
+    if dry_run or not planned:
+        _print_undone(planned, dry_run, as_json)
         return
     from paimon_orch.spark.executor import SparkExecutor
 
@@ -77,14 +73,11 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Give the rows of a filter new values, in one snapshot."""
-    target = open_catalog(ctx, warehouse).table(table)
+    target = open_table(ctx, warehouse, table)
     values = _values(assignments)
     planned = row_level.plan(target, where, "update")
-    if dry_run:
-        _print_plan(planned, as_json)
-        return
-    if not planned:
-        _print_done(RowLevelResult(), as_json)
+    if dry_run or not planned:
+        _print_undone(planned, dry_run, as_json)
         return
     from paimon_orch.spark import row_level as on_spark
 
@@ -120,8 +113,8 @@ def merge_into(
     from paimon_orch.spark import row_level as on_spark
     from paimon_orch.spark.files import read_files
 
-    target = open_catalog(ctx, warehouse).table(table)
-    _check_there(source)
+    target = open_table(ctx, warehouse, table)
+    check_there(source)
     _hush()
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"merge into {table}")
@@ -135,12 +128,6 @@ def merge_into(
             progress=progress,
         )
     _print_done(result, as_json)
-
-
-def _check_there(paths: Sequence[str]) -> None:
-    for path in paths:
-        if "://" not in path and not Path(path).exists():
-            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
 
 
 def _values(assignments: Sequence[str]) -> Mapping[str, str]:
@@ -161,15 +148,17 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _print_plan(planned: RowLevelPlan, as_json: bool) -> None:
+def _print_undone(planned: RowLevelPlan, dry_run: bool, as_json: bool) -> None:
+    """Print a plan that is not carried out: that of a dry run, or one with nothing to do."""
+    if not dry_run:
+        _print_done(RowLevelResult(), as_json)
+        return
     values = planned.to_dict()
-    if as_json:
-        print(json.dumps(values, indent=2))
-    else:
-        print(
-            f"would look into {values['files']} files of {values['buckets']} buckets, {values['rows']:,} rows; "
-            "nothing was changed"
-        )
+    text = (
+        f"would look into {values['files']} files of {values['buckets']} buckets, {values['rows']:,} rows; "
+        "nothing was changed"
+    )
+    print_values(values, as_json, text)
 
 
 def _print_done(result: RowLevelResult, as_json: bool) -> None:

@@ -18,8 +18,9 @@ from paimon_orch.cli_common import (
     bar,
     errors,
     names_of,
-    open_catalog,
+    open_table,
     print_result,
+    print_values,
     spark_of,
 )
 from paimon_orch.errors import InputError
@@ -55,12 +56,11 @@ def analyze(
     """
     if columns and all_columns:
         raise InputError("--columns and --all-columns exclude each other; name one")
-    target = open_catalog(ctx, warehouse).table(table)
+    target = open_table(ctx, warehouse, table)
     planned = step.plan(target, None if all_columns else names_of(columns))
     if dry_run:
-        values = planned.to_dict()
         text = f"would read {len(planned.units)} buckets; nothing was changed"
-        print(json.dumps(values, indent=2) if as_json else text)
+        print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=errors, transient=True) as bars:
         results = _executor(planned.units, master).map(
@@ -115,12 +115,12 @@ def move_postponed(
 
     Tables with 'bucket' = -2 may keep new rows aside; here they go to real buckets, where readers see them.
     """
-    target = open_catalog(ctx, warehouse).table(table)
+    target = open_table(ctx, warehouse, table)
     planned = postpone.plan(target)
     rows = sum(file.row_count for unit in planned.units for file in unit.files)
     if dry_run:
         text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
-        print(json.dumps(planned.to_dict(), indent=2) if as_json else text)
+        print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=errors, transient=True) as bars:
         snapshot = postpone.move_postponed(

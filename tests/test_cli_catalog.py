@@ -7,29 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from commands import invoke, said
 from tables import rows_of, table_of
-from typer.testing import CliRunner, Result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 from paimon_orch import Catalog
-from paimon_orch.cli import app
-from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
-
-
-def invoke(*arguments: str, answer: str | None = None) -> Result:
-    result = CliRunner().invoke(app, arguments, input=answer)
-    if isinstance(result.exception, PaimonError):
-        raise result.exception
-    return result
-
-
-def said(*arguments: str, answer: str | None = None) -> str:
-    result = invoke(*arguments, answer=answer)
-    assert result.exit_code == 0, result.output
-    return result.output.strip()
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import said
 from steps.histories import loose_files
 from tables import new_table, rows_of, stored_files, table_of
-from typer.testing import CliRunner
 
-from paimon_orch.cli import app
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import InputError
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
@@ -29,11 +28,7 @@ def table(tmp_path: Path) -> Table:
 def run(table: Table, command: str, *arguments: str) -> str:
     """Run a command; the warehouse and the table come after its name."""
     warehouse = str(Path(table.paths.root).parents[1])
-    result = CliRunner().invoke(app, [*command.split(), warehouse, "db.t", *arguments])
-    if isinstance(result.exception, PaimonError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output.strip()
+    return said(*command.split(), warehouse, "db.t", *arguments)
 
 
 def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:

@@ -6,22 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import said
 from pyspark.sql import SparkSession
 from tables import rows_of, table_of
-from typer.testing import CliRunner
 
 from paimon_orch import Catalog
-from paimon_orch.cli import app
-from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.table.table import Table
-
-
-def said(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    if isinstance(result.exception, PaimonError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout.strip()
 
 
 @pytest.fixture

@@ -114,11 +114,7 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
                     "%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id
                 )
             report = inspect(paimon.load_table(table))
-            for key, part in _by_key(report, keys, partitions_def).items():
-                context.add_asset_metadata(
-                    table_state(part).to_dagster() | row_count(part, partition=True),
-                    partition_key=key,
-                )
+            _add_partitions(context, report, keys, partitions_def)
             return _ingested(results, report, keys, lineage | spark_links(spark))
 
     return table_asset
@@ -258,14 +254,21 @@ def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
         return dg.asset(**given)
 
 
-def _by_key(
-    report: TableReport, keys: Sequence[str], partitions_def: dg.PartitionsDefinition[str] | None
-) -> dict[str, TableReport]:
-    """Return the report cut down to each partition."""
+def _add_partitions(
+    context: dg.AssetExecutionContext,
+    report: TableReport,
+    keys: Sequence[str],
+    partitions_def: dg.PartitionsDefinition[str] | None,
+) -> None:
+    """Give each partition of the run the figures of its own part of the report."""
     if not keys:
-        return {}
+        return
     translate = PartitionKeys.of(report.schema, partitions_def)
-    return {key: partition_report(report, translate.path_of(key)) for key in keys}
+    for key in keys:
+        part = partition_report(report, translate.path_of(key))
+        context.add_asset_metadata(
+            table_state(part).to_dagster() | row_count(part, partition=True), partition_key=key
+        )
 
 
 def _ingested(

@@ -47,7 +47,8 @@ class Cursor:
     :ivar handled: the newest snapshot whose partitions were all taken up, or wait in ``pending``
     :ivar pending: partition paths whose work is still to be requested, and what touched each: a text that is another
         one for each occasion
-    :ivar waiting: partition paths whose work was not worth it yet, and since when, in epoch milliseconds
+    :ivar waiting: partition paths whose work was not worth it yet, or was requested, and since when, in epoch
+        milliseconds: they are looked at again without any commit
     """
 
     table: str
@@ -202,8 +203,16 @@ def _walk(watch: Watch, cursor: Cursor, latest: Snapshot, limit: int) -> Changes
 
 
 def _waiting(decisions: Collection[Decision], before: Mapping[str, int]) -> dict[str, int]:
-    """Return since when those wait that a threshold holds back."""
-    return {d.partition: before.get(d.partition, _now()) for d in decisions if d.waits}
+    """Return since when those wait that a threshold holds back, and from now on those that are to be compacted.
+
+    If the run of one of these fails there may be no commit that would make the sensor look again.
+    """
+    now = _now()
+    return {
+        d.partition: before.get(d.partition, now) if d.waits else now
+        for d in decisions
+        if d.waits or d.compact
+    }
 
 
 def _touched(table: Table, snapshot: Snapshot) -> set[str]:

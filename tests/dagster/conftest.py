@@ -83,3 +83,16 @@ def compact_all() -> Callable[[Table], None]:
         assert compact(table, InProcessExecutor()).snapshot_id
 
     return commit
+
+
+@pytest.fixture
+def roll_back() -> Callable[[Table, int], None]:
+    """Makes a snapshot the newest one again."""
+
+    def undo(table: Table, snapshot_id: int) -> None:
+        for later in table.snapshots.ids():
+            if later > snapshot_id:
+                table.io.delete(table.snapshots.path(later))
+        table.snapshots.write_hint("LATEST", snapshot_id)
+
+    return undo

@@ -1,21 +1,15 @@
-import os
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import timedelta
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from dagster.components.testing import create_defs_folder_sandbox
 
-from paimon_orch.dagster import (
-    PaimonCatalogResource,
-    PaimonTableComponent,
-)
+from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
+from paimon_orch.dagster.attributes import CompactionAttributes
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspect import inspect
 from paimon_orch.table.table import Table
@@ -29,10 +23,6 @@ ATTRIBUTES: Mapping[str, Any] = {
     "checks": {"level0_backlog": {"limit": 20, "severity": "error", "blocking": True}},
 }
 DAY = "2026-01-01"
-# Dagster warns of what it does itself when it loads YAML.
-of_dagster = pytest.mark.filterwarnings(
-    "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
-)
 
 
 def load(**attributes: Any) -> dg.Definitions:
@@ -183,6 +173,12 @@ def test_the_policy_of_the_yaml_is_the_sensors_own(
     assert sensor.minimum_interval_seconds == 5
     assert isinstance(found, dg.SensorResult)
     assert not found.run_requests
+
+
+def test_the_yaml_has_all_that_a_policy_has() -> None:
+    policy = {field.name: field.default for field in fields(CompactionPolicy)}
+
+    assert CompactionAttributes().model_dump() == policy
 
 
 def test_a_size_that_is_none_is_refused_when_definitions_load() -> None:
@@ -340,63 +336,3 @@ def test_the_python_of_the_documentation_runs(repository: Path, tmp_path: Path) 
         names = runpy.run_path(str(path))
         if "defs" in names:
             dg.Definitions.validate_loadable(names["defs"])
-
-
-@of_dagster
-def test_what_dg_scaffolds_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
-
-    with create_defs_folder_sandbox() as sandbox:
-        path = sandbox.scaffold_component(
-            component_cls=PaimonTableComponent, scaffold_params={"table": "lake.orders"}
-        )
-        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
-            assert isinstance(component, PaimonTableComponent)
-            assert component.table == "lake.orders"
-            dg.Definitions.validate_loadable(defs)
-
-
-@pytest.mark.slow
-def test_dg_scaffolds_a_component_and_accepts_it(tmp_path: Path) -> None:
-    """With the programs that a user runs, in a new project."""
-    defs = tmp_path / "project" / "defs"
-    defs.mkdir(parents=True)
-    for folder in (defs, defs.parent):
-        (folder / "__init__.py").touch()
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "project"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n'
-        '[tool.dg.project]\nroot_module = "project"\n'
-    )
-    program = Path(sys.executable).parent / "dg"
-    environment = {**os.environ, "PAIMON_WAREHOUSE": str(tmp_path / "lake")}
-
-    def dg_says(*arguments: str) -> str:
-        done = subprocess.run(
-            [program, *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    component = "paimon_orch.dagster.PaimonTableComponent"
-    dg_says("scaffold", "defs", component, "orders", "--table", "lake.orders")
-
-    assert "table: lake.orders" in (defs / "orders" / "defs.yaml").read_text()
-    assert "validated successfully" in dg_says("check", "yaml")
-    assert not (tmp_path / "lake").exists()
-
-
-def test_the_components_are_registered_for_dg() -> None:
-    found = entry_points(group="dagster_dg_cli.registry_modules", name="paimon_orch")
-    if not found:
-        pytest.skip("the package is not installed, so nothing of it is registered")
-    [entry] = found
-
-    module = entry.load()
-
-    assert issubclass(module.PaimonTableComponent, dg.Component)
-    assert issubclass(module.PaimonDatabaseComponent, dg.Component)

@@ -1,10 +1,10 @@
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import dagster as dg
 import pytest
+from asset_runs import NeverStarted, Resources, reported
 
-from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_file_index_asset
+from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
 from paimon_orch.steps.health import health
 from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
@@ -12,14 +12,6 @@ from paimon_orch.table.table import Table
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
 Upsert = Callable[..., None]
-Resources = Mapping[str, object]
-
-
-class NeverStarted(SparkSessionResource):
-    """The real executor, over a session that nobody may ask for."""
-
-    def session(self) -> Any:
-        raise AssertionError("this run must not start Spark")
 
 
 @pytest.fixture
@@ -29,13 +21,6 @@ def orders(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Tabl
     changes = [SetOption("file-index.bloom-filter.columns", "amount")]
     paimon.catalog().alter_table("lake.orders", changes)
     return paimon.load_table("lake.orders")
-
-
-def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
-    return {
-        event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
-        for event in result.get_asset_materialization_events()
-    }
 
 
 def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(

@@ -204,6 +204,10 @@ def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatal
             labels.append(label)
             return super().map(run, units, label=label, **options)
 
+        def shuffle(self, split: Any, units: Any, join: Any, **options: Any) -> list[bytes]:
+            labels.append(options["label"])
+            return super().shuffle(split, units, join, **options)
+
     class WithRecorded(SparkSessionResource):
         def executor(self) -> Executor:
             return Recorded()
@@ -212,7 +216,7 @@ def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatal
     resources = {"paimon": paimon, "spark": WithRecorded()}
     result = run(job, resources, dry_run=False, use_spark=True)
 
-    assert labels[0].startswith("list the files of lake.orders ")
+    assert labels[0].startswith("list the files of lake.orders and read its manifests ")
     assert labels[-1].startswith("remove orphan files of lake.orders ")
     step = f" (Dagster run {result.run_id} step remove_orphan_files)"
     assert all(label.endswith(step) for label in labels)

@@ -146,6 +146,26 @@ def test_a_partition_that_waits_is_taken_up_in_the_end_without_any_commit(
     assert ticks.requested() == [DAYS[1]]
 
 
+def test_a_compaction_that_did_not_come_is_asked_for_again_without_any_commit(
+    sensed: Sensed, orders: Table, upsert: Upsert, compact_all: CompactAll, clock: list[int]
+) -> None:
+    ticks = sensed(max_wait="1 h")
+    upsert(orders, DAYS[0])
+    [first] = ticks.requests()
+    assert ticks.requested() == []
+
+    clock[0] += HOUR
+    [again] = ticks.requests()
+
+    assert again.partition_key == DAYS[0]
+    assert again.run_key != first.run_key
+    compact_all(orders)
+    for _ in range(2):
+        clock[0] += HOUR
+        assert ticks.requested() == []
+    assert ticks.skipped() == "lake.orders: snapshot 2 already handled"
+
+
 def test_the_wait_of_a_whole_table_ends_too(
     sensed: Sensed, orders: Table, upsert: Upsert, clock: list[int]
 ) -> None:

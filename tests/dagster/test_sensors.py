@@ -1,3 +1,5 @@
+"""The sensor on the LATEST hint: what it requests after which commits, and what it reports of them."""
+
 import json
 from collections.abc import Callable
 from datetime import date
@@ -16,6 +18,7 @@ DAYS = [f"2026-01-{day:02d}" for day in range(1, 10)]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
 Upsert = Callable[..., None]
 CompactAll = Callable[[Table], None]
+RollBack = Callable[[Table, int], None]
 
 
 @pytest.fixture
@@ -174,15 +177,8 @@ def test_an_expired_cursor_snapshot_alone_is_no_gap(
     assert [r.partition_key for r in found.run_requests or []] == [DAYS[0]]
 
 
-def roll_back(table: Table, snapshot_id: int) -> None:
-    for later in table.snapshots.ids():
-        if later > snapshot_id:
-            table.io.delete(table.snapshots.path(later))
-    table.snapshots.write_hint("LATEST", snapshot_id)
-
-
 def test_after_a_rollback_what_is_open_again_is_requested_again(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     assert settled.requested() == [DAYS[0]]
@@ -195,7 +191,7 @@ def test_after_a_rollback_what_is_open_again_is_requested_again(
 
 
 def test_a_rollback_hidden_by_new_commits_is_noticed(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: Ticks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     settled.requested()
@@ -297,146 +293,6 @@ def test_an_unpartitioned_asset_gets_one_request_for_the_table(
         assert ticks.requested() == []
 
 
-def test_a_hint_that_lies_is_not_believed(settled: Ticks, orders: Table, upsert: Upsert) -> None:
-    upsert(orders, DAYS[0], amount=2)
-    orders.snapshots.write_hint("LATEST", 2)
-
-    assert settled.requested() == [DAYS[0]]
-
-
-def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
-    sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
-
-    assert sensor.name == "latest_snapshot__prod__lake__orders"
-    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-    assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
-        dg.AssetKey(["prod", "lake", "orders", "compaction"])
-    )
-
-
-DYNAMIC = dg.DynamicPartitionsDefinition(name="paimon/lake.orders")
-
-
-def grown(ticks: Ticks) -> tuple[set[str], set[str], list[str | None]]:
-    """What a tick does to the definition, keys that were added and deleted, and requests."""
-    before = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
-    requested = ticks.requested()
-    after = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
-    return {*after} - {*before}, {*before} - {*after}, requested
-
-
-@pytest.fixture
-def dynamic(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Ticks:
-    sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=DYNAMIC)
-    return Ticks(sensor, paimon, instance)
-
-
-def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
-    dynamic: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
-) -> None:
-    upsert(orders, DAYS[3], DAYS[1])
-    compact_all(orders)
-    upsert(orders, DAYS[2])
-
-    first = grown(dynamic)
-    upsert(orders, DAYS[0])
-    second = grown(dynamic)
-
-    assert first == ({*DAYS[1:4]}, set(), [DAYS[2]])
-    assert second == ({DAYS[0]}, set(), [DAYS[0]])
-    assert dynamic.instance.get_dynamic_partitions("paimon/lake.orders") == [*DAYS[1:4], DAYS[0]]
-
-
-def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
-    dynamic: Ticks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
-) -> None:
-    upsert(orders, DAYS[0], DAYS[1])
-    grown(dynamic)
-    instance.add_dynamic_partitions("paimon/lake.orders", ["still to be loaded"])
-    orders.drop_partitions([{"dt": DAYS[0]}])
-
-    added, deleted, _ = grown(dynamic)
-
-    assert (added, deleted) == (set(), {DAYS[0]})
-    assert set(instance.get_dynamic_partitions("paimon/lake.orders")) == {
-        DAYS[1],
-        "still to be loaded",
-    }
-
-
-@pytest.fixture
-def stale(dynamic: Ticks, orders: Table, upsert: Upsert) -> Ticks:
-    """A definition that has two days of the table."""
-    upsert(orders, DAYS[0], DAYS[1])
-    dynamic.result()
-    return dynamic
-
-
-def test_a_table_that_was_created_anew_keeps_no_partition_of_the_old_one(
-    stale: Ticks, create: Callable[[], Table], upsert: Upsert
-) -> None:
-    stale.paimon.catalog().drop_table("lake.orders")
-    upsert(create(), DAYS[4])
-
-    assert grown(stale) == ({DAYS[4]}, {DAYS[0], DAYS[1]}, [DAYS[4]])
-
-
-def test_partitions_that_went_while_snapshots_expired_are_deleted(
-    stale: Ticks, orders: Table, upsert: Upsert
-) -> None:
-    orders.drop_partitions([{"dt": DAYS[0]}])
-    upsert(orders, DAYS[2])
-    for expired in (1, 2):
-        orders.io.delete(orders.snapshots.path(expired))
-
-    added, deleted, _ = grown(stale)
-
-    assert (added, deleted) == ({DAYS[2]}, {DAYS[0]})
-
-
-def test_partitions_that_a_rollback_undid_are_deleted(
-    stale: Ticks, orders: Table, upsert: Upsert
-) -> None:
-    upsert(orders, DAYS[2])
-    grown(stale)
-    roll_back(orders, 1)
-
-    added, deleted, _ = grown(stale)
-
-    assert (added, deleted) == (set(), {DAYS[2]})
-
-
-def test_the_values_of_a_dynamic_dimension_grow_with_the_table(
-    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
-) -> None:
-    table = paimon.catalog().create_table(
-        "lake.sales",
-        "region STRING, dt DATE, id BIGINT",
-        primary_key=["region", "dt", "id"],
-        partition_by=["region", "dt"],
-        options={"bucket": "1", "deletion-vectors.enabled": "true"},
-    )
-    definition = dg.MultiPartitionsDefinition(
-        {
-            "dt": dg.DailyPartitionsDefinition("2026-01-01"),
-            "region": dg.DynamicPartitionsDefinition(name="paimon/lake.sales/region"),
-        }
-    )
-    sensor = build_latest_snapshot_sensor("lake.sales", partitions_def=definition)
-    ticks = Ticks(sensor, paimon, instance)
-    days = [date(2026, 1, 1), date(2026, 1, 2), date(1999, 1, 1)]
-    table.upsert(pa.table({"region": ["us", "eu", "eu"], "dt": days, "id": [1, 2, 3]}))
-
-    requests = ticks.requests()
-
-    assert instance.get_dynamic_partitions("paimon/lake.sales/region") == ["eu", "us"]
-    assert [r.partition_key for r in requests] == ["2026-01-02|eu", "2026-01-01|us"]
-    assert [r.tags["paimon/partition"] for r in requests] == [
-        "region=eu/dt=20455",
-        "region=us/dt=20454",
-    ]
-
-
 def test_days_that_directories_number_are_those_of_a_daily_definition(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
@@ -455,6 +311,16 @@ def test_days_that_directories_number_are_those_of_a_daily_definition(
     assert Ticks(sensor, paimon, instance).requested() == ["2026-01-05"]
 
 
+def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
+    sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
+
+    assert sensor.name == "latest_snapshot__prod__lake__orders"
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
+        dg.AssetKey(["prod", "lake", "orders", "compaction"])
+    )
+
+
 def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
     settled: Ticks, orders: Table, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,7 +332,7 @@ def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
     assert settled.skipped() == "lake.orders: snapshot 122 already handled"
 
 
-@pytest.mark.parametrize("hint", [b"99", b"1", b"rubbish", b"", None])
+@pytest.mark.parametrize("hint", [b"99", b"2", b"1", b"rubbish", b"", None])
 def test_a_hint_that_is_wrong_or_gone_changes_nothing(
     settled: Ticks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
@@ -503,7 +369,7 @@ def test_each_snapshot_that_changed_data_is_observed(
 
 
 def test_after_a_rollback_the_version_is_that_of_the_data_again(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: Ticks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     settled.result()

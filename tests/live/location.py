@@ -21,7 +21,7 @@ MONTHS = [f"2026-{month:02d}" for month in range(1, 13)]
 SENSED = ("lake.orders", "lake.events")
 
 
-class Gate:
+class Gate(InProcessExecutor):
     """Runs units in the process; before that it says which process is here, and waits for the gate to open."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class Gate:
         (self._folder / f"{os.getpid()} {label}").touch()
         while (self._folder / "shut").exists():
             time.sleep(0.05)
-        return InProcessExecutor().map(run, units, label=label, **given)
+        return super().map(run, units, label=label, **given)
 
 
 class WithoutSpark(SparkSessionResource):

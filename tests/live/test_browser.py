@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.util import find_spec
@@ -139,7 +140,7 @@ def page(demo: Deployment) -> Iterator[Page]:
 def seen(page: Page, demo: Deployment) -> Iterator[None]:
     """Prints what the browser shows in the end, which pytest shows where a test failed."""
     yield
-    print(page.url, page.inner_text("body"), demo.logs(), sep="\n")
+    sys.stdout.write("\n".join((page.url, page.inner_text("body"), demo.logs())))
 
 
 @pytest.fixture

@@ -1,0 +1,42 @@
+"""Materializes an asset in this process, and what the run reported."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from paimon_orch.dagster import SparkSessionResource
+
+Resources = Mapping[str, object]
+
+
+def materialize(
+    asset: dg.AssetsDefinition, resources: Resources, key: str | None = None, **arguments: Any
+) -> dg.ExecuteInProcessResult:
+    return dg.materialize([asset], resources=resources, partition_key=key, **arguments)
+
+
+def materialize_range(
+    asset: dg.AssetsDefinition,
+    resources: Resources,
+    first: str,
+    last: str,
+    instance: dg.DagsterInstance,
+) -> dg.ExecuteInProcessResult:
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return materialize(asset, resources, tags=tags, instance=instance)
+
+
+def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
+    """The metadata of a run by partition."""
+    return {
+        event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    }
+
+
+class NeverStarted(SparkSessionResource):
+    """The real executor, over a session that nobody may ask for."""
+
+    def session(self) -> Any:
+        raise AssertionError("this run must not start Spark")

@@ -1,0 +1,78 @@
+"""The program dg finds the components, and makes definitions of them that load."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from paimon_orch.dagster import PaimonTableComponent
+
+# Dagster warns of what it does itself when it loads YAML.
+of_dagster = pytest.mark.filterwarnings(
+    "ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning"
+)
+
+
+@of_dagster
+def test_what_dg_scaffolds_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
+
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PaimonTableComponent, scaffold_params={"table": "lake.orders"}
+        )
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
+            assert isinstance(component, PaimonTableComponent)
+            assert component.table == "lake.orders"
+            dg.Definitions.validate_loadable(defs)
+
+
+@pytest.mark.slow
+def test_dg_scaffolds_a_component_and_accepts_it(tmp_path: Path) -> None:
+    """With the programs that a user runs, in a new project."""
+    defs = tmp_path / "project" / "defs"
+    defs.mkdir(parents=True)
+    for folder in (defs, defs.parent):
+        (folder / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "project"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n'
+        '[tool.dg.project]\nroot_module = "project"\n'
+    )
+    program = Path(sys.executable).parent / "dg"
+    environment = {**os.environ, "PAIMON_WAREHOUSE": str(tmp_path / "lake")}
+
+    def dg_says(*arguments: str) -> str:
+        done = subprocess.run(
+            [program, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    component = "paimon_orch.dagster.PaimonTableComponent"
+    dg_says("scaffold", "defs", component, "orders", "--table", "lake.orders")
+
+    assert "table: lake.orders" in (defs / "orders" / "defs.yaml").read_text()
+    assert "validated successfully" in dg_says("check", "yaml")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_the_components_are_registered_for_dg() -> None:
+    found = entry_points(group="dagster_dg_cli.registry_modules", name="paimon_orch")
+    if not found:
+        pytest.skip("the package is not installed, so nothing of it is registered")
+    [entry] = found
+
+    module = entry.load()
+
+    assert issubclass(module.PaimonTableComponent, dg.Component)
+    assert issubclass(module.PaimonDatabaseComponent, dg.Component)

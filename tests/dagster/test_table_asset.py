@@ -1,0 +1,106 @@
+"""The asset of a table that Dagster loads: what a run reports of it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+from asset_runs import materialize, materialize_range, reported
+
+from paimon_orch import Catalog
+from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_table_asset
+from paimon_orch.steps.ingest import IngestResult
+
+DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
+PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+
+
+class NoSession(SparkSessionResource):
+    """For a load that does not use its session."""
+
+    def session(self) -> Any:
+        return None
+
+
+def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+    table = catalog.create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "1"},
+        if_not_exists=True,
+    )
+    for key in keys:
+        snapshot = table.upsert(pa.table({"dt": [key, key], "id": [1, 2]}))
+        assert snapshot
+        yield IngestResult(snapshot.id, 2, 1, 100, 0.5)
+
+
+def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    resources = {"paimon": paimon, "spark": NoSession()}
+    asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
+
+    result = materialize_range(asset, resources, DAYS[0], DAYS[1], instance)
+
+    found = reported(result)
+    assert set(found) == set(DAYS[:2])
+    metadata = found[DAYS[1]]
+    assert metadata["paimon/snapshot_id"] == 2
+    assert metadata["paimon/level0_files"] == 1
+    assert metadata["dagster/uri"].endswith("lake.db/orders")
+    assert [column.name for column in metadata["dagster/column_schema"].columns] == ["dt", "id"]
+    [event] = [e for e in result.get_asset_materialization_events() if e.partition == DAYS[1]]
+    assert event.materialization.tags is not None
+    assert event.materialization.tags["dagster/data_version"] == "2"
+
+
+def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
+    paimon: PaimonCatalogResource,
+) -> None:
+    policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24))
+    lineage = dg.TableColumnLineage({"id": [dg.TableColumnDep(dg.AssetKey("source"), "number")]})
+    asset = build_table_asset(
+        "lake.orders",
+        load,
+        partitions_def=PARTITIONS,
+        freshness_policy=policy,
+        column_lineage=lineage,
+    )
+
+    metadata = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()}, DAYS[0]))
+
+    assert asset.get_asset_spec(asset.key).freshness_policy == policy
+    assert metadata[DAYS[0]]["dagster/column_lineage"] == lineage
+    assert metadata[DAYS[0]]["paimon/read_amplification"] == 1
+
+
+def test_sums_over_several_partitions_are_not_shown_at_each(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    resources = {"paimon": paimon, "spark": NoSession()}
+    asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
+
+    several = reported(materialize_range(asset, resources, DAYS[0], DAYS[1], instance))
+    one = reported(materialize(asset, resources, DAYS[2]))
+
+    assert "paimon/rows_written" not in several[DAYS[0]]
+    assert one[DAYS[2]]["paimon/rows_written"] == 2
+
+
+def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
+    paimon: PaimonCatalogResource,
+) -> None:
+    def load_all(catalog: Catalog, session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+        assert list(keys) == []
+        return load(catalog, session, DAYS[:2])
+
+    asset = build_table_asset("lake.orders", load_all)
+
+    [metadata] = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()})).values()
+
+    assert metadata["paimon/rows_written"] == 4
+    assert metadata["paimon/level0_files"] == 2
