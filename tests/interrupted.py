@@ -12,12 +12,12 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
-from paimon_orch.steps.executor import Executor
+from paimon_orch.steps.executor import Executor, InProcessExecutor
 
 SLEEP = 60.0
 
 
-class Sleepy:
+class Sleepy(InProcessExecutor):
     """Lets each unit sleep before it works; a file ``started`` says that one does, ``ended`` that it was left alone."""
 
     def __init__(self, executor: Executor, folder: Path) -> None:

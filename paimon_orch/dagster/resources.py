@@ -1,13 +1,13 @@
 """The two things that runs need: the warehouse, and Spark."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from paimon_orch.steps.executor import Executor, Progress, Undo
+from paimon_orch.steps.executor import Executor, Join, Progress, Undo
 from paimon_orch.storage.options import parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
@@ -119,7 +119,25 @@ class _LazyExecutor:
         """Run the units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
         if not units:
             return []
+        return self._spark().map(run, units, label=label, progress=progress, undo=undo)
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Bring together what units found on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
+        if not units:
+            return []
+        spark = self._spark()
+        return spark.shuffle(split, units, join, parts=parts, label=label, progress=progress)
+
+    def _spark(self) -> Executor:
         from paimon_orch.spark import SparkExecutor
 
-        executor = SparkExecutor(self._resource.session())
-        return executor.map(run, units, label=label, progress=progress, undo=undo)
+        return SparkExecutor(self._resource.session())

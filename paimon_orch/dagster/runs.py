@@ -1,6 +1,6 @@
 """What ties a run of Dagster to its jobs on Spark: each names the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import dagster as dg
@@ -8,7 +8,7 @@ import dagster as dg
 from paimon_orch.dagster.failures import Context, op_context
 from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import SparkSessionResource
-from paimon_orch.steps.executor import Executor, Progress, Undo
+from paimon_orch.steps.executor import Executor, Join, Progress, Undo
 
 U = TypeVar("U")
 
@@ -29,8 +29,27 @@ class NamedExecutor:
         undo: Undo | None = None,
     ) -> list[bytes]:
         """Run the units; see :class:`paimon_orch.steps.executor.Executor`."""
-        named = f"{label} ({self._run})"
+        named = self._named(label)
         return self._executor.map(run, units, label=named, progress=progress, undo=undo)
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Bring together what units found; see :class:`paimon_orch.steps.executor.Executor`."""
+        named = self._named(label)
+        return self._executor.shuffle(
+            split, units, join, parts=parts, label=named, progress=progress
+        )
+
+    def _named(self, label: str) -> str:
+        return f"{label} ({self._run})"
 
 
 def executor_of(context: Context, spark: SparkSessionResource) -> Executor:

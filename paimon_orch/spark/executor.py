@@ -12,6 +12,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from itertools import groupby
 from typing import TypeVar
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
 from paimon_orch.spark.jobs import Jobs, jobs_of
 from paimon_orch.spark.session import TASK_ATTEMPTS
-from paimon_orch.steps.executor import Progress, Undo
+from paimon_orch.steps.executor import Join, Progress, Undo
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ _Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 RESULT_COLUMNS = "id bigint, result binary, error string"
 _SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
+_FAILED = -1  # the part of units that failed
 _JOB_ATTEMPTS = 3
 
 # An executor died with rows for the next stage that come out in another order when they are made again. Spark repeats
@@ -78,6 +81,30 @@ class SparkExecutor:
             return session.range(0, count, 1, count).mapInArrow(task, RESULT_COLUMNS)
 
         return self.results(frame, count, label=label, progress=progress, undo=undo)
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Return ``join`` of each part's pieces, which go from task to task; errors are those of :meth:`map`."""
+        if not units:
+            return []
+        attempts, count = task_attempts(self._session), len(units)
+        sent = _sender(split, [cloudpickle.dumps(unit) for unit in units], attempts)
+        received = _receiver(join, attempts)
+
+        def frame(session: SparkSession) -> DataFrame:
+            pieces = session.range(0, count, 1, count).mapInArrow(sent, RESULT_COLUMNS)
+            gathered = pieces.repartition(parts, "id").sortWithinPartitions("id")
+            return gathered.mapInArrow(received, RESULT_COLUMNS)
+
+        return self.results(frame, count, label=label, progress=progress)
 
     def results(
         self,
@@ -190,6 +217,42 @@ def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _Task
     return task
 
 
+def _sender(
+    split: Callable[[U], Iterable[tuple[int, bytes]]], units: list[bytes], attempts: int
+) -> _Task:
+    """Return the task of a shuffle's first half: ids of units in, (part, piece or error) out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                try:
+                    pieces = list(split(cloudpickle.loads(units[index])))
+                except Exception as error:
+                    if _is_curable(error, attempts):
+                        raise
+                    yield _batch([{"id": _FAILED, "error": _encode(error)}])
+                else:
+                    yield _batch([{"id": part, "result": piece} for part, piece in pieces])
+
+    return task
+
+
+def _receiver(join: Join, attempts: int) -> _Task:
+    """Return the task of a shuffle's second half: (part, piece or error) in, sorted by part, (part, result or error) out."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for part, group in groupby(rows, key=lambda row: row["id"]):
+            found = list(group)
+            if part == _FAILED:
+                yield _batch(found)
+            else:
+                pieces = [row["result"] for row in found]
+                yield result_batch(part, partial(join, pieces), attempts)
+
+    return task
+
+
 def _run_unit(run: Callable[[U], bytes], index: int, unit: bytes, attempts: int) -> pa.RecordBatch:
     return result_batch(index, lambda: run(cloudpickle.loads(unit)), attempts)
 
@@ -205,14 +268,21 @@ def result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.Rec
         if not isinstance(result, bytes):
             raise TypeError(f"a unit returns bytes, not {type(result).__name__}")
     except Exception as error:
-        context = TaskContext.get()
-        if _is_transient(error) and context and context.attemptNumber() + 1 < attempts:
+        if _is_curable(error, attempts):
             raise
         result, failure = None, _encode(error)
-    # One place casts: Spark matches by position and reads another type as garbage or not at all.
-    return pa.RecordBatch.from_pylist(
-        [{"id": index, "result": result, "error": failure}], schema=_SCHEMA
-    )
+    return _batch([{"id": index, "result": result, "error": failure}])
+
+
+def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    """Return rows in one place's types: Spark matches by position and reads another type as garbage or not at all."""
+    return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+
+def _is_curable(error: Exception, attempts: int) -> bool:
+    """Tell whether another attempt of this task may succeed, and will be made."""
+    context = TaskContext.get()
+    return _is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
 
 
 def _is_transient(error: Exception) -> bool:

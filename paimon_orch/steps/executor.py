@@ -1,6 +1,6 @@
 """Where work units run: the one contract, and the plain loop that keeps it without Spark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -12,6 +12,9 @@ Progress = Callable[[int, int], None]
 
 Undo = Callable[[list[bytes]], None]
 """Takes back what finished units did."""
+
+Join = Callable[[Sequence[bytes]], bytes]
+"""Makes one result of all pieces of one part, in whichever order they come."""
 
 
 class Executor(Protocol):
@@ -36,6 +39,26 @@ class Executor(Protocol):
         :param undo: called with the results that are there when another unit has failed
         :raises PaimonError: the first failing unit's error, of the class that ``run`` raised
         :raises CancelledError: if the work was cancelled
+        """
+        ...
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Bring together what units found, and return ``join`` of each part's pieces, in the order of the parts.
+
+        Pieces pass from unit to part without the caller, who holds no more than what ``join`` returns. Both functions
+        may run more than once, and neither writes anything. A part without pieces has no result.
+
+        :param split: a pure function of a unit; yields pieces, each with its part, below ``parts``
+        :raises PaimonError: as :meth:`map`
         """
         ...
 
@@ -65,6 +88,25 @@ class InProcessExecutor:
             raise
         return results
 
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,  # noqa: ARG002 - part of the contract
+        label: str,  # noqa: ARG002
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Return ``join`` of each part's pieces; they are all in memory meanwhile."""
+        pieces: dict[int, list[bytes]] = {}
+        for done, unit in enumerate(units, 1):
+            for part, piece in split(unit):
+                pieces.setdefault(part, []).append(piece)
+            if progress is not None:
+                progress(done, len(units))
+        return [join(pieces[part]) for part in sorted(pieces)]
+
 
 _MANY_UNITS = 16
 
@@ -89,5 +131,22 @@ class SizedExecutor:
         undo: Undo | None = None,
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, as the executor that fits does."""
-        executor = self.make() if len(units) >= self.many else InProcessExecutor()
+        executor = self._fitting(len(units))
         return executor.map(run, units, label=label, progress=progress, undo=undo)
+
+    def shuffle(
+        self,
+        split: Callable[[U], Iterable[tuple[int, bytes]]],
+        units: Sequence[U],
+        join: Join,
+        *,
+        parts: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[bytes]:
+        """Return ``join`` of each part's pieces, as the executor that fits does."""
+        executor = self._fitting(len(units))
+        return executor.shuffle(split, units, join, parts=parts, label=label, progress=progress)
+
+    def _fitting(self, units: int) -> Executor:
+        return self.make() if units >= self.many else InProcessExecutor()

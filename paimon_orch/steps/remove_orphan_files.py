@@ -1,18 +1,17 @@
 """Removing files that nothing refers to, failing closed (maintenance facts 10).
 
-Files are listed first, then everything is read that any version of any branch names; what is listed, old, and not
-named is an orphan. Before anything goes the versions are looked at once more. Whatever cannot be read ends the step,
-with nothing deleted.
+What is listed, old, and named by no version of any branch is an orphan. Files are listed, and manifests read, by work
+units; names that are alike meet in one part, so that only orphans come back. After the listing, and again before anything
+goes, the versions are looked at once more. Whatever cannot be read ends the step, with nothing deleted.
 """
 
-import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.steps.deletion import DeletionResult, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.quarantine import Quarantine
@@ -21,15 +20,15 @@ from paimon_orch.table.orphans import (
     ListingUnit,
     ManifestUnit,
     OldFile,
+    Unused,
     bucket_directories,
-    decode_listing,
     leftovers,
-    list_old_files,
-    named_files,
+    names_by_part,
     shared_directories,
+    unused_names,
 )
 from paimon_orch.table.partitions import parse_specs
-from paimon_orch.table.references import Decoder, Used, VersionStore
+from paimon_orch.table.references import Used, VersionStore
 from paimon_orch.table.removal import Remover
 from paimon_orch.table.table import Table
 
@@ -39,6 +38,7 @@ DEFAULT_AGE_SECONDS = 24 * 3600
 Partitions = Sequence[str | Mapping[str, object]]
 _DIRECTORIES_PER_UNIT = 64
 _MANIFESTS_PER_UNIT = 16
+_MOST_PARTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +103,20 @@ def plan(
     specs = None if partitions is None else parse_specs(partitions, schema)
     store = VersionStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
-    branches = store.branches()
+    branches, used = store.branches(), Used(store)
     buckets = [b for root in data.roots for b in bucket_directories(table.io, root, schema, specs)]
     directories = [info.path for info in buckets]
     if specs is None:
         directories += shared_directories(table.paths)
-    listings = _listed(table, executor or InProcessExecutor(), directories, before, progress)
-    used = Used(store, decode=None if executor is None else _decoder(table, executor))
-    used.update()  # after the listing: what is committed in between is read, and not listed
-    old = {info.path for info in buckets if info.modified < before}
-    found, empty, scanned = _unused(listings, used, old)
+    found = _unused(table, executor or InProcessExecutor(), directories, before, used, progress)
+    used.update()  # after the listing: what is committed in between is read too
+    files = [file for file in found.files if file.name not in used.names]
     if specs is None:
-        found += [old for paths in branches for old in leftovers(table.io, paths, before)]
-    _check_not_empty(table, used, found)
-    return OrphanPlan(tuple(found), tuple(empty), scanned, data.refused, data.roots, used)
+        files += [old for paths in branches for old in leftovers(table.io, paths, before)]
+    _check_not_empty(table, used, files)
+    old = {info.path for info in buckets if info.modified < before}
+    empty = tuple(path for path in found.empty if path in old)
+    return OrphanPlan(tuple(files), empty, found.scanned, data.refused, data.roots, used)
 
 
 def _before(older_than: int | None) -> float:
@@ -130,55 +130,37 @@ def _before(older_than: int | None) -> float:
     return before
 
 
-def _listed(
+def _unused(
     table: Table,
     executor: Executor,
     directories: Sequence[str],
     before: float,
+    used: Used,
     progress: Progress | None,
-) -> list[bytes]:
-    units = [
+) -> Unused:
+    """Return the old files that no manifest names, as far as units could read them; ``used`` is told which they did."""
+    metas = used.unread()
+    listings = [
         ListingUnit(table.io, tuple(directories[start : start + _DIRECTORIES_PER_UNIT]), before)
         for start in range(0, len(directories), _DIRECTORIES_PER_UNIT)
     ]
-    label = f"list the files of {table.identifier}"
-    return executor.map(list_old_files, units, label=label, progress=progress)
-
-
-def _decoder(table: Table, executor: Executor) -> Decoder:
-    """Return what reads manifests where the executor does."""
-    label = f"read the manifests of {table.identifier}"
-
-    def decode(metas: Sequence[ManifestFileMeta]) -> dict[str, list[str]]:
-        units = [
-            ManifestUnit(table.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
-            for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
-        ]
-        results = executor.map(named_files, units, label=label) if units else []
-        return {name: files for result in results for name, files in json.loads(result).items()}
-
-    return decode
-
-
-def _unused(
-    listings: Iterable[bytes], used: Used, old_directories: set[str]
-) -> tuple[list[OldFile], list[str], int]:
-    """Return the files that nothing names, old directories that hold nothing, and how many old files there are."""
-    found: list[OldFile] = []
-    empty: list[str] = []
-    scanned = 0
-    known = used.names
-    for listing in listings:
-        for directory, names, sizes, entries in decode_listing(listing):
-            scanned += len(names)
-            if not entries and directory in old_directories:
-                empty.append(directory)
-            found += [
-                OldFile(f"{directory}/{name}", size)
-                for name, size in zip(names, sizes, strict=True)
-                if name not in known
-            ]
-    return found, empty, scanned
+    manifests = [
+        ManifestUnit(table.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
+        for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
+    ]
+    parts = max(1, min(len(manifests), _MOST_PARTS))
+    found = Unused.of(
+        executor.shuffle(
+            partial(names_by_part, parts=parts),
+            [*listings, *manifests],
+            unused_names,
+            parts=parts,
+            label=f"list the files of {table.identifier} and read its manifests",
+            progress=progress,
+        )
+    )
+    used.was_read(found.manifests)
+    return found
 
 
 def _check_not_empty(table: Table, used: Used, found: Sequence[OldFile]) -> None:

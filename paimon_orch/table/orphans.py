@@ -1,11 +1,12 @@
 """Where files that nothing refers to may lie: the candidates of orphan cleanup (maintenance facts 10.1)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, StorageError
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.partition import escape, unescape
 from paimon_orch.format.paths import TablePaths
@@ -50,25 +51,6 @@ class OldFile:
         return self.path.rpartition("/")[2]
 
 
-def list_old_files(unit: ListingUnit) -> bytes:
-    """Look into the directories of a unit; a pure function of the unit, for an executor.
-
-    Links are left alone, as are directories and packs of blobs. Returns JSON: per directory its path, names and sizes
-    of old files, and how many entries it holds.
-    """
-    found, before = [], _certainly(unit.io, unit.before)
-    for directory in unit.directories:
-        names, sizes, entries = [], [], 0
-        for info in unit.io.list_dir(directory):
-            entries += 1
-            candidate = not info.is_dir and not info.is_link
-            if candidate and info.modified < before and not info.name.endswith(_BLOB_PACK):
-                names.append(info.name)
-                sizes.append(info.size)
-        found.append((directory, names, sizes, entries))
-    return json.dumps(found).encode()
-
-
 @dataclass(frozen=True, slots=True)
 class ManifestUnit:
     """Manifests to read for the names of files."""
@@ -77,28 +59,135 @@ class ManifestUnit:
     metas: tuple[ManifestFileMeta, ...]
 
 
-def named_files(unit: ManifestUnit) -> bytes:
-    """Read the manifests of a unit; a pure function of the unit, for an executor.
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a unit found of the names of one part; the first part also has what belongs to none.
 
-    Returns JSON: by manifest the names of all its files. One that cannot be read is left out: whoever asked reads it
-    again, and knows whether it may be missing.
+    ``old`` are sizes by directory and name, ``named`` the names of used files, ``empty`` directories that hold nothing,
+    and ``read`` how many names each manifest held.
     """
-    found = {}
+
+    old: dict[str, dict[str, int]] = field(default_factory=dict)
+    named: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    read: dict[str, int] = field(default_factory=dict)
+
+    def encode(self, part: int) -> bytes:
+        return json.dumps([part, self.old, self.named, self.empty, self.read]).encode()
+
+
+def names_by_part(unit: ListingUnit | ManifestUnit, parts: int) -> list[tuple[int, bytes]]:
+    """Look into directories for old files, or into manifests for used ones: a unit's half of a shuffle.
+
+    Links are left alone, as are directories and packs of blobs. A manifest that cannot be read is left out: whoever asked
+    reads it again, and knows whether it may be missing.
+    """
+    pieces = [_Piece() for _ in range(parts)]
+    if isinstance(unit, ListingUnit):
+        _list_directories(unit, pieces)
+    else:
+        _read_manifests(unit, pieces)
+    nothing = _Piece()
+    return [(part, piece.encode(part)) for part, piece in enumerate(pieces) if piece != nothing]
+
+
+def _list_directories(unit: ListingUnit, pieces: Sequence[_Piece]) -> None:
+    before = _certainly(unit.io, unit.before)
+    for directory in unit.directories:
+        entries = 0
+        for info in unit.io.list_dir(directory):
+            entries += 1
+            if info.is_dir or info.is_link or info.modified >= before:
+                continue
+            name = info.name
+            if not name.endswith(_BLOB_PACK):
+                old = pieces[_part_of(name, len(pieces))].old
+                old.setdefault(directory, {})[name] = info.size
+        if not entries:
+            pieces[0].empty.append(directory)
+
+
+def _read_manifests(unit: ManifestUnit, pieces: Sequence[_Piece]) -> None:
     for meta in unit.metas:
         with suppress(PaimonError):
             manifest = unit.reader.open(meta)
-            found[meta.file_name] = [*manifest.names, *manifest.extra_names()]
-    return json.dumps(found).encode()
+            names = [*manifest.names, *manifest.extra_names()]
+            for name in names:
+                pieces[_part_of(name, len(pieces))].named.append(name)
+            pieces[0].read[meta.file_name] = len(names)
+
+
+def _part_of(name: str, parts: int) -> int:
+    """Return the part that a name falls into, in each process the same; names on a disk may be no text."""
+    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % parts if parts > 1 else 0
+
+
+def unused_names(pieces: Sequence[bytes]) -> bytes:
+    """Return what was listed and is not named, of one part: the other half of the shuffle.
+
+    JSON: the part, sizes by directory and name, how many old files and how many names there were, and what belongs to no
+    part.
+    """
+    listed, used, scanned, received = [], set[str](), 0, 0
+    parts, empty, read = set[int](), list[str](), dict[str, int]()
+    for piece in pieces:
+        part, old, named, nothing, manifests = json.loads(piece)
+        parts.add(part)
+        listed.append(old)
+        used.update(named)
+        received += len(named)
+        empty += nothing
+        read |= manifests
+    found: dict[str, dict[str, int]] = {}
+    for directory, files in (item for old in listed for item in old.items()):
+        scanned += len(files)
+        left = {name: size for name, size in files.items() if name not in used}
+        if left:
+            found[directory] = left
+    return json.dumps([[*parts], found, scanned, received, empty, read]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Old files that no manifest of ``manifests`` names, directories that hold nothing, and how many old files there are."""
+
+    files: list[OldFile] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    manifests: list[str] = field(default_factory=list)
+    scanned: int = 0
+
+    @classmethod
+    def of(cls, results: Iterable[bytes]) -> "Unused":
+        """Put together what :func:`unused_names` returned.
+
+        Names that were lost on their way, or did not meet others of their part, are an error: a file whose name they are
+        would seem to be unused.
+        """
+        files, empty, read, parts = list[OldFile](), list[str](), dict[str, int](), list[int]()
+        scanned = received = 0
+        for result in results:
+            of_parts, found, old, names, nothing, manifests = json.loads(result)
+            files += [
+                OldFile(f"{directory}/{name}", size)
+                for directory, sizes in found.items()
+                for name, size in sizes.items()
+            ]
+            scanned, received = scanned + old, received + names
+            parts += of_parts
+            empty += nothing
+            read |= manifests
+        if received != sum(read.values()) or len(parts) != len(set(parts)):
+            raise StorageError(
+                f"{sum(read.values())} names of files were read from manifests, and {received} in {len(set(parts))} parts "
+                f"were compared with what is stored, by {len(parts)} tasks: names were lost between tasks or did not "
+                "meet. Nothing was deleted; try again"
+            )
+        return cls(sorted(files, key=lambda file: file.path), sorted(empty), list(read), scanned)
 
 
 def _certainly(io: FileIO, before: float) -> float:
     """Return what the time of a file must be below to be certainly before a moment."""
     return before - _ROUNDED_SECONDS if io.remote else before
-
-
-def decode_listing(data: bytes) -> Iterator[tuple[str, list[str], list[int], int]]:
-    """Yield what :func:`list_old_files` found: (directory, names, sizes, number of entries)."""
-    yield from json.loads(data)
 
 
 def shared_directories(paths: TablePaths) -> list[str]:

@@ -5,7 +5,7 @@ only what is optional by the format may be missing (maintenance facts 9.4, 9.5, 
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -246,24 +246,34 @@ def metadata_names(reader: ReferenceReader, version: Version) -> set[str]:
     return names | {name for name in optional if name is not None}
 
 
-Decoder = Callable[[Sequence[ManifestFileMeta]], Mapping[str, Sequence[str]]]
-"""Returns the files that manifests name, by the manifests' names. One that cannot be read may be left out."""
-
-
 @dataclass(slots=True)
 class Used:
     """The names of all files that any version of a table names, data files by every entry of every manifest.
 
     The set only grows: :meth:`update` reads the versions that came since. A version that went takes nothing with it.
-    With ``decode`` manifests are read there, many at once; what it leaves out is read here, and is an error here.
+    Manifests may be read elsewhere, many at once: :meth:`unread` returns them, and what :meth:`was_read` is told of is
+    not opened here; its names are missing in ``names`` then.
     """
 
     store: VersionStore
     sleep: Callable[[float], None] = time.sleep
-    decode: Decoder | None = field(default=None, repr=False)
     names: set[str] = field(default_factory=set)
     versions: dict[str, Version] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
+    _reader: ReferenceReader | None = field(default=None, repr=False)
+
+    def unread(self) -> list[ManifestFileMeta]:
+        """Return the manifests that versions name now and that were not read, each once."""
+        reader, metas = self._lists(), dict[str, ManifestFileMeta]()
+        for version in self._pending():
+            with suppress(MissingFileError):  # told when the version itself is read
+                for meta in (*reader.state(version), *reader.changelog(version)):
+                    metas.setdefault(meta.file_name, meta)
+        return [meta for name, meta in metas.items() if name not in self._opened]
+
+    def was_read(self, manifests: Iterable[str]) -> None:
+        """Take note of manifests whose names somebody else looks after."""
+        self._opened.update(manifests)
 
     def update(self) -> bool:
         """Read all versions that there are and that were not read; tell whether there were any.
@@ -274,26 +284,30 @@ class Used:
         """
         failure: PaimonError | None = None
         for attempt in range(_ROUNDS):
-            pending = self._unread()
+            pending = self._pending()
             failure = self._read(pending)
             if failure is None:
+                self._reader = None  # the lists of these versions are needed no more
                 return bool(pending) or attempt > 0
             self.sleep(_PAUSE_SECONDS * 2**attempt)
         assert failure is not None
         raise failure
 
-    def _unread(self) -> list[Version]:
+    def _lists(self) -> ReferenceReader:
+        if self._reader is None:
+            self._reader = ReferenceReader.of(self.store.io, self.store.root)
+        return self._reader
+
+    def _pending(self) -> list[Version]:
         """Return the versions that are new, or are not what they were when they were read."""
         found = self.store.all()
         return [v for path, v in found.items() if not _same(self.versions.get(path), v)]
 
     def _read(self, pending: Sequence[Version]) -> PaimonError | None:
-        reader = ReferenceReader.of(self.store.io, self.store.root)
-        decoded = {} if self.decode is None else self.decode(self._unopened(reader, pending))
-        failure = None
+        reader, failure = self._lists(), None
         for version in pending:
             try:
-                self._add(reader, version, decoded)
+                self._add(reader, version)
             except MissingFileError as error:
                 error.add_note(f"{version} needs it")
                 failure = error
@@ -301,19 +315,7 @@ class Used:
                 self.versions[version.path] = version
         return failure
 
-    def _unopened(
-        self, reader: ReferenceReader, pending: Iterable[Version]
-    ) -> list[ManifestFileMeta]:
-        metas: dict[str, ManifestFileMeta] = {}
-        for version in pending:
-            with suppress(MissingFileError):  # told when the version itself is read
-                for meta in (*reader.state(version), *reader.changelog(version)):
-                    metas.setdefault(meta.file_name, meta)
-        return [meta for name, meta in metas.items() if name not in self._opened]
-
-    def _add(
-        self, reader: ReferenceReader, version: Version, decoded: Mapping[str, Sequence[str]]
-    ) -> None:
+    def _add(self, reader: ReferenceReader, version: Version) -> None:
         names = metadata_names(reader, version)
         kinds = (
             (reader.state(version), not version.complete),
@@ -322,10 +324,6 @@ class Used:
         for metas, optional in kinds:
             for meta in metas:
                 if meta.file_name in self._opened:
-                    continue
-                if meta.file_name in decoded:
-                    self.names.update(decoded[meta.file_name])
-                    self._opened.add(meta.file_name)
                     continue
                 manifest = reader.open(meta, optional=optional)
                 if manifest is not None:

@@ -1,17 +1,29 @@
-"""Orphan files are found alike in the calling process and on Spark."""
+"""Orphan files are found alike in the calling process and on Spark, and only they come back from the tasks."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from steps.histories import contents, loose_files, make_old, make_table
+from tables import new_table, table_of
 
 from paimon_orch.spark import SparkExecutor
 from paimon_orch.steps import remove_orphan_files as step
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def _small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make several units, and so several parts, of a small table."""
+    monkeypatch.setattr(step, "_DIRECTORIES_PER_UNIT", 8)
+    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 2)
 
 
 def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSession) -> None:
@@ -19,9 +31,7 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     table = make_table(tmp_path, "vectors", history)
     table.rollback(3)
     for number in range(3):
-        stray = Path(table.paths.root) / f"p={number + 7}" / "bucket-0" / "data-x.parquet"
-        stray.parent.mkdir(parents=True)
-        stray.write_bytes(b"x" * number)
+        leave(table, f"p={number + 7}/bucket-0/data-x.parquet", b"x" * number)
     make_old(table)
     before = contents(table)
     executor = SparkExecutor(spark)
@@ -34,3 +44,63 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     assert (result.files, result.bytes) == (len(here.files), here.bytes)
     assert contents(table) == before
     assert loose_files(table) == set()
+
+
+def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession) -> None:
+    table = partitioned(tmp_path, 60, commits=7)
+    orphans = {leave(table, f"p={p}/bucket-0/data-{p}.parquet") for p in range(0, 90, 3)}
+    orphans.add(leave(table, os.fsdecode(b"p=1/bucket-0/no-text-\xff.parquet")))
+    (Path(table.paths.root) / "p=99" / "bucket-0").mkdir(parents=True)
+    make_old(table)
+
+    here, there = step.plan(table), step.plan(table, SparkExecutor(spark))
+
+    assert here == there
+    assert {file.path for file in there.files} == orphans
+    assert [Path(path).parent.name for path in there.directories] == ["p=99"]
+    assert there.scanned == 60 + len(orphans) + len(list(Path(table.paths.manifest_dir).iterdir()))
+
+
+class Measured(InProcessExecutor):
+    """Counts the bytes that come back from the search."""
+
+    came_back = 0
+
+    def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
+        results = super().shuffle(split, units, join, **given)
+        self.came_back += sum(map(len, results))
+        return results
+
+
+def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> None:
+    sizes = []
+    for files in (5, 200):
+        table = partitioned(tmp_path / f"{files:03}", files, commits=1)
+        orphan = leave(table, "p=1/bucket-0/data-0.parquet")
+        make_old(table)
+        executor = Measured()
+
+        planned = step.plan(table, executor)
+
+        assert [file.path for file in planned.files] == [orphan]
+        assert planned.used is not None
+        sizes.append((executor.came_back, len(planned.used.names)))
+    (few, held), (many, held_of_many) = sizes
+    assert held == held_of_many, "what stays in memory are names of metadata"
+    assert many - few < 10, "no more than the digits of longer numbers"
+
+
+def partitioned(root: Path, files: int, commits: int) -> Table:
+    """Return an append table of one file a partition, written in so many commits."""
+    table = new_table(root, "p BIGINT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
+    for first in range(commits):
+        table.append(table_of("p k", [(p, p) for p in range(first, files, commits)]))
+    return table
+
+
+def leave(table: Table, name: str, content: bytes = b"orphan") -> str:
+    """Write a file that nothing refers to; return its path."""
+    path = Path(table.paths.root) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)

@@ -28,6 +28,11 @@ class Elsewhere(InProcessExecutor):
         self.labels.add(label)
         return super().map(run, units, label=label, **named)
 
+    def shuffle(self, split: Any, units: Sequence[Any], join: Any, **named: Any) -> list[bytes]:
+        self.units += len(units)
+        self.labels.add(named["label"])
+        return super().shuffle(split, units, join, **named)
+
 
 def echo(unit: bytes) -> bytes:
     return unit
@@ -62,7 +67,7 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
     monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
     large = step.plan(table, executor)
 
-    assert elsewhere.labels == {"list the files of db.t", "read the manifests of db.t"}
+    assert elsewhere.labels == {"list the files of db.t and read its manifests"}
     assert small == large == step.plan(table)
 
 

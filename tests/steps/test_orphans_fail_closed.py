@@ -23,6 +23,7 @@ from paimon_orch.errors import (
     MissingFileError,
     NotFoundError,
     PaimonError,
+    StorageError,
     UnsupportedError,
 )
 from paimon_orch.steps import remove_orphan_files as step
@@ -32,6 +33,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.storage import FileInfo, LocalFileIO
+from paimon_orch.table.orphans import ManifestUnit
 from paimon_orch.table.table import Table
 
 
@@ -114,6 +116,38 @@ def test_a_table_whose_snapshots_are_gone_is_not_emptied(table: Table) -> None:
 
 def test_a_table_that_was_never_written_to_has_nothing_to_clean(tmp_path: Path) -> None:
     assert remove_orphan_files(new_table(tmp_path)).files == 0
+
+
+class Losing(InProcessExecutor):
+    """Loses all names that manifests hold but those of the first part."""
+
+    def shuffle(self, split: Any, units: Any, join: Any, **given: Any) -> list[bytes]:
+        def losing(unit: Any) -> list[tuple[int, bytes]]:
+            return [at for at in split(unit) if at[0] == 0 or not isinstance(unit, ManifestUnit)]
+
+        return super().shuffle(losing, units, join, **given)
+
+
+class Parting(InProcessExecutor):
+    """Joins each piece by itself, so that names of stored files do not meet those of manifests."""
+
+    def shuffle(self, split: Any, units: Any, join: Any, **_given: Any) -> list[bytes]:
+        return [join([piece]) for unit in units for _, piece in split(unit)]
+
+
+@pytest.mark.parametrize("executor", [Losing(), Parting()])
+def test_names_that_do_not_meet_stop_the_cleanup(
+    table: Table, monkeypatch: pytest.MonkeyPatch, executor: InProcessExecutor
+) -> None:
+    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
+    litter(table)
+    before = stored_files(table)
+
+    with pytest.raises(StorageError, match="were lost between tasks or did not meet"):
+        remove_orphan_files(table, executor)
+
+    assert stored_files(table) == before
+    assert remove_orphan_files(table).files == 9
 
 
 class Meanwhile(LocalFileIO):

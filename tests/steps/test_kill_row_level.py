@@ -1,0 +1,134 @@
+"""Whenever a process dies that updates or merges rows, readers see all of the change or none, and no version suffers.
+
+Invariants 2 and 28, as in ``test_kill``. Spark only computes the new values, as Arrow does here: what finds rows, writes
+and commits is the code that runs in Spark's tasks and driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from steps.histories import contents, kept, make_table
+from steps.kill import MARKS, clean, deaths
+from tables import new_table, rows_of, table_of
+
+from paimon_orch.steps import ingest, row_level
+from paimon_orch.steps.check import check
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.row_changes import KIND, ROW
+from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.table import Table
+
+pytestmark = MARKS
+
+
+def keyed(root: Path) -> Table:
+    """A table whose readers merge: keys 0 to 3 in one snapshot, 1 to 4 in the next."""
+    return make_table(root, "plain", [("upsert", 1)])
+
+
+def appended(root: Path, **options: str) -> Table:
+    """A table without primary key, whose files are written anew when rows go."""
+    table = new_table(root, "p BIGINT, k BIGINT, v STRING", key=(), bucket="-1", **options)
+    for start in (0, 3):
+        table.append(table_of("p k v", [(k % 2, k, "old") for k in range(start, start + 3)]))
+    return table
+
+
+def vectored(root: Path) -> Table:
+    """A table without primary key, whose rows go by vectors."""
+    return appended(root, deletion_vectors__enabled="true")
+
+
+def update(table: Table) -> None:
+    """Give the rows of one key a new value."""
+    planned = row_level.plan(table, "k = 3", "update")
+    found = rows_found(planned)
+    value = found.schema.get_field_index("v")
+    new = found.set_column(value, "v", pa.repeat("new", len(found)))
+    write(table, planned, new.append_column(KIND, pa.repeat("+U", len(found))))
+
+
+def merge_into(table: Table) -> None:
+    """Delete the rows of one key, update those of another, and insert what is not there of a third."""
+    planned = row_level.plan(table, None, "merge")
+    found = rows_found(planned)
+    matched = found.filter(pc.is_in(found.column("k"), pa.array([2, 3])))
+    gone = pc.equal(matched.column("k"), 2)
+    kinds = pc.if_else(gone, "-D", "+U")
+    values = pc.if_else(gone, matched.column("v"), "new")
+    changed = matched.set_column(matched.schema.get_field_index("v"), "v", values)
+    changed = changed.append_column(KIND, kinds)
+    if 9 not in found.column("k").to_pylist():
+        added = {ROW: [None], "p": [1], "k": [9], "v": ["new"], KIND: ["+I"]}
+        changed = pa.concat_tables([changed, pa.table(added, schema=changed.schema)])
+    write(table, planned, changed, guarded=not table.schema.primary_keys)
+
+
+def rows_found(planned: row_level.RowLevelPlan) -> pa.Table:
+    """Return the rows of a plan behind their addresses."""
+    fields = planned.schema.fields
+    return pa.concat_tables(part for unit in planned.units for part in unit.read(fields))
+
+
+def write(
+    table: Table, planned: row_level.RowLevelPlan, rows: pa.Table, *, guarded: bool = False
+) -> None:
+    """Write changed rows as a task does, and commit as the driver does."""
+    kinds = [KIND] if planned.schema.primary_keys else []
+    writing = ingest.plan(table, [*planned.schema.names, *kinds], row_kind=KIND if kinds else None)
+    written = row_level.write_changes(writing, rows.combine_chunks().to_batches())
+    guard = ReadGuard(planned.snapshot_id) if guarded else None
+    row_level.apply(
+        table, InProcessExecutor(), planned, [written], guard=guard, hashes=writing.hashes
+    )
+
+
+def rows_updated(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(p, k, "new" if k == 3 else v) for p, k, v in rows]
+
+
+def rows_merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted([row for row in rows_updated(rows) if row[1] != 2] + [(1, 9, "new")])
+
+
+@pytest.mark.parametrize(
+    ("make", "action", "change"),
+    [
+        (keyed, update, rows_updated),
+        (appended, update, rows_updated),
+        (keyed, merge_into, rows_merged),
+        (vectored, merge_into, rows_merged),
+    ],
+)
+def test_changes_of_rows_killed_anywhere(
+    tmp_path: Path,
+    make: Callable[[Path], Table],
+    action: Callable[[Table], None],
+    change: Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]],
+) -> None:
+    table = make(tmp_path / "table")
+    before, rows = contents(table), rows_of(table)
+    newest = table.snapshots.latest_id()
+    assert newest is not None
+    expected = change(rows)
+    outcomes = set()
+    for dead in deaths(table, tmp_path, action):
+        after = contents(dead)
+        assert kept(after, before) == before, "what was there is as it was"
+        added = [name for name in after if name not in before]
+        assert added in ([], [f"main {newest + 1}"])
+        outcomes.add(len(added))
+        assert rows_of(dead) == (expected if added else rows)
+        assert check(dead, deep=True).findings == ()
+        action(dead)
+        assert rows_of(dead) == expected
+        clean(dead)
+        assert kept(contents(dead), before) == before
+        assert rows_of(dead) == expected
+    assert outcomes == {0, 1}
