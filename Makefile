@@ -7,6 +7,8 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 OLDEST := pyspark==4.0.0
 OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
+OLDEST_TESTS := test_every_step.py test_streams.py \
+	test_source.py::test_a_session_that_looked_up_formats_before_is_told_of_this_one
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -36,7 +38,7 @@ test: install ## run the tests (ARGS="-m 'not spark'" for those without Spark)
 oldest: install ## run the heart of the Spark tests on the oldest PySpark that is supported
 	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
 		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
-	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest tests/spark/test_every_step.py $(ARGS)
+	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest $(addprefix tests/spark/,$(OLDEST_TESTS)) $(ARGS)
 
 screenshots: install ## take the pictures of docs/images anew: a year of flights, and Chromium
 	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py

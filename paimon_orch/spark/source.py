@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -38,7 +39,12 @@ def register(session: SparkSession) -> None:
     """
     from pyspark_paimon import DefaultSource
 
-    session.dataSource.register(DefaultSource)
+    try:
+        session.dataSource.register(DefaultSource)
+    except AnalysisException as error:
+        # Spark 4.0 keeps what it has found by itself, later versions what they were told last.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:

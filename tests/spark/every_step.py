@@ -72,6 +72,12 @@ def keyed(root: Path, **options: str) -> Table:
     return table
 
 
+def indexed(root: Path) -> Table:
+    """Return such a table with file indexes beside the data files."""
+    options = {"file_index__bloom_filter__columns": "k", "file_index__in_manifest_threshold": "1 b"}
+    return keyed(root, **options)
+
+
 def vectors(root: Path) -> Table:
     """Return such a table with deletion vectors."""
     return keyed(root, deletion_vectors__enabled="true")
@@ -269,7 +275,7 @@ def _without_small(rows: list[Row]) -> list[Row]:
 STEPS: Mapping[str, Step] = {
     "ingest": Step(keyed, _ingest, [40, 5], _with(rows_for(range(20, 60), "n"))),
     "ingest in place of partitions": Step(keyed, _overwrite, 5, _overwritten),
-    "compact, full": Step(keyed, _full, [3, 31, [5, 5, 5, 5]]),
+    "compact, full": Step(indexed, _full, [3, 31, [5, 5, 5, 5]]),
     "compact by lookup": Step(vectors, _lookup, [3, 0, 9], _with(SECOND, THIRD)),
     "compact an append table": Step(appended, _full, [2, 40, [0, 0]]),
     "sort compaction": Step(appended, _sort, [40, 2]),

@@ -19,6 +19,7 @@ ASKED, TAKEN, HELD = (CONTROL / name for name in ("asked", "taken", "held"))
 _POLL_SECONDS = 0.02
 
 _busy = False
+_asked = ""
 _seen = 0
 _installed = False
 
@@ -31,7 +32,7 @@ def ask(event: str, pattern: str, count: int) -> None:
     for old in (ASKED, TAKEN, HELD):
         old.unlink(missing_ok=True)
     new = ASKED.with_suffix(".new")
-    new.write_text(json.dumps([event, pattern, count]))
+    new.write_text(json.dumps([event, pattern, count, time.time_ns()]))
     new.replace(ASKED)
 
 
@@ -56,18 +57,19 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_here(event: str, what: str) -> bool:
-    global _seen  # noqa: PLW0603
+    global _asked, _seen  # noqa: PLW0603
     try:
-        asked, pattern, count = json.loads(ASKED.read_text())
+        text = ASKED.read_text()
     except FileNotFoundError:  # another task was faster
         return False
+    if text != _asked:  # what an earlier test asked for and another process came to counts no more
+        _asked, _seen = text, 0
+    asked, pattern, count, _ = json.loads(text)
     _seen += event == asked and re.search(pattern, what) is not None
     return bool(_seen >= count)
 
 
 def _hold() -> None:
-    global _seen  # noqa: PLW0603
-    _seen = 0
     try:
         ASKED.rename(TAKEN)
     except FileNotFoundError:

@@ -20,9 +20,9 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+HAS_BATCHES = hasattr(datasource, "DataSourceStreamArrowWriter")
 needs_batches = pytest.mark.skipif(
-    not hasattr(datasource, "DataSourceStreamArrowWriter"),
-    reason="Spark 4.0 hands rows to the writers of streams, not batches",
+    not HAS_BATCHES, reason="Spark 4.0 hands rows to the writers of streams, not batches"
 )
 
 
@@ -145,6 +145,19 @@ def test_complete_results_replace_the_table(
     into(target, counts, tmp_path / "at", output_mode="complete")
 
     assert rows_of(target) == [(False, 1), (True, 1)]
+
+
+@pytest.mark.skipif(HAS_BATCHES, reason="only Spark 4.0 hands rows to the writers of streams")
+def test_where_a_stream_cannot_be_written_the_way_round_is_named(
+    spark: SparkSession, log: Table, tmp_path: Path
+) -> None:
+    target = new_table(tmp_path / "to", "k BIGINT", key=(), bucket="-1")
+    way = r"write its batches by foreachBatch and paimon_orch\.spark\.write\(batch, table, "
+
+    with pytest.raises(PySparkException, match=way):
+        into(target, each_snapshot(spark, log), tmp_path / "at")
+
+    assert rows_of(target) == []
 
 
 def test_batches_of_any_stream_are_clustered_and_committed_once(
