@@ -86,6 +86,7 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_same_on_spark_connect(

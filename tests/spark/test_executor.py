@@ -338,6 +338,7 @@ def test_a_job_that_fails_for_good_says_what_happened(
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
 @pytest.mark.slow
 def test_the_same_on_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: one process has either kind of session."""
