@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.predicate import columns_of
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source import PaimonReader, Part
 from paimon_orch.spark.source_splits import packed, pieces
@@ -68,16 +69,14 @@ def divided(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
     if not _takes_files(scan):
         return [], splits
     schemas = scan.schemas.get_all(file.schema_id for split in splits for file in split.files)
-    unchanged = {
-        number: set(scan.fields) <= set(schema.fields) for number, schema in schemas.items()
-    }
+    plain = {number for number, schema in schemas.items() if _as_they_are(scan, schema)}
     wanted = matching_partitions((s.partition for s in splits), scan.schema, scan.predicate)
     files, others = list[str](), list[BucketSplit]()
     for split in splits:
         if split.partition not in wanted:
             continue
         path = _raw_file(scan, split)
-        if path is not None and unchanged[split.files[0].schema_id]:
+        if path is not None and split.files[0].schema_id in plain:
             files.append(path)
         else:
             others.append(split)
@@ -86,16 +85,23 @@ def divided(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
 
 def _takes_files(scan: Scan) -> bool:
     """Tell whether rows of a file can be rows of a scan as they are."""
-    names = [name.lower() for name in scan.schema.names]
-    by_partition = scan.predicate is None or columns_of(scan.predicate) <= set(
-        scan.schema.partition_keys
-    )
+    schema, by_partition = scan.schema, set(scan.schema.partition_keys)
     return (
-        by_partition
+        (scan.predicate is None or columns_of(scan.predicate) <= by_partition)
         and not scan.audit
-        and not is_evolving(scan.schema)
+        and not is_evolving(schema)
+        # Java 0.9 wrote rows of such tables whose key is null among the values; ours reads it from its own column
+        and not (schema.primary_keys and schema.typed_options.merge_engine == "partial-update")
         and all(is_exact(field.type) for field in scan.arrow_schema)
-        and len(names) == len(set(names))  # Spark does not tell upper from lower case
+    )
+
+
+def _as_they_are(scan: Scan, written: TableSchema) -> bool:
+    """Tell whether files of a schema hold the columns of a scan under their names and types, which Spark tells apart."""
+    stored = {(field.id, field.name, field.type) for field in written.fields}
+    distinct = {name.lower() for name in written.names}  # Spark knows no upper and lower case
+    return len(distinct) == len(stored) and all(
+        (field.id, field.name, field.type) in stored for field in scan.fields
     )
 
 

@@ -23,7 +23,12 @@ from paimon_orch.spark.reader import divided
 from paimon_orch.spark.source_types import converted, visible_schema
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import RenameColumn
+from paimon_orch.table.schema_changes import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    UpdateColumnComment,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,13 +220,38 @@ def test_files_that_spark_would_pass_over_or_take_for_a_pattern_are_not_given_to
     assert frame.collect() == [(1, "a")]
 
 
-def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(
-    tmp_path: Path,
-) -> None:
+def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, K INT", key=(), bucket="-1")
     table.append(table_of("k K", [(1, 2)]))
-
     assert divided(table.scan(["k"]))[0] == []
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table("db.t", [DropColumn("K")])
+
+    assert divided(catalog.table("db.t").scan())[0] == []  # the file still has both
+    catalog.alter_table("db.t", [AddColumn("v", "INT"), UpdateColumnComment("k", "a number")])
+    catalog.table("db.t").append(table_of("k v", [(1, 2)]))
+    assert len(divided(catalog.table("db.t").scan())[0]) == 1
+
+
+def test_a_new_comment_leaves_files_to_spark(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    catalog = Catalog(str(tmp_path))
+
+    catalog.alter_table("db.t", [UpdateColumnComment("k", "a number")])
+
+    assert len(divided(catalog.table("db.t").scan())[0]) == 1
+
+
+@pytest.mark.parametrize(("engine", "files"), [("partial-update", 0), ("aggregation", 1)])
+def test_where_java_wrote_rows_without_their_key_among_the_values_tasks_read_it_from_its_column(
+    tmp_path: Path, engine: str, files: int
+) -> None:
+    table = new_table(tmp_path, merge_engine=engine)
+    table.upsert(table_of("k v", [(1, "a")]))
+    full(table)
+
+    assert len(divided(table.scan())[0]) == files
 
 
 def test_the_caller_decides_who_reads(
