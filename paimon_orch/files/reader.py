@@ -47,11 +47,12 @@ class BucketFile:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a data file and the bounds of a column in it.
+    """A row group of a data file, which of its rows it holds, and the bounds of a column in it.
 
     ``read`` yields the rows that are not deleted, of some columns and with ``_POSITION`` at the end.
     """
 
+    rows: range
     bounds: ColumnStats
     read: Callable[[Sequence[Field]], Iterator[pa.RecordBatch]]
 
@@ -137,12 +138,13 @@ class FileReader:
                             yield rows
 
             if not isinstance(opened, ParquetFileReader) or column.physical is None:
-                yield RowGroup(ColumnStats(), partial(read, None))
+                yield RowGroup(range(at.file.row_count), ColumnStats(), partial(read, None))
                 return
             for group in range(opened.num_row_groups):
                 found = opened.row_group_statistics(group, column.physical)
                 bounds = footer_stats(found, column.physical_type, key.type)
-                yield RowGroup(bounds, partial(read, group))
+                rows = range(*opened.first_rows[group : group + 2])
+                yield RowGroup(rows, bounds, partial(read, group))
 
     def _open(self, at: BucketFile, path: str, source: IO[bytes]) -> DataFileReader:
         _check_size(path, source, at.file)

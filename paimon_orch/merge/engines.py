@@ -43,6 +43,11 @@ class MergeEngine:
         return self._name == "deduplicate" and not self.sequence.names and not self.ignores_delete
 
     @property
+    def newest_of_key(self) -> bool:
+        """Tell whether what is left of a key is its newest row as it is."""
+        return self._name == "deduplicate"
+
+    @property
     def first_row_wins(self) -> bool:
         """Tell whether later rows of a key are dropped."""
         return self._name == "first-row"

@@ -5,7 +5,7 @@ into whose bounds a key falls, of these only the key columns, and values only of
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -16,33 +16,11 @@ from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import AtomicType, Field
 from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_value, decode_key
+from paimon_orch.merge.values import RowGroupValues
 
 LevelRows = tuple[int, pa.RecordBatch]
 _NOTHING: Indices = np.empty(0, np.int64)
 ReadGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGroup]]
-
-
-@dataclass(slots=True)
-class _Values:
-    """The values of a row group, taken by ascending positions."""
-
-    batches: Iterator[pa.RecordBatch]
-    batch: pa.RecordBatch | None = None
-    positions: Positions = field(default_factory=lambda: _NOTHING)
-
-    def take(self, wanted: Positions) -> pa.Table:
-        """Return the rows at some positions, all greater than those of the call before."""
-        parts = []
-        while len(wanted):
-            if self.batch is None or self.positions[-1] < wanted[0]:
-                self.batch = next(self.batches)
-                self.positions = self.batch.column(POSITION).to_numpy()
-                continue
-            count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
-            rows = np.searchsorted(self.positions, wanted[:count])
-            parts.append(self.batch.take(pa.array(rows)))
-            wanted = wanted[count:]
-        return pa.Table.from_batches(parts)
 
 
 @dataclass(slots=True)
@@ -57,7 +35,7 @@ class _Cursor:
     batches: Iterator[pa.RecordBatch] | None = None
     batch: pa.RecordBatch | None = None
     keys: KeyColumns | None = None
-    values: _Values | None = None
+    values: RowGroupValues | None = None
     done: bool = False
 
     def is_behind(self, key: Key) -> bool:
@@ -206,8 +184,9 @@ class PositionLookup:
         """Yield found rows of keys with their values."""
         if cursor.values is None:
             assert cursor.group is not None
-            cursor.values = _Values(cursor.group.read(self._values))
-        rows = cursor.values.take(marked).drop_columns(POSITION)
+            cursor.values = RowGroupValues(cursor.group.read(self._values))
+        parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(marked)]
+        rows = pa.Table.from_batches(parts).drop_columns(POSITION)
         for name in self._names:
             rows = rows.append_column(name, found.column(name))
         for batch in rows.combine_chunks().to_batches():

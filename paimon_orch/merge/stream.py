@@ -6,6 +6,7 @@ order and handed on as one :class:`Step`; the rest waits. Keys within one run ar
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +158,16 @@ def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: Seq
     if len(parts) == 1:  # one run alone: its keys are unique and sorted
         everything = np.arange(len(keys))
         return Step(rows, keys, everything, everything, levels)
+    if not sequence.names and _ascend([batch for _, batch, _ in parts]):
+        order, starts, _ = _groups(keys)
+        return Step(rows, keys, order, starts, levels)
     return _ordered(rows, keys, levels, sequence)
+
+
+def _ascend(runs: Sequence[pa.RecordBatch]) -> bool:
+    """Tell whether every run is newer than the one before: then the rows of a key come in their order already."""
+    bounds = [pc.min_max(run.column(SEQUENCE_NUMBER.name)) for run in runs]
+    return all(one["max"].as_py() < two["min"].as_py() for one, two in pairwise(bounds))
 
 
 def with_rows(
@@ -189,10 +199,15 @@ def sort_step(
 def _ordered(
     rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
 ) -> Step:
-    order, same = keys.ordered()
-    starts = np.flatnonzero(np.concatenate(([True], ~same)))
+    order, starts, same = _groups(keys)
     order = _by_sequence(order, starts, same, rows, sequence)
     return Step(rows, keys, order, starts, levels)
+
+
+def _groups(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bool_]]:
+    """Return the order of the rows by key, where in it each key begins, and which rows are followed by their like."""
+    order, same = keys.ordered()
+    return order, np.flatnonzero(np.concatenate(([True], ~same))), same
 
 
 def _by_sequence(

@@ -1,21 +1,22 @@
 """Reading buckets: raw where no merge is needed, else merged; vectors applied (format section 11)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.file_indexes import FirstRows
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.types import Field
-from paimon_orch.merge.engines import merge_engine
+from paimon_orch.merge.engines import MergeEngine, merge_engine
 from paimon_orch.merge.levels import oldest_first, sections
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
+from paimon_orch.merge.values import LateValues, pays
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
@@ -114,20 +115,34 @@ class BucketReader:
     def _merge(self, *, deletes: bool) -> Iterator[pa.Table]:
         schema = self._reader.schema
         engine = merge_engine(schema)
-        needed = [
-            *SYSTEM_FIELDS,
-            *schema.select(engine.needed([field.name for field in self._fields])),
-        ]
+        needed = schema.select(engine.needed([field.name for field in self._fields]))
         for section in sections(self._split.files, schema.key_fields):
-            predicate = self._predicate if len(section) == 1 else self._on_keys()
             ordered = oldest_first(section)
-            loads = load_rows([sum(file.row_count for file in files) for files in ordered])
-            runs = [
-                MergeRun(self._run(files, needed, predicate, load))
-                for files, load in zip(ordered, loads, strict=True)
-            ]
+            late = self._late(engine, needed, ordered)
+            fields = [field for field in needed if late is None or field not in late.fields]
+            runs = self._runs(ordered, [*SYSTEM_FIELDS, *fields], late)
             for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
-                yield engine.merge(engine.prepare(step), deletes=deletes)
+                rows = engine.merge(engine.prepare(step), deletes=deletes)
+                if rows.num_rows:
+                    yield rows if late is None else late.beside(rows)
+
+    def _late(
+        self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
+    ) -> LateValues | None:
+        """Return what reads the values of runs once their merge is done, where that may save reading some.
+
+        A merge chooses rows by other columns if its engine mixes none, and whole row groups can lose only where newer
+        runs have as many rows.
+        """
+        if not engine.newest_of_key or not pays(runs):
+            return None
+        merging = engine.needed([])
+        fields = [field for field in needed if field.name not in merging]
+
+        def read(file: DataFileMeta) -> Iterator[RowGroup]:
+            return self._reader.row_groups(self._at(file), self._reader.schema.key_fields[0])
+
+        return LateValues(fields, runs, read) if fields else None
 
     def _on_keys(self) -> Predicate | None:
         """Return the part of the predicate that holds for all rows of a key or for none."""
@@ -135,19 +150,28 @@ class BucketReader:
         keys = {*schema.primary_keys, *schema.partition_keys}
         return None if self._predicate is None else restrict(self._predicate, keys)
 
-    def _run(
+    def _runs(
         self,
-        files: Iterable[DataFileMeta],
+        runs: Sequence[Sequence[DataFileMeta]],
         fields: Sequence[Field],
-        predicate: Predicate | None,
-        batch_rows: int,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for file in files:
-            vector = self._vectors.get(file.file_name)
-            for batch in self._reader.read(
-                self._at(file), fields, vector, predicate=predicate, batch_rows=batch_rows
-            ):
-                yield file.level, batch
+        late: LateValues | None,
+    ) -> list[MergeRun]:
+        predicate = self._predicate if len(runs) == 1 else self._on_keys()
+        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+
+        def read(files: Sequence[DataFileMeta], load: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+            for file in files:
+                for rows in self._reader.read(
+                    self._at(file),
+                    fields,
+                    self._vectors.get(file.file_name),
+                    predicate=predicate,
+                    positions=late is not None,
+                    batch_rows=load,
+                ):
+                    yield file.level, rows if late is None else late.placed(file, rows)
+
+        return [MergeRun(read(files, load)) for files, load in zip(runs, loads, strict=True)]
 
 
 def _with_kind(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -80,7 +80,8 @@ class Stored:
                 yield from kept.select(names).combine_chunks().to_batches(rows_of_batch)
 
             bounds = ColumnStats(rows[0][1], rows[-1][1]) if self.tells_bounds else ColumnStats()
-            yield RowGroup(bounds, read)
+            positions = [position for position, _ in rows]
+            yield RowGroup(range(positions[0], positions[-1] + 1), bounds, read)
 
     def lookup(
         self, vectors: dict[str, DeletionVector] | None = None, values: Sequence[Field] = ()

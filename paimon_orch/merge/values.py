@@ -1,0 +1,130 @@
+"""Values of the rows that a merge chose, read after it: of row groups in which no row wins nothing is decoded."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.files.reader import POSITION, RowGroup
+from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.paths import file_format
+from paimon_orch.format.types import Field
+
+_PLACE = "_PLACE"
+_FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below
+Found = tuple[pa.RecordBatch, Positions]
+"""Some of the rows of a batch, by ascending indices."""
+
+
+@dataclass(slots=True)
+class RowGroupValues:
+    """The values of a row group, found by ascending positions."""
+
+    batches: Iterator[pa.RecordBatch]
+    batch: pa.RecordBatch | None = None
+    positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def find(self, wanted: Positions) -> Iterator[Found]:
+        """Yield where the rows at some positions are, all greater than those of the call before."""
+        while len(wanted):
+            if self.batch is None or self.positions[-1] < wanted[0]:
+                self.batch = next(self.batches)
+                self.positions = self.batch.column(POSITION).to_numpy()
+                continue
+            count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
+            yield self.batch, self._rows(wanted[:count])
+            wanted = wanted[count:]
+
+    def _rows(self, wanted: Positions) -> Positions:
+        rows: Positions = wanted - self.positions[0]
+        if self.positions[-1] - self.positions[0] >= len(self.positions):  # some are deleted
+            rows = np.searchsorted(self.positions, wanted)
+        return rows
+
+
+@dataclass(slots=True)
+class _FileValues:
+    """The values of a file, found by ascending positions."""
+
+    number: int
+    fields: Sequence[Field]
+    groups: Iterator[RowGroup]
+    group: RowGroup | None = None
+    values: RowGroupValues | None = None
+
+    def find(self, wanted: Positions) -> Iterator[Found]:
+        while len(wanted):
+            if self.group is None or wanted[0] >= self.group.rows.stop:
+                self.group, self.values = next(self.groups), None
+                continue
+            if self.values is None:
+                self.values = RowGroupValues(self.group.read(self.fields))
+            count = int(np.searchsorted(wanted, self.group.rows.stop))
+            yield from self.values.find(wanted[:count])
+            wanted = wanted[count:]
+
+
+def pays(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
+    """Tell whether whole row groups may hold no winner: where the other runs have as many rows as the largest one.
+
+    Otherwise most row groups are read anyway, and the keys of each would be decoded apart from the values for nothing.
+    """
+    rows = [sum(file.row_count for file in files) for files in runs]
+    parquet = all(file_format(file.file_name) == "parquet" for files in runs for file in files)
+    return parquet and len(rows) > 1 and sum(rows) >= 2 * max(rows)
+
+
+class LateValues:
+    """Columns that play no part in the merge of some runs, which follow each other in key order.
+
+    ``read`` gives the row groups of a file.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        runs: Sequence[Sequence[DataFileMeta]],
+        read: Callable[[DataFileMeta], Iterator[RowGroup]],
+    ) -> None:
+        self.fields = fields
+        self._read = read
+        self._files = [(run, file) for run, files in enumerate(runs) for file in files]
+        self._numbers = {file.file_name: at for at, (_, file) in enumerate(self._files)}
+        self._open: dict[
+            int, _FileValues
+        ] = {}  # of each run the one file that the merge has come to
+
+    def placed(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of a file with their place, in the file and among the files, instead of ``_POSITION``."""
+        first = self._numbers[file.file_name] << _FILE_BIT
+        places = pa.array(rows.column(POSITION).to_numpy() + first)
+        return rows.drop_columns(POSITION).append_column(_PLACE, places)
+
+    def beside(self, rows: pa.Table) -> pa.Table:
+        """Put the values beside merged rows with a place, which come in key order over all calls."""
+        places = rows.column(_PLACE).to_numpy()
+        files, positions = places >> _FILE_BIT, places & ((1 << _FILE_BIT) - 1)
+        batches, order, count = [], np.empty(len(files), np.int64), 0
+        for number in np.flatnonzero(np.bincount(files)).tolist():
+            of_file = np.flatnonzero(files == number)
+            for batch, found in self._file(number).find(positions[of_file]):
+                within = batch.slice(found[0], found[-1] + 1 - found[0])
+                order[of_file[: len(found)]] = found + (count - found[0])
+                of_file = of_file[len(found) :]
+                batches.append(within)
+                count += within.num_rows
+        values = pa.Table.from_batches(batches)
+        if count > len(order) or (np.diff(order) != 1).any():
+            values = values.take(pa.array(order))
+        for name in (late.name for late in self.fields):
+            rows = rows.append_column(name, values.column(name))
+        return rows
+
+    def _file(self, number: int) -> _FileValues:
+        run, file = self._files[number]
+        found = self._open.get(run)
+        if found is None or found.number != number:
+            found = self._open[run] = _FileValues(number, self.fields, self._read(file))
+        return found
