@@ -183,10 +183,10 @@ class ManifestWriter:
         return written
 
     def _entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
-        """Estimate from a sample how many entries fill a manifest."""
-        sample = entries[:1_000]
-        if len(sample) == len(entries):
+        """Estimate from a sample how many entries fill a manifest; a thousand do not."""
+        if len(entries) <= 1_000:
             return max(1, len(entries))
+        sample = entries[:: len(entries) // 250]
         size = len(encode_manifest(sample, self._codec, self._level))
         return max(1, self._target * len(sample) // size)
 

@@ -16,9 +16,9 @@ from paimon_orch.format.index_manifest import (
 from paimon_orch.format.manifest import (
     FileKind,
     ManifestEntry,
-    decode_manifest,
     encode_manifest,
 )
+from paimon_orch.format.manifest_columns import open_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class CommitMessage:
         marks = found.pop("marks")
         parts = {key: b64decode(part) for key, part in found.items()}
         return cls(
-            tuple(decode_manifest(parts["entries"], name)),
+            tuple(open_manifest(parts["entries"], name).entries()),
             tuple(decode_index_manifest(parts["index"], name)),
-            tuple(decode_manifest(parts["changelog"], name)),
+            tuple(open_manifest(parts["changelog"], name).entries()),
             {file: decode_payload(b64decode(vector), name) for file, vector in marks.items()},
         )
 

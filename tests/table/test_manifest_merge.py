@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from hypothesis import given
@@ -112,3 +113,16 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
 
     with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
         ManifestMerge(table.manifests, writer, Options(OPTIONS[name])).run(manifests)
+
+
+def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) -> None:
+    table = new_table(tmp_path, manifest__target_file_size="50 kb")
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(at))}") for at in range(9_000)]
+
+    manifests = writer.manifests(entries)
+
+    assert all(25 << 10 < one.file_size < 75 << 10 for one in manifests[:-1])
+    assert len(manifests) > 2
+    found = table.manifests.entries(manifests)
+    assert [entry.file.file_name for entry in found] == [entry.file.file_name for entry in entries]
