@@ -200,9 +200,8 @@ def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iter
 
 
 def _check_plan(frame: DataFrame, table: Table) -> None:
-    clustered, _ = cluster(frame, table.schema)
     with redirect_stdout(io.StringIO()) as text:
-        clustered.explain()
+        cluster(frame, table.schema).frame.explain()
     shuffles = text.getvalue().count("Exchange hashpartitioning")
     by_rows = [word for word in ("BatchEvalPython", "PythonRDD") if word in text.getvalue()]
     if shuffles != 1 or by_rows:

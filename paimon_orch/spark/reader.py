@@ -11,6 +11,7 @@ from functools import reduce
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.predicate import columns_of
@@ -23,6 +24,7 @@ from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.evolved_rows import is_evolving
 from paimon_orch.table.plan import BucketSplit, matching_partitions
 from paimon_orch.table.pruning import takes_first
+from paimon_orch.table.rows import Rows
 from paimon_orch.table.scan import Scan
 
 _PATTERN = frozenset("*?[]{}\\")  # in a path these are a pattern to Spark
@@ -34,8 +36,10 @@ _STRICT = {
 }
 
 
-def read(session: SparkSession, scan: Scan, *, native: bool | None = None) -> DataFrame:
+def read(session: SparkSession, scan: Rows, *, native: bool | None = None) -> DataFrame:
     """Return the rows of a scan as a frame, in no order; the files are planned now and read when the frame is.
+
+    Changes (:meth:`Table.incremental`) and the rows of system tables are read by tasks.
 
     Spark's own Parquet reader takes the files whose rows are rows of the table as they lie: of a scan without a filter on
     rows, no other file with the same keys, no vector, no change of the columns since, no nested or finer type than Spark
@@ -46,6 +50,9 @@ def read(session: SparkSession, scan: Scan, *, native: bool | None = None) -> Da
         settings (``spark.hadoop.*``) of its own
     :raises InputError: if the scan has a limit or an order, which belong to the frame: ``read(...).limit(10)``
     """
+    if not isinstance(scan, Scan):
+        reader = PaimonReader(scan, visible_schema(scan.arrow_schema))
+        return _by_tasks(session, reader, reader.partitions())
     if scan.limit is not None or scan.order:
         raise InputError(
             "a scan with a limit or an order cannot be read as a frame; use the frame's own limit() and orderBy()"
@@ -57,7 +64,9 @@ def read(session: SparkSession, scan: Scan, *, native: bool | None = None) -> Da
     parts = [Part(tuple(splits)) for splits in packed(others, scan.schema)]
     frames = []
     if files:
-        frames.append(session.read.schema(schema).options(**_STRICT).parquet(*files))
+        # a path without scheme lies in the file system that is the session's own, which may be HDFS
+        uris = [f"file://{path}" if local else path for path in files]
+        frames.append(session.read.schema(schema).options(**_STRICT).parquet(*uris))
     if parts or not files:
         frames.append(_by_tasks(session, PaimonReader(scan, target), parts or [Part()]))
     return reduce(DataFrame.union, frames)
@@ -119,7 +128,9 @@ def _pieces(scan: Scan) -> list[BucketSplit]:
     return [piece for split in scan.plan() for piece in pieces(split, scan)]
 
 
-def _by_tasks(session: SparkSession, reader: PaimonReader, parts: Sequence[Part]) -> DataFrame:
+def _by_tasks(
+    session: SparkSession, reader: PaimonReader, parts: Sequence[InputPartition]
+) -> DataFrame:
     """Return the rows of parts, one task each, which unpickles only its own."""
     pickled = [cloudpickle.dumps(part) for part in parts]
     count = len(parts)

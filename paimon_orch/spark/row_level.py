@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Literal
 
 import pyarrow as pa
@@ -20,13 +19,10 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.append_vectors import is_unaware
 from paimon_orch.merge.row_change import merges_changes
 from paimon_orch.spark.executor import (
-    RESULT_COLUMNS,
     SparkExecutor,
-    result_batch,
-    task_attempts,
 )
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.writer import cluster, task_number
+from paimon_orch.spark.writer import cluster
 from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.attempts import replanned
 from paimon_orch.steps.executor import Progress
@@ -175,22 +171,14 @@ class _Write:
 
     def _attempt(self, progress: Progress | None) -> RowLevelResult:
         planned = row_level.plan(self.table, self.where, self.operation)
-        schema, attempts = planned.schema, task_attempts(self.session)
+        schema = planned.schema
         kinds = [KIND] if schema.primary_keys else []
         writing = ingest.plan(self.table, [*schema.names, *kinds], row_kind=KIND if kinds else None)
-        frame, tasks = cluster(_analysed(self.changed, planned), schema)
-
-        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = iter(batches)
-            first = next(rows, None)
-            if first is not None:
-                write = partial(row_level.write_changes, writing, chain([first], rows))
-                yield result_batch(task_number(), write, attempts)
-
+        clustered = cluster(_analysed(self.changed, planned), schema)
         executor = SparkExecutor(self.session)
         results = executor.results(
-            lambda _: frame.mapInArrow(task, RESULT_COLUMNS),
-            tasks,
+            lambda _: clustered.written(partial(row_level.write_changes, writing)),
+            clustered.tasks,
             label=self.label,
             progress=progress,
             undo=partial(undo_changes, self.table),

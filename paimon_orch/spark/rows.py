@@ -4,15 +4,19 @@ Spark has no TIME before 4.1 and no timestamps finer than a microsecond: the for
 (INT), the latter as nanoseconds since 1970 (BIGINT).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.types import Field
+
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def carrier_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -29,6 +33,35 @@ def quoted(name: str) -> str:
     """Return a column's name as Spark reads it whatever characters it has."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
+
+
+def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
+    """Return ``frame.mapInArrow(task, schema)``, whatever the columns are called: Spark takes a name with a dot apart."""
+    names = frame.columns
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*map(str, range(len(names)))).mapInArrow(named, schema)
+
+
+def with_times_of(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
+    """Return a frame whose moments, and times without zone, are those that columns of a table hold.
+
+    Spark turns one into the other by the clocks of the session's zone; left to Arrow it would be UTC.
+    """
+    names = {field.name: arrow_type(field.type) for field in fields}
+    casts = {
+        column.name: fn.col(quoted(column.name)).cast(
+            "timestamp_ntz" if wanted.tz is None else "timestamp"
+        )
+        for column in frame.schema
+        if pa.types.is_timestamp(wanted := names.get(column.name, pa.null()))
+        and isinstance(
+            column.dataType, TimestampType if wanted.tz is None else (TimestampNTZType, DateType)
+        )
+    }
+    return frame.withColumns(casts) if casts else frame
 
 
 def carried(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:

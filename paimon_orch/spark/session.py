@@ -30,7 +30,6 @@ _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # where spark-submit tells its program to find the JVM
@@ -52,7 +51,7 @@ def spark_session(
 
     :param master: a Spark master; ``local[...]`` gets the retries that Spark leaves out there
     :param remote: a Spark Connect address (``sc://host:port``) instead of a master; of ``config`` only
-        ``spark.sql.*`` settings reach it
+        ``spark.sql.*`` settings reach it. ``local[...]`` starts a server in this process, on loopback
     :param config: settings over ours; they are for a new session only. ``spark.pyspark.python`` names the
         workers' Python, which Spark itself overlooks here
     :param ship_package: send this package to the workers of a new session, as
@@ -133,9 +132,14 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
 
 
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.remote(with_retries(remote))
+    if remote.startswith("local"):  # the server is one that is started for us, and for nobody outside
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        own = _quiet_settings() | {"spark.connect.grpc.binding.address": "127.0.0.1"}
+        return _start(builder, _SQL_SETTINGS | own | dict(config))
     # Static settings belong to the server; sending them gives a warning for each.
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
-    return _start(SparkSession.builder.remote(with_retries(remote)), _SQL_SETTINGS | settings)
+    return _start(builder, _SQL_SETTINGS | settings)
 
 
 def _start(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:

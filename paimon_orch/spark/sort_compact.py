@@ -19,8 +19,8 @@ from paimon_orch.spark.executor import (
     result_batch,
     task_attempts,
 )
-from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.writer import task_number
+from paimon_orch.spark.packed import task_number
+from paimon_orch.spark.rows import carried, carrier_schema, in_arrow, quoted, spark_schema
 from paimon_orch.steps import ingest, sort_compact
 from paimon_orch.steps.append_compact import result_of
 from paimon_orch.steps.attempts import discard_results, replanned
@@ -91,7 +91,7 @@ def _sorted(
             yield result_batch(task_number(), write, attempts)
 
     results = SparkExecutor(session).results(
-        lambda _: rows.mapInArrow(task, RESULT_COLUMNS),
+        lambda _: in_arrow(rows, task, RESULT_COLUMNS),
         ranges,
         label=f"sort {table.identifier}",
         progress=progress,

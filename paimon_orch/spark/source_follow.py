@@ -174,9 +174,11 @@ class Follower:
         self.check(start)
         self.check(end)
         lost = self._lost(start, end)
-        if lost:
-            self._report(lost)
         ids = [i for i in range(start.snapshot, end.snapshot) if i not in lost]
+        # a query that has read nothing yet finds all rows in a later snapshot too, if it did not name that one
+        begins = start.whole and ids and self.mode != AT_SNAPSHOT_FULL
+        if lost and not begins:
+            self._report(lost)
         whole = self._store.get(ids.pop(0)) if start.whole and ids else None
         return Batch(whole, tuple(kept_snapshot(self._store, number) for number in ids))
 

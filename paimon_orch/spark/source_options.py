@@ -26,7 +26,7 @@ FOLLOW = (
     *("max-snapshots-per-trigger", "fail-on-data-loss", "consumer-id"),
 )
 WRITE = (*_PLACE, "row-kind", "commit-user", "commit-identifier", "overwrite-partition")
-STREAM_WRITE = (*_PLACE, "row-kind", "commit-user", "checkpointlocation")
+STREAM_WRITE = (*_PLACE, "row-kind", "checkpointlocation")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,12 +75,18 @@ class SourceOptions:
             raise InputError(
                 "paimon: name the table by the options warehouse and table (db.t), or by a path that ends in /db.db/t"
             )
-        return root or "/", f"{database.removesuffix('.db')}.{name}"
+        here = "/" if directory.startswith("/") else "."
+        return root or here, f"{database.removesuffix('.db')}.{name}"
 
     def columns(self) -> list[str] | None:
         """Return the columns that the option names."""
         text = self.values.get("columns")
-        return None if text is None else [name.strip() for name in text.split(",")]
+        if text is None:
+            return None
+        names = [name.strip() for name in text.split(",")]
+        if len(set(names)) < len(names):
+            raise InputError(f"paimon: option columns names a column twice: {text!r}")
+        return names
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return whether an option is true."""

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.types import Field
 from paimon_orch.spark.rows import spark_schema
 
 
@@ -51,6 +53,42 @@ def converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return the columns of ``target`` in its types."""
     columns = [_cast(batch.column(field.name), field.type) for field in target]
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def as_spark_casts(
+    batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
+) -> pa.RecordBatch:
+    """Return rows to be stored, with moments and times without zone turned into each other as Spark turns them.
+
+    Spark goes by the clocks of the session's zone, Arrow by UTC. A moment comes with the zone, a time without does not:
+    ``zone`` is it. Raises :class:`InputError` if it is needed and not known.
+    """
+    wanted = {field.name: arrow_type(field.type) for field in fields}
+    columns = [
+        _in_session(column, wanted.get(name), name, zone)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _in_session(
+    column: pa.Array, wanted: pa.DataType | None, name: str, zone: str | None
+) -> pa.Array:
+    if wanted is None or not pa.types.is_timestamp(wanted):
+        return column
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        return pc.local_timestamp(column) if wanted.tz is None else column
+    if wanted.tz is None or not (
+        pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)
+    ):
+        return column
+    if zone is None:
+        raise InputError(
+            f"column {name!r} is {wanted} in the table and {column.type} in the frame, and the session's zone is not "
+            "known here; cast it to timestamp, or set spark.sql.session.timeZone"
+        )
+    moments = column.cast(pa.timestamp("us"))
+    return pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:

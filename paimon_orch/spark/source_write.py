@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.spark.packed import task_number
 from paimon_orch.spark.source_options import WRITE, SourceOptions
-from paimon_orch.spark.writer import task_number
+from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.ingest import IngestPlan
@@ -29,6 +31,7 @@ from paimon_orch.table.table import Table
 logger = logging.getLogger(__name__)
 
 _INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
+_ZONE = "spark.sql.session.timeZone"  # Spark hands the settings of a query to its tasks
 _TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
 
 
@@ -90,8 +93,11 @@ def numbered(
 ) -> Iterator[pa.RecordBatch]:
     """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
     position = task_number() << task_shift
-    for batch in batches:
-        if planned.factory.schema.primary_keys:
+    context, schema = TaskContext.get(), planned.factory.schema
+    zone = None if context is None else context.getLocalProperty(_ZONE)
+    for rows in batches:
+        batch = as_spark_casts(rows, schema.fields, zone)
+        if schema.primary_keys:
             order = pa.array(np.arange(position, position + batch.num_rows))
             position += batch.num_rows
             yield batch.append_column(SEQUENCE_NUMBER.name, order)

@@ -20,7 +20,7 @@ from paimon_orch.format.bucket import buckets
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
-from paimon_orch.format.row_kind import RowKind, parse_kinds
+from paimon_orch.format.row_kind import RowKind, is_retract, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import merge_engine
@@ -56,12 +56,17 @@ def conform_rows(
     row_kind = row_kind or schema.options.get("rowkind.field")
     check_columns(rows.column_names, schema, row_kind=row_kind)
     columns = {column.name: _conformed(rows, column) for column in schema.fields}
+    if row_kind is None:
+        kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+    else:
+        kinds = parse_kinds(rows.column(row_kind).combine_chunks())
     if schema.primary_keys:
-        if row_kind is None:
-            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
-        else:
-            kinds = parse_kinds(rows.column(row_kind).combine_chunks())
         columns = {VALUE_KIND.name: kinds, **columns}
+    elif row_kind is not None and is_retract(kinds).any():
+        raise InputError(
+            f"column {row_kind!r} has rows of kind -U or -D, which a table without a primary key does not take; give it "
+            "+I and +U alone, and delete rows by a condition"
+        )
     return pa.table(columns)
 
 

@@ -5,9 +5,12 @@ The argument is the configuration of Dagster's resource, as JSON: nothing else s
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,8 +19,11 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from peers.talk import serve
 from spark.every_step import STEPS
 
-from paimon_orch import Catalog
+from paimon_orch import Catalog, errors
 from paimon_orch.dagster import SparkSessionResource
+from paimon_orch.spark import SparkExecutor
+
+_SECONDS = 270  # less than a test here and whoever asks wait for
 
 
 def run(step: str, warehouse: str) -> object:
@@ -43,7 +49,53 @@ def workers(tasks: int) -> list[dict[str, str]]:
     return list(rows.to_pylist())
 
 
+def units(folder: str) -> list[object]:
+    """Map units that are done, one that fails and one that is cancelled as it runs; return what each came to."""
+    executor, started = SparkExecutor(resource.session()), Path(folder) / "started"
+    seen: list[tuple[int, int]] = []
+
+    def square(unit: int) -> bytes:
+        return str(unit * unit).encode()
+
+    def fail(_: int) -> bytes:
+        raise errors.CorruptFileError("/t", "cut off")
+
+    def wait(_: int) -> bytes:
+        started.touch()
+        time.sleep(60)
+        return b"left alone"
+
+    def cancel() -> None:
+        while not started.exists():
+            time.sleep(0.05)
+        executor.cancel()
+
+    def outcome(run: Callable[[int], bytes]) -> str:
+        try:
+            return str(executor.map(run, [1], label="compact"))
+        except errors.PaimonError as error:
+            return type(error).__name__
+
+    done = executor.map(square, [1, 2, 3], label="a, b", progress=lambda *told: seen.append(told))
+    threading.Thread(target=cancel, daemon=True).start()
+    return [b" ".join(done).decode(), seen[-1], outcome(fail), outcome(wait)]
+
+
+def watched(command: Callable[..., object]) -> Callable[..., object]:
+    """Have a command that hangs end this process, and say where each thread was."""
+
+    def run(**arguments: object) -> object:
+        faulthandler.dump_traceback_later(_SECONDS, exit=True)
+        try:
+            return command(**arguments)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    return run
+
+
 if __name__ == "__main__":
     resource = SparkSessionResource(**json.loads(sys.argv[1]))
-    serve({"run": run, "workers": workers})
+    commands: dict[str, Callable[..., object]] = {"run": run, "workers": workers, "units": units}
+    serve({name: watched(command) for name, command in commands.items()})
     resource.teardown_after_execution(None)  # type: ignore[arg-type] # it needs no context

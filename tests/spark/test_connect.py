@@ -1,4 +1,4 @@
-"""Every step on a Spark Connect server in a process of its own, to whose workers the package is sent."""
+"""Every step, and units however they end, on a Spark Connect server to whose workers the package is sent."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
     ):
         talk.ask("workers", tasks=2)  # starts the session, which no test waits for
         yield talk
+
+
+def test_units_are_done_fail_and_are_cancelled_as_on_classic_spark(
+    server: Talk, tmp_path: Path
+) -> None:
+    found = server.ask("units", folder=str(tmp_path))[0]
+
+    assert found == ["1 4 9", [3, 3], "CorruptFileError", "CancelledError"]
 
 
 @pytest.mark.parametrize("name", STEPS)

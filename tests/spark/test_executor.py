@@ -1,8 +1,6 @@
 """Units are functions inside the tests: Spark ships those by value to its workers."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -335,50 +333,3 @@ def test_a_job_that_fails_for_good_says_what_happened(
         SparkExecutor(spark).map(lambda _: b"", [1], label="ingest")
 
     assert len(frames) == jobs
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
-@pytest.mark.slow
-def test_the_same_on_spark_connect(tmp_path: Path) -> None:
-    """In a process of its own: one process has either kind of session."""
-    code = f"""
-import pathlib, threading, time
-from paimon_orch import errors
-from paimon_orch.spark import SparkExecutor, spark_session, stop_session
-
-session = spark_session(remote="local[2]")
-executor = SparkExecutor(session)
-found, seen = [], []
-
-def fail(unit):
-    raise errors.CorruptFileError("/t", "cut off")
-
-def wait(path):
-    pathlib.Path(path).touch()
-    time.sleep(60)
-    return b""
-
-def cancel():
-    while not pathlib.Path({str(tmp_path / "started")!r}).exists():
-        time.sleep(0.05)
-    executor.cancel()
-
-found += executor.map(lambda u: bytes([u]), [1, 2, 3], label="a, b", progress=lambda *p: seen.append(p))
-for run, units in ((fail, [1]), (wait, [{str(tmp_path / "started")!r}])):
-    if run is wait:
-        threading.Thread(target=cancel).start()
-    try:
-        executor.map(run, units, label="compact")
-    except errors.PaimonError as error:
-        found.append(type(error).__name__)
-stop_session(session)
-print([found, seen[-1]])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=110
-    )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    expected = [[b"\x01", b"\x02", b"\x03", "CorruptFileError", "CancelledError"], (3, 3)]
-    assert str(expected) in done.stdout

@@ -268,6 +268,32 @@ def test_the_caller_decides_who_reads(
         read(spark, table.scan(limit=1))
 
 
+def test_changes_and_system_tables_are_frames_too(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.upsert(table_of("k v", [(1, "b")]))
+
+    changes = read(spark, table.incremental(0, 2)).collect()
+
+    assert sorted(changes) == [("+I", 1, "a"), ("+I", 1, "b")]
+    ids = read(spark, table.system("snapshots").scan(["snapshot_id"])).collect()
+    assert sorted(ids) == [(1,), (2,)]
+
+
+def test_local_files_are_read_wherever_the_session_has_its_own(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path / "a #b%20c", key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:9")
+    try:
+        frame = read(spark, table.scan())
+        assert readers(frame, capsys) == {NATIVE}
+        assert frame.collect() == [(1, "a")]
+    finally:
+        spark.conf.unset("fs.defaultFS")
+
+
 def test_a_file_that_is_gone_is_an_error_whatever_the_session_says(
     spark: SparkSession, tmp_path: Path
 ) -> None:

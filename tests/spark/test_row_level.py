@@ -92,6 +92,22 @@ def test_an_update_changes_the_rows_of_the_filter_and_no_others(
     assert seen(table) == [*before, *expected, *after]
 
 
+def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "`k.x` BIGINT, v STRING", key=["k.x"])
+    table.upsert(table_of("k.x v", [(1, "a"), (2, "b")]))
+
+    update(spark, table, {"v": "concat(v, `k.x`)"}, "`k.x` = 2")
+    merge_into(
+        source(spark, (1, "c"), (3, "d")).withColumnRenamed("k", "k.x"),
+        table,
+        "target.`k.x` = source.`k.x`",
+        when_matched_update="*",
+        when_not_matched_insert="*",
+    )
+
+    assert rows_of(table) == [(1, "c"), (2, "b2"), (3, "d")]
+
+
 @every_kind
 def test_a_merge_updates_deletes_and_inserts(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]

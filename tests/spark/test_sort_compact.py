@@ -131,6 +131,15 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
     assert_healthy(table)
 
 
+def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, "`x.y` INT, z INT", key=(), bucket="-1")
+    table.append(table_of("x.y z", [(2, 1), (1, 2)]))
+
+    sort_table(spark, table, Order(("x.y",)))
+
+    assert table.scan().to_arrow().column("x.y").to_pylist() == [1, 2]
+
+
 def test_an_empty_table_has_nothing_to_sort(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
 

@@ -141,6 +141,15 @@ def test_a_path_and_a_view_name_a_table(spark: SparkSession, keyed: Table) -> No
         )
 
 
+def test_a_path_that_is_relative_begins_where_the_process_runs(
+    keyed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place(keyed)["warehouse"])
+
+    for path in ("db.db/t", "./db.db/t/", keyed.paths.root):
+        assert pa.Table.from_batches(in_process({"path": path})).num_rows == len(rows_of(keyed))
+
+
 def test_a_session_that_looked_up_formats_before_is_told_of_this_one(
     spark: SparkSession, keyed: Table
 ) -> None:
@@ -218,6 +227,7 @@ def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) 
         ({"snapshto": "1"}, "there is no option snapshto here; there are warehouse"),
         ({"table": "db.u"}, "there is no table db.u"),
         ({"columns": "k,w"}, "w"),
+        ({"columns": "k,v,k"}, "names a column twice: 'k,v,k'"),
         ({"snapshot": "x"}, "option snapshot is a whole number, not 'x'"),
         ({"timestamp": "noon"}, "ISO 8601 or epoch milliseconds, not 'noon'"),
         ({"snapshot": "1", "tag": "a"}, "exclude each other"),
@@ -292,17 +302,35 @@ def test_columns_that_spark_cannot_hold_keep_what_it_can(
         source.schema_of(place(nested))
 
 
-def test_filters_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def handing_down(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that hands filters down to sources in Python."""
     if not hasattr(datasource, "EqualTo"):
         pytest.skip("Spark 4.0 hands no filters down")
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield spark
+    spark.conf.unset(name)
+
+
+def test_each_use_of_a_frame_has_its_own_rows(handing_down: SparkSession, keyed: Table) -> None:
+    frame = load(handing_down, keyed)
+
+    assert collected(frame.where("k = 1").union(frame.where("k = 2"))) == [(1, "a1"), (2, "a2")]
+    assert collected(frame) == rows_of(keyed)  # what one use leaves out no other lacks
+
+
+def test_filters_leave_out_files(handing_down: SparkSession, tmp_path: Path) -> None:
+    spark = handing_down
     table = new_table(tmp_path, "p INT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
     table.append(table_of("p k", [(1, 1), (2, 2)]))
     (lost,) = (path for path in stored_files(table) if "/p=1/" in path)
     Path(lost).unlink()
 
-    assert collected(load(spark, table).filter("p = 2")) == [(2, 2)]
+    assert collected(load(spark, table, pushdown="true").filter("p = 2")) == [(2, 2)]
+    assert collected(load(spark, table, filter="p = 2")) == [(2, 2)]
     with pytest.raises(PySparkException):
-        load(spark, table, pushdown="false").filter("p = 2").collect()
+        load(spark, table).filter("p = 2").collect()
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -397,7 +425,7 @@ def test_filters_keep_all_that_spark_keeps(spark: SparkSession) -> None:
 @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["i", "s", "t"]), st.sampled_from(["=", "<", ">=", "<=>"]), st.data())
 def test_filters_mean_the_same_through_the_source(
-    spark: SparkSession,
+    handing_down: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
     comparison: str,
@@ -411,7 +439,8 @@ def test_filters_mean_the_same_through_the_source(
     constant = data.draw(st.sampled_from(sorted(CONSTANTS[name])))
     condition = f"{name} {comparison} {constant} AND NOT d = 1.5D"
 
-    found, meant = load(spark, table), spark.createDataFrame(VALUES, schema)
+    found = load(handing_down, table, pushdown="true")
+    meant = handing_down.createDataFrame(VALUES, schema)
 
     kept = [collected(frame.filter(condition).drop("d")) for frame in (found, meant)]
     assert kept[0] == kept[1]

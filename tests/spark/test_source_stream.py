@@ -239,6 +239,19 @@ def test_expired_snapshots_are_an_error_unless_the_stream_may_go_on(
     assert "goes on without them" in caplog.text
 
 
+def test_a_query_that_has_read_nothing_loses_nothing_by_expiration(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    query = Query(table)
+    named = Query(table, scan_mode="from-snapshot-full", from_snapshot="1")
+    for k in (1, 2, 3):
+        append(table, k)
+    expire(table)
+
+    assert sorted(query.rows()) == [(1,), (2,), (3,)]
+    with pytest.raises(PaimonError, match="snapshots 1 to 2 next, but 2 of them are expired"):
+        named.rows()
+
+
 def test_a_consumer_keeps_what_it_has_not_read_and_goes_on_where_it_was(log: Table) -> None:
     query = Query(log, consumer_id="app")
     query.rows()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,8 @@ from pyspark.errors import PySparkException
 from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.types import Field, parse_type
+from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.spark.source_write import PaimonWriter, Written, writer_of
 
 if TYPE_CHECKING:
@@ -48,6 +52,45 @@ def test_rows_are_written_and_the_last_of_a_key_in_the_frame_wins(
     assert snapshot is not None
     assert snapshot.id == 1
     assert_healthy(table)
+
+
+def test_times_follow_the_clocks_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "n TIMESTAMP(3), l TIMESTAMP_LTZ(6), d TIMESTAMP_LTZ(3)", key=(), bucket="-1"
+    )
+    moments = "timestamp'2026-07-01 12:00:00' AS n, timestamp_ntz'2026-07-01 12:00:00' AS l"
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "America/New_York")
+    try:
+        save(spark.sql(f"SELECT {moments}, date'2026-01-01' AS d"), table)
+    finally:
+        spark.conf.set(zone, str(before))
+
+    utc = ZoneInfo("UTC")
+    noon = datetime(2026, 7, 1, 12)
+    assert rows_of(table) == [
+        (noon, datetime(2026, 7, 1, 16, tzinfo=utc), datetime(2026, 1, 1, 5, tzinfo=utc))
+    ]
+
+
+def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
+    batch = pa.RecordBatch.from_pydict({"l": pa.array([0], pa.timestamp("us"))})
+    fields = [Field(0, "l", parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
+
+    with pytest.raises(InputError, match=r"'l' .* the session's zone is not known here; cast it"):
+        as_spark_casts(batch, fields, None)
+
+
+def test_a_table_without_key_takes_no_rows_back(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    rows = table_of("k v op", [(1, "a", "+I"), (2, "b", "-D")]).to_batches()
+    writer = writer_of(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    with pytest.raises(InputError, match="without a primary key does not take"):
+        writer.write(iter(rows))
+    assert data_files(table) == []
 
 
 def test_overwrite_replaces_the_partitions_that_receive_rows(

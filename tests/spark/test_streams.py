@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
 
+from paimon_orch.errors import InputError
 from paimon_orch.spark import write
 from paimon_orch.spark.source_stream_write import PaimonStreamWriter, stream_writer_of
 from paimon_orch.table.commit import CommitId
@@ -158,6 +159,15 @@ def test_where_a_stream_cannot_be_written_the_way_round_is_named(
         into(target, each_snapshot(spark, log), tmp_path / "at")
 
     assert rows_of(target) == []
+
+
+@needs_batches
+def test_the_query_alone_names_the_commits_of_a_stream(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    options = {"path": table.paths.root, "commit-user": "etl"}
+
+    with pytest.raises(InputError, match="there is no option commit-user here"):
+        stream_writer_of(options, ["k"], overwrite=False)
 
 
 def test_batches_of_any_stream_are_clustered_and_committed_once(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.format.bucket import buckets
-from paimon_orch.spark import writer
+from paimon_orch.spark import packed, writer
 from paimon_orch.steps import ingest
 from paimon_orch.table.table import Table
 
@@ -62,6 +64,25 @@ def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: 
 
     assert rows_of(table) == sorted({int(k): v for k, v in rows}.items())
     assert_healthy(table)
+
+
+def test_columns_and_times_are_stored_as_spark_names_and_reads_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = "`k.x` INT NOT NULL, `n.` TIMESTAMP(3) NOT NULL, `with blank` TIMESTAMP_LTZ(6)"
+    table = new_table(tmp_path, columns, key=["k.x", "n."], bucket="2")
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "America/New_York")
+    try:
+        moment, clock = "timestamp'2026-07-01 12:00:00'", "timestamp_ntz'2026-07-01 12:00:00'"
+        frame = spark.sql(f"SELECT 1 AS `k.x`, {moment} AS `n.`, {clock} AS `with blank`")
+        writer.write(frame, table)
+    finally:
+        spark.conf.set(zone, str(before))
+
+    noon = datetime(2026, 7, 1, 12)
+    assert rows_of(table) == [(1, noon, datetime(2026, 7, 1, 16, tzinfo=ZoneInfo("UTC")))]
 
 
 def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
@@ -202,7 +223,7 @@ def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) ->
 def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
     from pyspark.sql import functions as fn
 
-    found = writer._preimages(spark, tasks)
+    found = packed._preimages(spark, tasks)
     frame = spark.createDataFrame([(value,) for value in found], "task int")
     placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
 

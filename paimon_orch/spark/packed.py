@@ -1,0 +1,110 @@
+"""Rows on their way to the task that writes them, as Arrow batches inside binary rows.
+
+Spark turns its rows into Arrow once, before the shuffle instead of behind it. What it moves are few and large rows, which
+say nothing but the task they are for, and the columns that decide this pass through no Python function of their own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.spark.rows import in_arrow
+
+Tasks = npt.NDArray[np.int64]
+_TASK = "task"
+_COLUMNS = f"{_TASK} INT, rows BINARY"
+_MOST_ROWS, _MOST_BYTES = 65_536, 32 << 20  # of what is cut by tasks at once
+_TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
+
+
+def task_number() -> int:
+    """Return the number of the Spark task that runs this; 0 outside of one."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def packed(
+    frame: DataFrame,
+    task_of: Callable[[pa.RecordBatch], Tasks],
+    tasks: int,
+    *,
+    numbered: bool = False,
+) -> DataFrame:
+    """Return a frame whose task ``i`` of so many has, in its binary rows, the rows of which ``task_of`` says so.
+
+    ``numbered`` adds ``_SEQUENCE_NUMBER``, the order of the rows in the frame.
+    """
+    addresses = np.array(_preimages(frame.sparkSession, tasks), np.int32)
+
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        position = task_number() << _TASK_SHIFT
+        for rows in _gathered(batches):
+            batch = rows
+            if numbered:
+                order = pa.array(np.arange(position, position + rows.num_rows))
+                batch = rows.append_column(SEQUENCE_NUMBER.name, order)
+                position += rows.num_rows
+            yield _pieces(batch, task_of(rows), addresses)
+
+    return in_arrow(frame, pack, _COLUMNS).repartition(tasks, _TASK)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that binary rows hold."""
+    for batch in batches:
+        for piece in batch.column(1):
+            with pa.ipc.open_stream(piece.as_buffer()) as rows:
+                yield from rows
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join batches: few rows for each of many tasks cost more than they hold."""
+    held, rows, size = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, rows, size = [], 0, 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+
+
+def _pieces(rows: pa.RecordBatch, tasks: Tasks, addresses: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    """Cut rows by task: a stream of Arrow for each, behind the value that Spark sends there."""
+    order = np.argsort(tasks, kind="stable")
+    counts = np.bincount(tasks)
+    owners = np.flatnonzero(counts)
+    if len(owners) > 1:
+        rows = rows.take(pa.array(order))
+    sink, ends, start = pa.BufferOutputStream(), [0], 0
+    for count in counts[owners].tolist():
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows.slice(start, count))
+        ends.append(sink.tell())
+        start += count
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    streams = [None, offsets, sink.getvalue()]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(addresses[owners]),
+            pa.Array.from_buffers(pa.binary(), len(owners), streams),
+        ],
+        [_TASK, "rows"],
+    )
+
+
+@cache
+def _preimages(session: SparkSession, tasks: int) -> Sequence[int]:
+    """Return one int for each task that ``repartition(tasks, column)`` sends there."""
+    numbers = session.range(0, 40 * tasks + 100).select(fn.col("id").cast("int").alias("value"))
+    placed = numbers.select("value", fn.pmod(fn.hash("value"), fn.lit(tasks)).alias("task"))
+    found = placed.groupBy("task").agg(fn.min("value").alias("value")).toArrow().sort_by("task")
+    return tuple(found.column("value").to_pylist())
