@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -133,10 +134,14 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
 
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.remote(with_retries(remote))
-    if remote.startswith("local"):  # the server is one that is started for us, and for nobody outside
+    if remote.startswith("local"):
+        # the server is one that is started for us, and for nobody outside
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own = _quiet_settings() | {"spark.connect.grpc.binding.address": "127.0.0.1"}
-        return _start(builder, _SQL_SETTINGS | own | dict(config))
+        with warnings.catch_warnings():
+            # settings that the server was started with are sent once more, which it refuses
+            warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+            return _start(builder, _SQL_SETTINGS | own | dict(config))
     # Static settings belong to the server; sending them gives a warning for each.
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
