@@ -54,6 +54,15 @@ def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> l
     return runs
 
 
+def follow_each_other(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
+    """Tell whether every row of a run, oldest first, has a smaller sequence number than those of the runs behind it."""
+    bounds = [
+        (min(f.min_sequence_number for f in run), max(f.max_sequence_number for f in run))
+        for run in runs
+    ]
+    return all(one[1] < two[0] for one, two in pairwise(bounds))
+
+
 def sections(
     files: Iterable[DataFileMeta], key_fields: Sequence[Field]
 ) -> list[list[list[DataFileMeta]]]:

@@ -6,7 +6,6 @@ order and handed on as one :class:`Step`; the rest waits. Keys within one run ar
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +134,8 @@ def merge_runs(
 ) -> Iterator[Step]:
     """Yield the rows of all runs in key order, step by step.
 
-    Runs are given oldest first: rows that are equal in everything else keep that order.
+    Runs are given oldest first: rows that are equal in everything else keep that order, and so do those of runs that were
+    read without ``_SEQUENCE_NUMBER``.
     """
     buffers = [_Buffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
@@ -158,16 +158,10 @@ def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: Seq
     if len(parts) == 1:  # one run alone: its keys are unique and sorted
         everything = np.arange(len(keys))
         return Step(rows, keys, everything, everything, levels)
-    if not sequence.names and _ascend([batch for _, batch, _ in parts]):
+    if SEQUENCE_NUMBER.name not in rows.column_names:
         order, starts, _ = _groups(keys)
         return Step(rows, keys, order, starts, levels)
     return _ordered(rows, keys, levels, sequence)
-
-
-def _ascend(runs: Sequence[pa.RecordBatch]) -> bool:
-    """Tell whether every run is newer than the one before: then the rows of a key come in their order already."""
-    bounds = [pc.min_max(run.column(SEQUENCE_NUMBER.name)) for run in runs]
-    return all(one["max"].as_py() < two["min"].as_py() for one, two in pairwise(bounds))
 
 
 def with_rows(

@@ -14,7 +14,7 @@ from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import MergeEngine, merge_engine
-from paimon_orch.merge.levels import oldest_first, sections
+from paimon_orch.merge.levels import follow_each_other, oldest_first, sections
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.values import LateValues, pays
 from paimon_orch.merge.vectors import read_vectors
@@ -120,7 +120,9 @@ class BucketReader:
             ordered = oldest_first(section)
             late = self._late(engine, needed, ordered)
             fields = [field for field in needed if late is None or field not in late.fields]
-            runs = self._runs(ordered, [*SYSTEM_FIELDS, *fields], late)
+            in_order = not engine.sequence.names and follow_each_other(ordered)
+            system = [VALUE_KIND] if in_order else SYSTEM_FIELDS
+            runs = self._runs(ordered, [*system, *fields], late)
             for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
                 rows = engine.merge(engine.prepare(step), deletes=deletes)
                 if rows.num_rows:

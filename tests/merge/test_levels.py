@@ -12,7 +12,13 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import Field, parse_type
-from paimon_orch.merge.levels import newest_first, oldest_first, sections, sorted_runs
+from paimon_orch.merge.levels import (
+    follow_each_other,
+    newest_first,
+    oldest_first,
+    sections,
+    sorted_runs,
+)
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]
@@ -159,3 +165,22 @@ def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
 def test_overlapping_files_of_one_level_are_refused_by_name() -> None:
     with pytest.raises(CorruptFileError, match="b: its keys overlap those of a on level 3"):
         sorted_runs([file_of(0, 5, "a", level=3), file_of(5, 9, "b", level=3)], KEY)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([[1]], True),
+        ([[1, 3], [4]], True),
+        ([[3, 1], [5, 4]], True),
+        ([[1, 3], [3]], False),  # of two writers that began at the same snapshot
+        ([[1, 3], [2]], False),
+        ([[2], [1]], False),
+    ],
+)
+def test_runs_follow_each_other_where_every_row_is_newer_than_those_before(
+    numbers: list[list[int]], expected: bool
+) -> None:
+    runs = [[file_of(0, 9, sequence=number) for number in run] for run in numbers]
+
+    assert follow_each_other(runs) is expected

@@ -124,6 +124,13 @@ def test_an_add_wins_over_a_retract_of_the_same_sequence_number() -> None:
     assert step.rows.take(pa.array(step.lasts))["_VALUE_KIND"].to_pylist() == [0]
 
 
+def test_rows_without_sequence_numbers_keep_the_order_of_the_runs() -> None:
+    older, newer = (batch_of([((1,), number)], INTEGER) for number in (9, 5))
+    runs = [MergeRun([(0, batch.drop_columns("_SEQUENCE_NUMBER"))]) for batch in (older, newer)]
+
+    assert newest(merge_runs(runs, INTEGER), INTEGER) == [((1,), 5)]
+
+
 def test_levels_follow_their_rows() -> None:
     runs = [
         run_of([((1,), 1), ((2,), 2)], INTEGER, 1, level=4),
