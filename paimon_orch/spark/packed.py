@@ -17,10 +17,11 @@ from pyspark.sql import functions as fn
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.spark.rows import in_arrow
 
-Tasks = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 _TASK = "task"
 _COLUMNS = f"{_TASK} INT, rows BINARY"
 _MOST_ROWS, _MOST_BYTES = 65_536, 32 << 20  # of what is cut by tasks at once
+_MOST_PIECES = 64  # for many numbers the rows of a task stay together: small batches cost more than cutting them later
 _TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
 
 
@@ -32,13 +33,14 @@ def task_number() -> int:
 
 def packed(
     frame: DataFrame,
-    task_of: Callable[[pa.RecordBatch], Tasks],
+    number_of: Callable[[pa.RecordBatch], Numbers],
     tasks: int,
     *,
     numbered: bool = False,
 ) -> DataFrame:
-    """Return a frame whose task ``i`` of so many has, in its binary rows, the rows of which ``task_of`` says so.
+    """Return a frame whose task ``i`` of so many has, in its binary rows, the rows with number ``i``, ``i + tasks`` and so on.
 
+    Rows of one number come in batches of their own, if there are few numbers.
     ``numbered`` adds ``_SEQUENCE_NUMBER``, the order of the rows in the frame.
     """
     addresses = np.array(_preimages(frame.sparkSession, tasks), np.int32)
@@ -51,7 +53,7 @@ def packed(
                 order = pa.array(np.arange(position, position + rows.num_rows))
                 batch = rows.append_column(SEQUENCE_NUMBER.name, order)
                 position += rows.num_rows
-            yield _pieces(batch, task_of(rows), addresses)
+            yield _pieces(batch, number_of(rows), addresses)
 
     return in_arrow(frame, pack, _COLUMNS).repartition(tasks, _TASK)
 
@@ -65,7 +67,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches: few rows for each of many tasks cost more than they hold."""
+    """Join batches, so that not too few rows are for each task."""
     held, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         held.append(batch)
@@ -77,28 +79,30 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
-def _pieces(rows: pa.RecordBatch, tasks: Tasks, addresses: npt.NDArray[np.int32]) -> pa.RecordBatch:
-    """Cut rows by task: a stream of Arrow for each, behind the value that Spark sends there."""
-    order = np.argsort(tasks, kind="stable")
-    counts = np.bincount(tasks)
-    owners = np.flatnonzero(counts)
-    if len(owners) > 1:
-        rows = rows.take(pa.array(order))
+def _pieces(
+    rows: pa.RecordBatch, numbers: Numbers, addresses: npt.NDArray[np.int32]
+) -> pa.RecordBatch:
+    """Cut rows: a stream of Arrow for each number, or each task, behind the value that Spark sends to the task."""
+    tasks, low = len(addresses), int(numbers.min())
+    codes = numbers - low
+    if codes.max() >= _MOST_PIECES:
+        codes, low = numbers % tasks, 0
+    counts = np.bincount(codes)
+    found = np.flatnonzero(counts)
+    if len(found) > 1:
+        # numpy sorts short integers by counting
+        short = codes.astype(np.min_scalar_type(codes.max()))
+        rows = rows.take(pa.array(np.argsort(short, kind="stable")))
     sink, ends, start = pa.BufferOutputStream(), [0], 0
-    for count in counts[owners].tolist():
+    for count in counts[found].tolist():
         with pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_batch(rows.slice(start, count))
         ends.append(sink.tell())
         start += count
-    offsets = pa.py_buffer(np.array(ends, np.int32))
-    streams = [None, offsets, sink.getvalue()]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(addresses[owners]),
-            pa.Array.from_buffers(pa.binary(), len(owners), streams),
-        ],
-        [_TASK, "rows"],
-    )
+    buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
+    streams = pa.Array.from_buffers(pa.binary(), len(found), buffers)
+    owners = pa.array(addresses[(found + low) % tasks])
+    return pa.RecordBatch.from_arrays([owners, streams], [_TASK, "rows"])
 
 
 @cache

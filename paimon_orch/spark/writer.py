@@ -25,7 +25,7 @@ from paimon_orch.spark.executor import (
     result_batch,
     task_attempts,
 )
-from paimon_orch.spark.packed import Tasks, packed, task_number, unpacked
+from paimon_orch.spark.packed import Numbers, packed, task_number, unpacked
 from paimon_orch.spark.rows import in_arrow, with_times_of
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
@@ -117,16 +117,14 @@ def cluster(frame: DataFrame, schema: TableSchema) -> Clustered:
         return Clustered(frame, tasks, packed=False)
     if not schema.partition_keys:
         tasks = 1 if dynamic else min(tasks, count)
-    task_of = partial(_tasks, schema=schema, tasks=tasks, by_bucket=not dynamic)
-    rows = packed(frame, task_of, tasks, numbered=bool(schema.primary_keys))
+    number_of = partial(_numbers, schema=schema, by_bucket=not dynamic)
+    rows = packed(frame, number_of, tasks, numbered=bool(schema.primary_keys))
     return Clustered(rows, tasks, packed=True)
 
 
-def _tasks(rows: pa.RecordBatch, schema: TableSchema, tasks: int, *, by_bucket: bool) -> Tasks:
-    """Return the task of each row by its partition, moved on by its bucket: so small partitions do not meet in one."""
+def _numbers(rows: pa.RecordBatch, schema: TableSchema, *, by_bucket: bool) -> Numbers:
+    """Return a number for each row by its partition, and one for each bucket of it: small partitions spread over tasks."""
     numbers = np.zeros(rows.num_rows, np.int64)
-    if tasks == 1:
-        return numbers
     partition, bucket = schema.partition_fields, schema.bucket_key_fields if by_bucket else []
     try:
         typed = {
@@ -141,7 +139,7 @@ def _tasks(rows: pa.RecordBatch, schema: TableSchema, tasks: int, *, by_bucket: 
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, InputError):
         # any task will do: the one that is to store the value says what is wrong with it
         return np.zeros(rows.num_rows, np.int64)
-    return numbers % tasks
+    return numbers
 
 
 @cache

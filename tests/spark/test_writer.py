@@ -18,7 +18,7 @@ from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.format.bucket import buckets
-from paimon_orch.spark import packed, writer
+from paimon_orch.spark import writer
 from paimon_orch.steps import ingest
 from paimon_orch.table.table import Table
 
@@ -217,19 +217,6 @@ def test_columns_of_pandas_frames_arrive(spark: SparkSession, tmp_path: Path) ->
     writer.write(spark.createDataFrame(frame), table)
 
     assert rows_of(table, filter="at is not null") == [(1, pd.Timestamp("2026-01-01"), 1)]
-
-
-@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
-def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
-    from pyspark.sql import functions as fn
-
-    found = packed._preimages(spark, tasks)
-    frame = spark.createDataFrame([(value,) for value in found], "task int")
-    placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
-
-    assert [
-        row.at for row in sorted(placed.collect(), key=lambda row: found.index(row.task))
-    ] == list(range(tasks))
 
 
 def test_a_frame_that_fails_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Rows that are packed up for a shuffle: each in the task of its number, whole and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as fn
+
+from paimon_orch.spark import packed
+from paimon_orch.spark.packed import Numbers, task_number, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS, TASKS = 2_000, 3
+COLUMNS = "id long, text string, seq long, number long, task int, batch int"
+
+
+@pytest.mark.parametrize("numbers", [1, 5, 1_000])
+@pytest.mark.parametrize("first", [-(2**31), -7, 0])
+def test_every_row_comes_to_the_task_of_its_number(
+    spark: SparkSession, numbers: int, first: int
+) -> None:
+    def number_of(rows: pa.RecordBatch) -> Numbers:
+        found: Numbers = rows.column("id").to_numpy() % numbers + first
+        return found
+
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at, rows in enumerate(unpacked(batches)):
+            count = rows.num_rows
+            extra = [number_of(rows), np.full(count, task_number()), np.full(count, at)]
+            kinds = (pa.int64(), pa.int32(), pa.int32())
+            columns = [pa.array(values, kind) for values, kind in zip(extra, kinds, strict=True)]
+            names = ["id", "text", "seq", "number", "task", "batch"]
+            yield pa.RecordBatch.from_arrays([*rows.columns, *columns], names)
+
+    frame = spark.range(0, ROWS, 1, 4).select("id", fn.col("id").cast("string").alias("a.text"))
+    moved = packed.packed(frame, number_of, TASKS, numbered=True)
+
+    found = moved.mapInArrow(told, COLUMNS).toArrow().to_pylist()
+
+    assert sorted(row["id"] for row in found) == list(range(ROWS))
+    assert all(row["text"] == str(row["id"]) for row in found)
+    assert all(row["task"] == row["number"] % TASKS for row in found)
+    assert sorted(found, key=lambda row: row["seq"]) == sorted(found, key=lambda row: row["id"])
+    batches: dict[tuple[int, int], list[dict[str, int]]] = {}
+    for row in found:
+        batches.setdefault((row["task"], row["batch"]), []).append(row)
+    for rows in batches.values():
+        assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
+        if numbers <= 5:
+            assert len({row["number"] for row in rows}) == 1
+    if numbers > 5:
+        assert len(batches) == 4 * TASKS  # a piece for each task of each part of the frame
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
+    found = packed._preimages(spark, tasks)
+    frame = spark.createDataFrame([(value,) for value in found], "task int")
+    placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
+
+    assert [
+        row.at for row in sorted(placed.collect(), key=lambda row: found.index(row.task))
+    ] == list(range(tasks))
