@@ -24,6 +24,7 @@ from paimon_orch.dagster.metadata import (
     table_state,
 )
 from paimon_orch.dagster.names import (
+    check_name,
     compaction_key,
     file_index_key,
     group_name,
@@ -115,7 +116,10 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
                 )
             report = inspect(paimon.load_table(table))
             _add_partitions(context, report, keys, partitions_def)
-            return _ingested(results, report, keys, lineage | spark_links(spark))
+            snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
+            # a run that adds nothing makes nothing stale
+            version = max(snapshots) if snapshots else _last_version(context, keys)
+            return _ingested(results, report, keys, version, lineage | spark_links(spark))
 
     return table_asset
 
@@ -237,6 +241,7 @@ class _Run:
 
 def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
     """Return ``dg.asset`` with what all assets of a table have in common."""
+    check_name(table)
     common = {
         "group_name": group_name(table),
         "kinds": {"paimon", "spark"},
@@ -271,8 +276,24 @@ def _add_partitions(
         )
 
 
+def _last_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
+    """Return the snapshot that is the data version so far, of several partitions the newest; None before the first."""
+    versions = []
+    for chosen in [[key] for key in keys] if keys else [None]:
+        wanted = dg.AssetRecordsFilter(context.asset_key, asset_partitions=chosen)
+        for record in context.instance.fetch_materializations(wanted, limit=1).records:
+            event = record.asset_materialization
+            tags = (event.tags if event else None) or {}
+            versions.append(tags.get("dagster/data_version", ""))
+    return max((int(version) for version in versions if version.isdecimal()), default=None)
+
+
 def _ingested(
-    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str], more: Metadata
+    results: Sequence[IngestResult],
+    report: TableReport,
+    keys: Sequence[str],
+    version: int | None,
+    more: Metadata,
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
     written = replace(
@@ -297,7 +318,7 @@ def _ingested(
             "dagster/column_schema": column_schema(report.schema),
             **more,
         },
-        data_version=dg.DataVersion(str(max(snapshots))) if snapshots else None,
+        data_version=None if version is None else dg.DataVersion(str(version)),
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -13,8 +12,8 @@ from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.checks import Limit
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.upkeep import duration
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
 from paimon_orch.steps.policy import CompactionPolicy
 
 _Scalar = str | bool | int | float
@@ -39,10 +38,19 @@ class ValuesAttributes(dg.Model, dg.Resolvable):
         description="How a time is written as a value, in the directives of strftime, such as %Y%m%d; of several columns "
         "as dt=%Y-%m-%d/hh=%H.",
     )
+    end_offset: int | None = Field(
+        default=None,
+        ge=0,
+        description="How many of the times that are not over have a partition; by default 1, the running one, and 0 with "
+        "external: false, as in Dagster's own definitions.",
+    )
     dynamic: bool = Field(default=False, description="The sensor adds and deletes them.")
 
-    def definition(self, name: str) -> dg.PartitionsDefinition[str]:
-        """Return Dagster's definition; raises :class:`InputError` unless one of the three kinds is given."""
+    def definition(self, name: str, *, running: bool) -> dg.PartitionsDefinition[str]:
+        """Return Dagster's definition; raises :class:`InputError` unless one of the three kinds is given.
+
+        :param running: whether a time has a partition before it is over, unless :attr:`end_offset` says
+        """
         if (self.values is not None) + (self.start is not None) + self.dynamic != 1:
             raise InputError("partitions need one of 'values', 'start' and 'dynamic'")
         if self.dynamic:
@@ -50,11 +58,13 @@ class ValuesAttributes(dg.Model, dg.Resolvable):
         if self.values is not None:
             return dg.StaticPartitionsDefinition(self.values)
         assert self.start is not None
+        end_offset = int(running) if self.end_offset is None else self.end_offset
+        start, fmt = self.start, self.format
         if self.every == "hour":
-            return dg.HourlyPartitionsDefinition(self.start, fmt=self.format)
+            return dg.HourlyPartitionsDefinition(start, fmt=fmt, end_offset=end_offset)
         if self.every == "month":
-            return dg.MonthlyPartitionsDefinition(self.start, fmt=self.format)
-        return dg.DailyPartitionsDefinition(self.start, fmt=self.format)
+            return dg.MonthlyPartitionsDefinition(start, fmt=fmt, end_offset=end_offset)
+        return dg.DailyPartitionsDefinition(start, fmt=fmt, end_offset=end_offset)
 
 
 class PartitionsAttributes(ValuesAttributes):
@@ -68,10 +78,10 @@ class PartitionsAttributes(ValuesAttributes):
         description="Two columns, each with its values: all combinations are partitions.",
     )
 
-    def definition(self, name: str) -> dg.PartitionsDefinition[str]:
+    def definition(self, name: str, *, running: bool) -> dg.PartitionsDefinition[str]:
         """Return Dagster's definition; raises :class:`InputError` unless one kind is given."""
         if self.columns is None:
-            return super().definition(name)
+            return super().definition(name, running=running)
         if self.values is not None or self.start is not None or self.dynamic:
             raise InputError(
                 "partitions of 'columns' say their 'values', 'start' or 'dynamic' by column"
@@ -79,7 +89,10 @@ class PartitionsAttributes(ValuesAttributes):
         if len(self.columns) != 2:
             raise InputError(f"partitions need two 'columns', not {len(self.columns)}")
         return dg.MultiPartitionsDefinition(
-            {column: given.definition(f"{name}/{column}") for column, given in self.columns.items()}
+            {
+                column: given.definition(f"{name}/{column}", running=running)
+                for column, given in self.columns.items()
+            }
         )
 
 
@@ -97,6 +110,8 @@ class CompactionAttributes(dg.Model, dg.Resolvable):
     )
     deleted_ratio: float = Field(
         default=_DEFAULT.deleted_ratio,
+        ge=0,
+        le=1,
         description="Above this share of hidden or retracted rows the partition is rewritten.",
     )
     max_rewrite: str | None = Field(
@@ -128,14 +143,14 @@ class FreshnessAttributes(dg.Model, dg.Resolvable):
             raise InputError("freshness needs one of 'fail_after' and 'deadline_cron'")
         if self.fail_after is not None:
             return dg.FreshnessPolicy.time_window(
-                fail_window=_duration("fail_after", self.fail_after),
-                warn_window=_duration("warn_after", self.warn_after) if self.warn_after else None,
+                fail_window=duration("fail_after", self.fail_after),
+                warn_window=duration("warn_after", self.warn_after) if self.warn_after else None,
             )
         if self.within is None:
             raise InputError("freshness by 'deadline_cron' needs 'within'")
         return dg.FreshnessPolicy.cron(
             deadline_cron=str(self.deadline_cron),
-            lower_bound_delta=_duration("within", self.within),
+            lower_bound_delta=duration("within", self.within),
             timezone=self.timezone,
         )
 
@@ -143,8 +158,12 @@ class FreshnessAttributes(dg.Model, dg.Resolvable):
 class SnapshotExpirationAttributes(dg.Model, dg.Resolvable):
     """What is kept (by default what the table's options say), and when the rest goes (by default hourly)."""
 
-    retain_min: int | None = Field(default=None, description="So many snapshots are kept at least.")
-    retain_max: int | None = Field(default=None, description="So many snapshots are kept at most.")
+    retain_min: int | None = Field(
+        default=None, ge=1, description="So many snapshots are kept at least."
+    )
+    retain_max: int | None = Field(
+        default=None, ge=1, description="So many snapshots are kept at most."
+    )
     retain_for: str | None = Field(
         default=None, description="Snapshots younger than this are kept, e.g. 24 h."
     )
@@ -231,7 +250,7 @@ class TableAttributes(dg.Model, dg.Resolvable):
         description="What asks for compactions: commits, a schedule once a day, or people.",
     )
     sensor_interval_seconds: int = Field(
-        default=30, description="How often the sensor looks for new snapshots."
+        default=30, ge=1, description="How often the sensor looks for new snapshots."
     )
     running: bool = Field(
         default=False, description="Whether the sensor and the schedules start running."
@@ -241,6 +260,7 @@ class TableAttributes(dg.Model, dg.Resolvable):
     )
     max_partitions_per_run: int = Field(
         default=MAX_PARTITIONS_PER_RUN,
+        ge=1,
         description="Of a backfill; each run commits at most so many at once.",
     )
     file_index: bool = Field(
@@ -289,7 +309,9 @@ class TableAttributes(dg.Model, dg.Resolvable):
 
     def partitions_def(self, table: str) -> dg.PartitionsDefinition[str] | None:
         """Return the partitions of a table's assets."""
-        return None if self.partitions is None else self.partitions.definition(pool_name(table))
+        if self.partitions is None:
+            return None
+        return self.partitions.definition(pool_name(table), running=self.external)
 
 
 _Items = tuple[tuple[str, str], ...]
@@ -318,7 +340,3 @@ def _session(
     return SparkSessionResource(
         master=master, remote=remote, spark_config=dict(config), ship_package=ship_package
     )
-
-
-def _duration(name: str, text: str) -> timedelta:
-    return Options({name: text}).duration(name, "")

@@ -8,10 +8,11 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from paimon_orch.dagster.partitions import parse_path
-from paimon_orch.errors import NotFoundError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.policy import CompactionPolicy, Decision, decide
 from paimon_orch.table.partitions import partition_text
@@ -69,13 +70,17 @@ class Cursor:
     def from_json(cls, text: str | None) -> "Cursor | None":
         """Decode; None for anything that this version did not write."""
         try:
-            value: Any = json.loads(text or "")
-            if value["v"] != VERSION:
+            if json.loads(text or "")["v"] != VERSION:
                 return None
-            waiting = dict(value.get("waiting", {}))
-            return cls(value["table"], Version(**value["handled"]), dict(value["pending"]), waiting)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            found = _CURSOR.validate_json(text or "", strict=True)
+            for path in {*found.pending, *found.waiting} - {""}:
+                parse_path(path)
+        except (ValueError, TypeError, KeyError, RecursionError, InputError):
             return None
+        return found
+
+
+_CURSOR = TypeAdapter(Cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.failures import failures_by_type
-from paimon_orch.dagster.names import object_name, table_key
+from paimon_orch.dagster.names import check_name, object_name, table_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import InputError
 from paimon_orch.steps.check import check
@@ -127,6 +127,7 @@ def build_paimon_table_checks(
     ...     "lake.orders", limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)}
     ... )
     """
+    check_name(table)
     chosen = {**DEFAULT_LIMITS, **(limits or {})}
     unknown = sorted(set(chosen) - {*MEASURES, FILE_REFERENCES})
     if unknown:

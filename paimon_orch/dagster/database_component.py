@@ -1,7 +1,9 @@
 """All tables of a database that match a pattern, from a few lines of YAML."""
 
 import json
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -11,7 +13,10 @@ from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.attributes import PartitionsAttributes, TableAttributes
 from paimon_orch.dagster.component import PaimonTableComponent
-from paimon_orch.errors import InputError
+from paimon_orch.dagster.names import check_name
+from paimon_orch.errors import InputError, NotFoundError
+
+_LOG = logging.getLogger(__name__)
 
 
 class DatabaseScaffoldParams(BaseModel):
@@ -65,7 +70,8 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     @property
     def defs_state_config(self) -> DefsStateConfig:
         """Return where the names of the tables are kept."""
-        key = f"{type(self).__name__}[{self.database}]"
+        chosen = [*(f"+{name}" for name in self.include), *(f"-{name}" for name in self.exclude)]
+        key = f"{type(self).__name__}[{self.warehouse}/{self.database}{''.join(chosen)}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=key)
 
     def write_state_to_path(self, state_path: Path) -> None:
@@ -74,11 +80,16 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         if paimon is None:
             raise InputError(f"the tables of {self.database} cannot be found without a 'warehouse'")
         catalog = paimon.catalog()
-        chosen = [name for name in catalog.tables(self.database) if self._matches(name)]
-        found = {
-            name: list(catalog.table(f"{self.database}.{name}").schema.partition_keys)
-            for name in chosen
-        }
+        found = dict[str, list[str]]()
+        for name in filter(self._matches, catalog.tables(self.database)):
+            table = f"{self.database}.{name}"
+            try:
+                check_name(table)
+            except InputError as error:
+                _LOG.warning("%s; it is left out", error)
+                continue
+            with suppress(NotFoundError):  # dropped just now, or not yet created
+                found[name] = list(catalog.table(table).schema.partition_keys)
         state_path.write_text(json.dumps(found), encoding="utf-8")
 
     def build_defs_from_state(

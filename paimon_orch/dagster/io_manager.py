@@ -1,7 +1,9 @@
 """An IO manager: frames that fit into memory, from and to Paimon tables."""
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 import pyarrow as pa
@@ -51,9 +53,11 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of the run, or all, in the form that the input is annotated with."""
         table = self._table(context.asset_key)
-        specs = _specs(table, context)
-        chosen = _of_partitions(table, specs) if specs else None
-        rows = table.scan(filter=chosen, limit=0 if specs and chosen is None else None).to_arrow()
+        chosen, limit = None, None
+        if context.has_asset_partitions:  # may be none: the first partition has nothing before it
+            chosen = of_partitions(table, _specs(table, context))
+            limit = 0 if chosen is None else None
+        rows = table.scan(filter=chosen, limit=limit).to_arrow()
         return _in_form(rows, context.dagster_type.typing_type)
 
     def _table(self, key: dg.AssetKey) -> Table:
@@ -71,7 +75,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
 
 
 def _commit_id(context: dg.OutputContext) -> CommitId:
-    return CommitId(f"dagster-{context.run_id}-{context.step_key}", 1)
+    return CommitId(f"dagster-{context.run_id}-{context.step_key}-{context.name}", 1)
 
 
 def _write(
@@ -81,9 +85,7 @@ def _write(
         return table.append(rows, commit_id=commit_id)
     if mode == "upsert":
         return table.upsert(rows, commit_id=commit_id)
-    if len(specs) > 1:
-        return table.overwrite(rows, commit_id=commit_id)
-    return table.overwrite(rows, specs[0] if specs else {}, commit_id=commit_id)
+    return table.overwrite(rows, specs or {}, commit_id=commit_id)
 
 
 def _specs(table: Table, context: dg.OutputContext | dg.InputContext) -> list[dict[str, str]]:
@@ -94,23 +96,32 @@ def _specs(table: Table, context: dg.OutputContext | dg.InputContext) -> list[di
     return [translate.parse(key) for key in context.asset_partition_keys]
 
 
-def _of_partitions(table: Table, specs: Sequence[Spec]) -> Predicate | None:
+def of_partitions(table: Table, specs: Sequence[Spec]) -> Predicate | None:
     """Return a filter that rows of these partitions pass, None if the table has none of them."""
     schema, chosen = table.schema, any_of(specs, table.schema)
     found = list(dict.fromkeys(s.partition for s in table.files() if chosen(s.partition)))
     if not found:
         return None
+    *others, last = schema.partition_keys
     values = partition_table(found, schema)
+    groups = defaultdict[tuple[Any, ...], list[Any]](list)  # by all columns but the last
+    for row in range(len(found)):
+        shared = tuple(values.column(name)[row] for name in others)
+        groups[shared].append(values.column(last)[row])
     return Or(
         tuple(
-            And(tuple(_equals(name, values.column(name)[row]) for name in schema.partition_keys))
-            for row in range(len(found))
+            And((*map(_among, others, zip(shared, strict=True)), _among(last, members)))
+            for shared, members in groups.items()
         )
     )
 
 
-def _equals(name: str, value: "pa.Scalar[pa.DataType]") -> Leaf:
-    return Leaf(name, "=", (value,)) if value.is_valid else Leaf(name, "is null")
+def _among(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
+    known = tuple(value for value in values if value.is_valid)
+    leaves = [Leaf(name, "in", known)] if known else []
+    if len(known) < len(values):
+        leaves.append(Leaf(name, "is null"))
+    return Or(tuple(leaves))
 
 
 def _to_arrow(value: Any) -> pa.Table:
@@ -123,12 +134,12 @@ def _to_arrow(value: Any) -> pa.Table:
         return frame.to_arrow()
     if type(value).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
-    raise InputError(
-        f"a table is stored from Arrow, pandas or Polars, not from {type(value).__name__}"
-    )
+    raise InputError(f"a table is stored from Arrow, pandas or Polars, not from {type(value)}")
 
 
 def _in_form(rows: pa.Table, form: Any) -> Any:
+    if get_origin(form) in (Union, UnionType):  # such as DataFrame | None
+        form = next(one for one in get_args(form) if one is not NoneType)
     module = getattr(form, "__module__", "").partition(".")[0]
     if module == "pandas":
         return rows.to_pandas()

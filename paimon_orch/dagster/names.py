@@ -41,6 +41,14 @@ def object_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
     return _plain("__".join([action, *table_key(table, prefix).path]))
 
 
+def check_name(table: str) -> None:
+    """Refuse a table that no op can be named after, as Dagster names those of assets and checks by the key."""
+    if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split(table)):
+        raise InputError(
+            f"table name {table!r} cannot name an asset: Dagster takes letters, digits, _ and -"
+        )
+
+
 def _split(table: str) -> tuple[str, str]:
     database, dot, name = table.partition(".")
     if not (database and dot and name) or "." in name:

@@ -7,18 +7,21 @@ order of the columns' names. A date is written as one in keys, also where its di
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 import dagster as dg
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
 from paimon_orch.format.partition import escape, unescape
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.table.partitions import directory_names
 
 _EPOCH = date(1970, 1, 1)
 _SEPARATOR = "|"
+_ONE_SPELLING = ("CHAR", "VARCHAR", "DATE", "TIME")
 _NOT_IN_DIMENSIONS = "|[],"
 """What Dagster refuses in the keys of a dimension."""
 
@@ -44,12 +47,15 @@ class PartitionKeys:
     """Translates for a table with these partition columns, of which there is at least one.
 
     :ivar days: columns whose directories are named by the number of the day
+    :ivar typed: columns whose values have several spellings, such as ``05`` and ``5``, one of which names the directory
     :ivar dimensions: the columns in the order of the keys of a multi-dimensional definition; none for any other
     """
 
     columns: tuple[str, ...]
     days: frozenset[str] = frozenset()
     dimensions: tuple[str, ...] = ()
+    typed: tuple[Field, ...] = ()
+    options: Options = field(default_factory=lambda: Options({}))
 
     @classmethod
     def of(
@@ -71,13 +77,14 @@ class PartitionKeys:
                 raise InputError(
                     f"the dimensions {', '.join(dimensions)} must be the partition columns {', '.join(columns)}"
                 )
+        typed = (field for field in schema.partition_fields if not _has_one_spelling(field.type))
         by_number = schema.typed_options.boolean("partition.legacy-name", default=True)
         dates = (
             field.name
             for field in schema.partition_fields
             if by_number and isinstance(field.type, AtomicType) and field.type.name == "DATE"
         )
-        return cls(columns, frozenset(dates), dimensions)
+        return cls(columns, frozenset(dates), dimensions, (*typed,), schema.typed_options)
 
     def render(self, spec: Mapping[str, str]) -> str:
         """Return the Dagster key of a partition; the spec's order does not matter."""
@@ -104,7 +111,8 @@ class PartitionKeys:
             raise InputError(
                 f"partition key {key!r} does not fit the partition columns {', '.join(self.columns)}"
             )
-        return {name: _day(text) if name in self.days else text for name, text in spec.items()}
+        spec = {name: _day(text) if name in self.days else text for name, text in spec.items()}
+        return directory_names(spec, self.typed, self.options)
 
     def key_of(self, path: str) -> str:
         """Return the Dagster key of a partition path."""
@@ -113,6 +121,10 @@ class PartitionKeys:
     def path_of(self, key: str) -> str:
         """Return the partition path of a Dagster key."""
         return render_path(self.parse(key))
+
+
+def _has_one_spelling(kind: DataType) -> bool:
+    return isinstance(kind, AtomicType) and kind.name in _ONE_SPELLING
 
 
 def _in_dimension(text: str) -> str:

@@ -57,7 +57,14 @@ class CompactionTarget:
         translate = PartitionKeys.of(self.table.schema, partitions_def)
         takes = _takes(partitions_def, self.tick.instance)
         keys = {path: _key(translate, path) for path in paths}
-        return {path: key for path, key in keys.items() if key is not None and takes(key)}
+        taken: dict[str, str | None] = {
+            path: key for path, key in keys.items() if key is not None and takes(key)
+        }
+        if translate.typed and len(taken) < len(keys):
+            known = partitions_def.get_partition_keys(dynamic_partitions_store=self.tick.instance)
+            spelled = {_path(translate, key): key for key in known}
+            taken |= {path: spelled[path] for path in keys if path in spelled}
+        return taken
 
     def _request(
         self, path: str, run_key: str, key: str | None, decision: Decision | None, seen: int | None
@@ -111,6 +118,14 @@ def _key(translate: PartitionKeys, path: str) -> str | None:
     """Return the key of a path, None if it cannot have one in this definition."""
     try:
         return translate.key_of(path)
+    except InputError:
+        return None
+
+
+def _path(translate: PartitionKeys, key: str) -> str | None:
+    """Return the path of a key, None if the table can have no such partition."""
+    try:
+        return translate.path_of(key)
     except InputError:
         return None
 

@@ -57,7 +57,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         default=None, description="A Spark Connect address, such as sc://spark:15002."
     )
     spark_config: dict[str, str] = Field(
-        default={}, description="Spark settings for a session that is started here."
+        default={}, repr=False, description="Spark settings for a session that is started here."
     )
     ship_package: bool = Field(
         default=False,

@@ -17,6 +17,7 @@ from paimon_orch.dagster.upkeep import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
+    duration,
 )
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.policy import CompactionPolicy, Decision
@@ -31,6 +32,8 @@ _CONFIG: Mapping[str, Mapping[str, Any]] = {
     # what is being written by the slowest writer must not be taken for lost
     REMOVE_ORPHAN_FILES.action: {"older_than": "3 d"},
 }
+
+_DURATIONS = {"retain_for", "older_than", "expiration_time"}
 
 
 def build_compaction_schedule(
@@ -117,6 +120,8 @@ def build_maintenance_schedules(
     for job in jobs:
         action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
         chosen = {"dry_run": False, **config.get(action, {})}
+        for name in _DURATIONS & chosen.keys():
+            duration(name, chosen[name])  # refused here, not in a run at night
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,

@@ -175,7 +175,7 @@ def _expire_partitions(table: Table, config: ExpirePartitionsConfig, *_: object)
     kept = config.expiration_time
     done = step(
         table,
-        expiration_time=None if kept is None else _duration("expiration_time", kept),
+        expiration_time=None if kept is None else duration("expiration_time", kept),
         strategy=config.strategy,
         max_expires=config.max_expires,
     )
@@ -199,13 +199,14 @@ def _compact_manifests(table: Table, config: CompactManifestsConfig, *_: object)
     )
 
 
-def _duration(name: str, text: str) -> timedelta:
+def duration(name: str, text: str) -> timedelta:
+    """Return the time of a text such as ``24 h``; raises :class:`InputError` naming the option if it is none."""
     return Options({name: text}).duration(name, "")
 
 
 def _ago(name: str, text: str) -> int:
     """Return the time so long ago, in epoch milliseconds."""
-    return int((time.time() - _duration(name, text).total_seconds()) * 1000)
+    return int((time.time() - duration(name, text).total_seconds()) * 1000)
 
 
 EXPIRE_SNAPSHOTS = Step(

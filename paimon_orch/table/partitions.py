@@ -1,7 +1,7 @@
 """Partition specs as people give them: ``dt=2026-01-01/region=eu``, or a mapping."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,8 +10,10 @@ from paimon_orch.files.evolution import stored_as
 from paimon_orch.files.statistics import internal_value
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.options import Options
 from paimon_orch.format.partition import partition_names, partition_path, unescape
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import Field, type_to_sql
 
 Spec = Mapping[str, object]
 
@@ -86,6 +88,25 @@ def _typed(value: object, target: pa.DataType) -> object:
         return None
 
 
+def directory_names(
+    spec: Mapping[str, str], fields: Iterable[Field], options: Options
+) -> dict[str, str]:
+    """Return values as directories are named by them, so ``5`` for an INT given as ``05``.
+
+    Values of ``fields`` that are none of the type, nor the default partition name, are refused.
+    """
+    names = dict(spec)
+    for field in fields:
+        text, value = spec[field.name], _typed(spec[field.name], arrow_type(field.type))
+        if value is not None:
+            names |= partition_names([value], [field], options)
+        elif text != options.default_partition_name:
+            raise InputError(
+                f"{text!r} is no value of the partition column {field.name!r}, which is {type_to_sql(field.type)}"
+            )
+    return names
+
+
 def any_of(specs: Iterable[Spec], schema: TableSchema) -> Callable[[bytes], bool]:
     """Return a test that holds if one of the specs matches."""
     matchers = [partition_matcher(spec, schema) for spec in specs]
@@ -93,11 +114,11 @@ def any_of(specs: Iterable[Spec], schema: TableSchema) -> Callable[[bytes], bool
 
 
 def replaced_partitions(
-    written: Iterable[bytes], spec: Spec | None, schema: TableSchema
+    written: Iterable[bytes], spec: Spec | Sequence[Spec] | None, schema: TableSchema
 ) -> Callable[[bytes], bool] | None:
     """Return which partitions an overwrite replaces (section 10.6); None for none at all.
 
-    ``written`` are the partitions of the new files, which must all lie in ``spec`` if there is one.
+    ``written`` are the partitions of the new files, which must all lie in ``spec``, or one of several, if there is one.
     """
     dynamic = schema.typed_options.boolean("dynamic-partition-overwrite", default=True)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
@@ -105,9 +126,11 @@ def replaced_partitions(
     partitions = set(written)
     if spec is None:
         return partitions.__contains__ if partitions else None
-    matches = partition_matcher(spec, schema)
+    specs = [spec] if isinstance(spec, Mapping) else spec
+    matches = any_of(specs, schema)
     if not all(map(matches, partitions)):
-        raise InputError(f"the rows do not all lie in the partition {dict(spec)} to overwrite")
+        named = " or ".join(str(dict(one)) for one in specs)
+        raise InputError(f"the rows do not all lie in the partition {named} to overwrite")
     return matches
 
 

@@ -1,6 +1,6 @@
 """A table as users hold it: read, write, look inside."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -252,11 +252,11 @@ class Table:
     def overwrite(
         self,
         rows: pa.Table,
-        partitions: Mapping[str, object] | None = None,
+        partitions: Spec | Sequence[Spec] | None = None,
         *,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
-        """Replace whole partitions by rows: those that receive rows, or those that match ``partitions``.
+        """Replace whole partitions by rows: those that receive rows, or those that match ``partitions``, or one of them.
 
         An empty mapping replaces the whole table. Without partition columns the whole table is replaced.
         """
@@ -304,7 +304,7 @@ class Table:
         row_kind: str | None = None,
         kind: RowKind = RowKind.INSERT,
         overwrite: bool = False,
-        partitions: Mapping[str, object] | None = None,
+        partitions: Spec | Sequence[Spec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         check_writable(self.schema)
@@ -354,7 +354,7 @@ class Table:
         *,
         changelog: Sequence[ManifestEntry] = (),
         overwrite: bool = False,
-        partitions: Mapping[str, object] | None = None,
+        partitions: Spec | Sequence[Spec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace.

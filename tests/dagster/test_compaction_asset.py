@@ -7,8 +7,13 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from asset_runs import NeverStarted, Resources, materialize, materialize_range, reported
+from ticks import Ticks
 
-from paimon_orch.dagster import PaimonCatalogResource, build_compaction_asset
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    build_compaction_asset,
+    build_latest_snapshot_sensor,
+)
 from paimon_orch.dagster import assets as module
 from paimon_orch.errors import (
     CancelledError,
@@ -44,6 +49,31 @@ def test_it_compacts_its_partition_alone(
     latest = orders.snapshots.latest()
     assert latest
     assert (latest.id, latest.commit_kind) == (2, CommitKind.COMPACT)
+
+
+def test_hours_that_the_table_keeps_as_numbers_are_asked_for_and_reported(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance, resources: Resources
+) -> None:
+    """The directory is called hh=5, the key hh=05."""
+    table = paimon.catalog().create_table(
+        "lake.orders",
+        "dt STRING, hh INT, id INT",
+        primary_key=["dt", "hh", "id"],
+        partition_by=["dt", "hh"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    hours = dg.HourlyPartitionsDefinition(
+        "dt=2026-01-01/hh=00", end_date="dt=2026-01-02/hh=00", fmt="dt=%Y-%m-%d/hh=%H"
+    )
+    key = "dt=2026-01-01/hh=05"
+    for _ in range(2):
+        table.upsert(pa.table({"dt": ["2026-01-01"], "hh": [5], "id": [1]}))
+    sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=hours)
+
+    assert Ticks(sensor, paimon, instance).requested() == [key]
+
+    asset = build_compaction_asset("lake.orders", partitions_def=hours)
+    assert reported(materialize(asset, resources, key))[key]["paimon/files_before"] == 2
 
 
 def test_it_reports_what_it_decided_and_what_came_of_it(

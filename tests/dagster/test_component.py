@@ -1,12 +1,13 @@
 import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from pydantic import ValidationError
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
 from paimon_orch.dagster.attributes import CompactionAttributes
@@ -23,6 +24,7 @@ ATTRIBUTES: Mapping[str, Any] = {
     "checks": {"level0_backlog": {"limit": 20, "severity": "error", "blocking": True}},
 }
 DAY = "2026-01-01"
+COMPACTION = dg.AssetKey(["lake", "orders", "compaction"])
 
 
 def load(**attributes: Any) -> dg.Definitions:
@@ -103,6 +105,66 @@ def test_partitions_are_values_or_times(partitions: object, expected: list[str])
 
     assert asset.partitions_def
     assert list(asset.partitions_def.get_partition_keys())[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("partitions", "external", "last"),
+    [
+        ({"start": "2026-01-01"}, True, "2026-01-05"),
+        ({"start": "2026-01-01"}, False, "2026-01-04"),
+        ({"start": "2026-01-01", "end_offset": 0}, True, "2026-01-04"),
+        ({"start": "2026-01", "every": "month", "format": "%Y-%m"}, True, "2026-01"),
+        ({"start": "2026-01-01-00:00", "every": "hour"}, True, "2026-01-05-06:00"),
+        (
+            {"columns": {"dt": {"start": "2026-01-01"}, "r": {"values": ["eu"]}}},
+            True,
+            "2026-01-05|eu",
+        ),
+    ],
+)
+def test_the_running_day_of_an_external_table_has_a_partition(
+    partitions: object, external: bool, last: str
+) -> None:
+    asset = load(partitions=partitions, external=external).resolve_assets_def(COMPACTION)
+
+    assert asset.partitions_def
+    with dg.partition_loading_context(effective_dt=datetime(2026, 1, 5, 6, 30, tzinfo=UTC)):
+        assert asset.partitions_def.get_last_partition_key() == last
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"snapshot_expiration": {"retain_for": "a day"}},
+        {"orphan_files": {"older_than": "3 moons"}},
+        {"partition_expiration": {"expiration_time": "never"}},
+    ],
+    ids=str,
+)
+def test_an_age_that_is_none_is_refused_before_anything_runs(attributes: dict[str, Any]) -> None:
+    [[name]] = attributes.values()
+
+    with pytest.raises(InputError, match=name):
+        load(**attributes)
+
+
+@pytest.mark.parametrize("name", ["max_partitions_per_run", "sensor_interval_seconds"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_less_than_one_is_refused(name: str, number: int) -> None:
+    with pytest.raises(ValidationError, match=name):
+        load(**{name: number})
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 50])
+def test_a_share_is_not_given_in_percent(ratio: float) -> None:
+    with pytest.raises(ValidationError, match="deleted_ratio"):
+        load(compaction={"deleted_ratio": ratio})
+
+
+def test_a_name_that_dagster_cannot_take_is_refused_with_the_reason() -> None:
+    assert load(table="lake.my-orders").sensors
+    with pytest.raises(InputError, match=r"'lake\.my orders'.*letters, digits, _ and -"):
+        load(table="lake.my orders")
 
 
 def test_two_columns_are_two_dimensions() -> None:

@@ -54,6 +54,29 @@ def test_it_finds_the_tables_that_match(warehouse: str, tmp_path: Path) -> None:
     }
 
 
+def test_what_cannot_be_an_asset_is_left_out(
+    warehouse: str, create: Create, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create("lake.my orders")
+    (Path(warehouse) / "lake.db" / "half" / "schema").mkdir(parents=True)
+
+    assert set(found(tmp_path, warehouse=warehouse)) == {"items", "orders", "orders_old"}
+    assert "'lake.my orders' cannot name an asset" in caplog.text
+
+
+def test_components_of_one_database_keep_their_own_tables() -> None:
+    differing: list[dict[str, Any]] = [
+        {},
+        {"include": ["orders*"]},
+        {"exclude": ["orders*"]},
+        {"warehouse": "/other"},
+        {"database": "sea"},
+    ]
+    keys = {component(**given).defs_state_config.key for given in differing}
+
+    assert len(keys) == len(differing)
+
+
 def test_a_database_that_is_not_there_is_named(warehouse: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no database 'sea'"):
         found(tmp_path, warehouse=warehouse, database="sea")

@@ -9,14 +9,20 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
+from paimon_orch.dagster.io_manager import of_partitions
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.predicate import Or
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02"]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+RANGE = {
+    "dagster/asset_partition_range_start": DAYS[0],
+    "dagster/asset_partition_range_end": DAYS[1],
+}
 Create = Callable[..., Table]
 # Dagster does that itself where one resource holds another.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
@@ -73,7 +79,9 @@ def test_what_an_asset_returns_is_stored(
 
 
 @pytest.mark.parametrize(
-    "form", [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
+    "form",
+    [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pd.DataFrame | None],
+    ids=str,
 )
 def test_an_input_is_loaded_in_the_form_that_it_asks_for(
     table: Table, paimon: PaimonCatalogResource, form: type
@@ -154,17 +162,85 @@ def test_several_partitions_are_written_and_loaded_in_one_run(
 
     given = pa.concat_tables([rows(2), rows(3, day=DAYS[1])])
     overwriting = producer(given, partitions_def=days, metadata={"write_mode": "overwrite"})
-    tags = {
-        "dagster/asset_partition_range_start": DAYS[0],
-        "dagster/asset_partition_range_end": DAYS[1],
-    }
     manager = PaimonArrowIOManager(paimon=paimon)
     dg.materialize(
-        [overwriting, counted], resources={"io_manager": manager}, tags=tags, instance=instance
+        [overwriting, counted], resources={"io_manager": manager}, tags=RANGE, instance=instance
     )
 
     assert stored(table) == [(DAYS[0], 2), (DAYS[1], 3), ("2026-01-09", 7)]
     assert sorted(row["id"] for row in seen[0].to_pylist()) == [2, 3]
+
+
+@pytest.mark.parametrize("dynamic", ["true", "false"])
+def test_several_partitions_are_replaced_and_no_other(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance, dynamic: str
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales",
+        "dt STRING, id BIGINT, amount INT",
+        partition_by=["dt"],
+        options={"dynamic-partition-overwrite": dynamic},
+    )
+    table.append(pa.concat_tables([rows(n, day=f"2026-01-0{n}") for n in (1, 2, 3)]))
+    days = dg.StaticPartitionsDefinition([*DAYS, "2026-01-03"])
+    metadata = {"write_mode": "overwrite"}
+    resources = {"io_manager": PaimonArrowIOManager(paimon=paimon)}
+
+    asset = producer(rows(7), partitions_def=days, metadata=metadata)
+    dg.materialize([asset], resources=resources, tags=RANGE, instance=instance)
+
+    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]  # the second one is empty now
+
+    strays = producer(rows(8, day="2026-01-03"), partitions_def=days, metadata=metadata)
+    with pytest.raises(InputError, match="do not all lie in the partition"):
+        dg.materialize([strays], resources=resources, tags=RANGE, instance=instance)
+    assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
+
+
+def test_before_the_first_partition_there_is_nothing_to_load(
+    table: Table, paimon: PaimonCatalogResource
+) -> None:
+    table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
+    seen: list[list[int]] = []
+    day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
+    @dg.asset(
+        key=["lake", "sales"],
+        ins={"sales": dg.AssetIn(["lake", "sales"], partition_mapping=day_before)},
+        partitions_def=dg.DailyPartitionsDefinition(DAYS[0], end_date="2026-01-04"),
+    )
+    def daily(sales: pa.Table) -> pa.Table:
+        seen.append(sales["id"].to_pylist())
+        return sales.slice(0, 0)
+
+    for day in DAYS:
+        run(paimon, daily, key=day)
+
+    assert seen == [[], [1, 2]]
+
+
+def test_many_partitions_of_two_columns_are_one_filter_by_each_first_one(
+    paimon: PaimonCatalogResource,
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales", "dt STRING, hh INT, id INT", partition_by=["dt", "hh"]
+    )
+    hours = [(day, hour) for day in DAYS for hour in (0, 1, None)]
+    given = pa.table(
+        {"dt": [day for day, _ in hours], "hh": [hour for _, hour in hours], "id": range(6)}
+    )
+    table.append(given)
+    specs: list[dict[str, object]] = [
+        {"dt": DAYS[0], "hh": "0"},
+        {"dt": DAYS[0], "hh": "1"},
+        {"dt": DAYS[1], "hh": None},
+    ]
+
+    chosen = of_partitions(table, specs)
+
+    assert isinstance(chosen, Or)
+    assert len(chosen.children) == 2
+    assert sorted(table.scan(filter=chosen).to_arrow()["id"].to_pylist()) == [0, 1, 5]
 
 
 KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [
@@ -315,11 +391,25 @@ def test_a_step_that_is_retried_after_its_commit_adds_nothing_twice(
     assert stored(table) == [(DAYS[0], 1)]
 
 
+def test_two_outputs_of_a_step_may_go_to_one_table(
+    table: Table, paimon: PaimonCatalogResource
+) -> None:
+    outs = {name: dg.AssetOut(key=[name, "lake", "sales"]) for name in ("shop", "web")}
+
+    @dg.multi_asset(outs=outs)
+    def sales() -> tuple[pa.Table, pa.Table]:
+        return rows(1), rows(2)
+
+    run(paimon, sales)
+
+    assert stored(table) == [(DAYS[0], 1), (DAYS[0], 2)]
+
+
 def test_a_mode_that_does_not_exist_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="'replace' must be one of append"):
         run(paimon, producer(rows(1), metadata={"write_mode": "replace"}))
 
 
 def test_a_value_that_is_no_table_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
-    with pytest.raises(InputError, match="not from dict"):
+    with pytest.raises(InputError, match="not from <class 'dict'>"):
         run(paimon, producer({"a": 1}))

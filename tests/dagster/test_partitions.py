@@ -214,6 +214,31 @@ def test_hours_may_be_kept_in_two_columns() -> None:
     assert keys.parse(found[5]) == {"dt": "2024-01-01", "hh": "05"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "directory"),
+    [
+        ("INT", "05", "5"),
+        ("BOOLEAN", "TRUE", "true"),
+        ("TIMESTAMP(3)", "2024-01-01 05:00:00", "2024-01-01T05:00"),
+        ("STRING", "05", "05"),
+        ("STRING", " ", " "),
+        ("INT", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
+    ],
+)
+def test_a_value_in_another_spelling_is_that_of_the_directory(
+    kind: str, key: str, directory: str
+) -> None:
+    assert PartitionKeys.of(table_schema(f"p {kind}", "p")).parse(key) == {"p": directory}
+
+
+def test_a_key_that_is_no_value_of_its_column_is_refused() -> None:
+    """Else an asset by Dagster's own spelling of hours would be loaded empty, and compacted never."""
+    keys = PartitionKeys.of(table_schema("p TIMESTAMP(3)", "p"))
+
+    with pytest.raises(InputError, match=r"'2026-01-01-05:00' is no value of .* 'p', .* TIMESTAMP"):
+        keys.parse("2026-01-01-05:00")
+
+
 STORED = [
     ("STRING", ["a", "a/b=c", "50%", " é ", None]),
     ("INT", [0, -7, None]),

@@ -49,6 +49,12 @@ def test_storage_options_reach_the_store_and_no_text(monkeypatch: pytest.MonkeyP
     assert result.output_for_node("options") == {"secret": "very-secret-word", "anon": True}
 
 
+def test_settings_of_spark_are_in_no_text() -> None:
+    resource = SparkSessionResource(spark_config={"spark.hadoop.fs.s3a.secret.key": "very-secret"})
+
+    assert "very-secret" not in repr(resource)
+
+
 def test_no_units_need_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(SparkSessionResource, "session")
 

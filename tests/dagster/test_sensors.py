@@ -214,12 +214,36 @@ def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
     assert settled.requested() == DAYS[4:7]
 
 
-@pytest.mark.parametrize("cursor", ["41", "{", "[]", '{"v": 2}', '{"v": 1}', "null"])
+@pytest.mark.parametrize(
+    "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
+)
 def test_an_unknown_cursor_starts_afresh(
     ticks: Ticks, orders: Table, upsert: Upsert, cursor: str
 ) -> None:
     upsert(orders, DAYS[0])
     ticks.cursor = cursor
+
+    assert ticks.requested() == [DAYS[0]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"handled": {"snapshot_id": "1", "time_millis": 1}},
+        {"handled": {"snapshot_id": None, "time_millis": 1}},
+        {"waiting": {f"dt={DAYS[0]}": "since Monday"}},
+        {"pending": {"no partition": "1"}},
+        {"pending": {f"dt={DAYS[0]}": None}},
+        {"table": 3},
+    ],
+    ids=str,
+)
+def test_a_damaged_cursor_starts_afresh(
+    ticks: Ticks, orders: Table, upsert: Upsert, damage: dict[str, object]
+) -> None:
+    upsert(orders, DAYS[0])
+    ticks.result()
+    ticks.cursor = json.dumps({**json.loads(str(ticks.cursor)), **damage})
 
     assert ticks.requested() == [DAYS[0]]
 

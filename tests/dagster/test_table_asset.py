@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 from asset_runs import materialize, materialize_range, reported
 
 from paimon_orch import Catalog
@@ -104,3 +105,30 @@ def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
 
     assert metadata["paimon/rows_written"] == 4
     assert metadata["paimon/level0_files"] == 2
+
+
+@pytest.mark.parametrize("partitions_def", [PARTITIONS, None])
+def test_a_load_of_nothing_keeps_the_data_version(
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    partitions_def: dg.StaticPartitionsDefinition | None,
+) -> None:
+    rows = [True, False]
+
+    def load_once(catalog: Catalog, session: object, _: Sequence[str]) -> Iterator[IngestResult]:
+        return load(catalog, session, DAYS[:1] if rows.pop(0) else [])
+
+    asset = build_table_asset("lake.orders", load_once, partitions_def=partitions_def)
+    resources = {"paimon": paimon, "spark": NoSession()}
+    versions = []
+    for _ in range(2):
+        result = dg.materialize(
+            [asset],
+            resources=resources,
+            instance=instance,
+            partition_key=DAYS[0] if partitions_def else None,
+        )
+        [event] = result.get_asset_materialization_events()
+        versions.append((event.materialization.tags or {})["dagster/data_version"])
+
+    assert versions == ["1", "1"]
