@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from enum import StrEnum
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pendulum
@@ -99,6 +100,8 @@ class Format(StrEnum):
 
 def main() -> None:
     """Run the command line; an error of ours is one paragraph, not a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):  # names on a disk may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except PaimonError as error:
@@ -219,7 +222,9 @@ def read(
     form: Annotated[Format, typer.Option("--format", help="how to print")] = Format.TABLE,
 ) -> None:
     """Print rows."""
-    identifier = f"{table}$branch_{branch}" if branch else table
+    if branch == "":
+        raise InputError("--branch names no branch; leave it out to read main")
+    identifier = table if branch is None else f"{table}$branch_{branch}"
     scan = (
         open_catalog(ctx, warehouse)
         .open(identifier)

@@ -62,13 +62,19 @@ def names_of(text: str) -> list[str]:
 
 
 def specs_of(text: str | None) -> list[str] | None:
-    """Return the partitions of a list that semicolons separate."""
-    return None if text is None else [spec.strip() for spec in text.split(";") if spec.strip()]
+    """Return the partitions of a list that semicolons separate; raises :class:`InputError` for a list of none."""
+    specs = None if text is None else [spec.strip() for spec in text.split(";") if spec.strip()]
+    if specs == []:
+        raise InputError("--partitions names no partition; write for example dt=2026-01-31")
+    return specs
 
 
 def duration_of(option: str, text: str | None) -> timedelta | None:
     """Return a duration as options of tables have it, such as ``30 d``."""
-    return None if text is None else Options({option: text}).duration(option, "")
+    try:
+        return None if text is None else Options({option: text}).duration(option, "")
+    except OverflowError:
+        raise InputError(f"{option} {text} is longer than there are times") from None
 
 
 def pair_of(text: str, example: str) -> tuple[str, str]:
@@ -81,7 +87,7 @@ def pair_of(text: str, example: str) -> tuple[str, str]:
 
 def parse_time(text: str) -> int:
     """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return int(text)
     try:
         moment = pendulum.parse(text, tz="local")

@@ -20,6 +20,7 @@ from paimon_orch.cli_common import (
     spark_of,
     specs_of,
 )
+from paimon_orch.errors import InputError
 from paimon_orch.steps import check as check_step
 from paimon_orch.steps import compact_manifests as manifest_step
 from paimon_orch.steps import expire_changelogs as changelog_step
@@ -40,6 +41,7 @@ RetainMax = Annotated[int | None, typer.Option(help="keep at most so many")]
 RetainMin = Annotated[int | None, typer.Option(help="keep at least so many")]
 MaxDeletes = Annotated[int | None, typer.Option(help="delete at most so many")]
 
+_FIRST, _LAST = 10**11, 253_402_214_400_000  # epoch milliseconds: 1973 and the end of 9999
 _LARGE_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
 
 quarantine_app = typer.Typer(
@@ -91,13 +93,23 @@ def expire_snapshots(
 def _limits(
     retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
 ) -> Limits:
-    before = millis_of(older_than)
+    before = _before(older_than)
     return {
         "retain_max": retain_max,
         "retain_min": retain_min,
         "older_than": before,
         "max_deletes": max_deletes,
     }
+
+
+def _before(older_than: str | None) -> int | None:
+    """Return epoch milliseconds; a date without dashes, a year or seconds would be some day in 1970, and delete nothing."""
+    before = millis_of(older_than)
+    if before is not None and not _FIRST <= before <= _LAST:
+        raise InputError(
+            f"--older-than {older_than} is no time of a table; write for example 2026-01-31, or epoch milliseconds"
+        )
+    return before
 
 
 def _would_expire(planned: expire_step.ExpirationPlan) -> str:
@@ -129,7 +141,7 @@ def remove_orphan_files(
     """Delete files that nothing refers to and that are older than a day (or --older-than)."""
     target, executor = open_table(ctx, warehouse, table), _executor(master)
     planned = orphan_step.plan(
-        target, executor, older_than=millis_of(older_than), partitions=specs_of(partitions)
+        target, executor, older_than=_before(older_than), partitions=specs_of(partitions)
     )
     left = [f"left alone: {text}" for text in planned.left_alone]
     if dry_run:
@@ -193,11 +205,13 @@ def restore_quarantine(
 ) -> None:
     """Move quarantined files back to where they were."""
     found = _quarantine(ctx, warehouse, table)
+    names = found.chosen(folder)
     if dry_run:
-        names = found.folders() if folder is None else [folder]
         print(f"would restore {found.count(names)} files; nothing was changed")
         return
-    print(f"restored {found.restore(folder)} files")
+    text = f"restored {found.restore(folder)} files"
+    left = found.count(names)
+    print(f"{text}; {left} stay aside: their names are taken, or behind a link" if left else text)
 
 
 @quarantine_app.command("empty")
@@ -336,7 +350,7 @@ def expire_tags(
     as_json: AsJson = False,
 ) -> None:
     """Delete tags whose time is over, and the files that only they keep."""
-    before = millis_of(older_than)
+    before = _before(older_than)
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006 - as tags have it
     step = tag_step.plan if dry_run else tag_step.expire_tags
     print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)

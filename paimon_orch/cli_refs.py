@@ -15,10 +15,10 @@ from paimon_orch.cli_common import (
     print_names,
     specs_of,
 )
-from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps import expire_tags as tag_step
 from paimon_orch.table.partitions import any_of, parse_spec
+from paimon_orch.table.tags import rollback_target
 from paimon_orch.table.timetravel import Moment
 
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
@@ -129,12 +129,14 @@ def delete_branch(
     dry_run: DryRun = False,
 ) -> None:
     """Remove a branch; files that only it needed stay until orphan files are removed."""
+    target = open_table(ctx, warehouse, table)
     if dry_run:
+        target.branches.deletable(name)
         found = open_table(ctx, warehouse, f"{table}$branch_{name}")
         snapshots, tags = len(found.snapshots.ids()), len(found.tags.names())
         print(f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed")  # fmt: skip
         return
-    open_table(ctx, warehouse, table).branches.delete(name)
+    target.branches.delete(name)
     print(f"branch {name} is deleted")
 
 
@@ -149,7 +151,7 @@ def fast_forward_branch(
     """Let main become what a branch is; what main did since the branch began is given up."""
     target = open_table(ctx, warehouse, table)
     if dry_run:
-        newest = open_table(ctx, warehouse, f"{table}$branch_{name}").snapshots.latest_id()
+        newest = target.branches.snapshots(name)[-1]
         print(
             f"would move main from snapshot {target.snapshots.latest_id()} to {newest} of branch {name}; "
             "nothing was changed"
@@ -179,8 +181,7 @@ def rollback(
     time, reached = millis_of(timestamp), millis_of(watermark)
     moment = Moment(snapshot, tag, time, reached)
     if dry_run and moment:
-        found, newest = moment.find(target.snapshots), target.snapshots.latest_id()
-        assert found is not None
+        found, newest = rollback_target(target.snapshots, moment), target.snapshots.latest_id()
         print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
         return
     done = target.rollback(snapshot, tag=tag, timestamp=time, watermark=reached)
@@ -199,9 +200,7 @@ def drop_partitions(
     Older snapshots keep them.
     """
     target = open_table(ctx, warehouse, table)
-    specs = specs_of(partitions)
-    if not specs:
-        raise InputError("--partitions names no partition; truncate removes all rows")
+    specs = specs_of(partitions) or []
     if dry_run:
         schema = target.schema
         chosen = any_of([parse_spec(spec, schema) for spec in specs], schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -409,3 +410,14 @@ def test_a_table_is_compacted(run: Run, spark: SparkSession, table: Table, wareh
     assert set(levels_of(table)) == {5}
     assert rows_of(table) == rows
     assert "Spark" in answer.error
+
+
+def test_a_name_that_is_no_text_is_shown(run: Run, table: Table, tmp_path: Path) -> None:
+    name = os.fsencode(table.paths.manifest_dir) + b"/manifest-\xff"
+    Path(os.fsdecode(name)).write_bytes(b"x")
+    os.utime(name, (1, 1))
+
+    answer = run("remove-orphan-files", tmp_path / "wh", "db.t", "--dry-run")
+
+    assert (answer.status, answer.error) == (0, "")
+    assert "manifest-\\udcff" in answer.out

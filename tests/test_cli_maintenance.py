@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from steps.histories import make_old
 from tables import new_table, rows_of, stored_files, table_of
 from typer.testing import CliRunner, Result
 
 from paimon_orch.cli import app
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
 
 
@@ -191,3 +193,42 @@ def test_tags_come_and_expire(tmp_path: Path) -> None:
     assert run("expire-tags", *where, *old, "--dry-run").stdout.strip() == name
     run("expire-tags", *where, *old)
     assert table.tags.names() == []
+
+
+@pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphan-files", "expire-tags"])
+@pytest.mark.parametrize("text", ["20260131", "2026", "1769817600", "99999999999999999999"])
+def test_numbers_that_are_no_time_of_a_table_are_refused(
+    tmp_path: Path, table: Table, command: str, text: str
+) -> None:
+    """As epoch milliseconds a date without dashes is some hour in 1970: nothing would go, and nobody be told."""
+    with pytest.raises(InputError, match=f"--older-than {text} is no time"):
+        invoke(command, str(tmp_path), "db.t", "--older-than", text)
+
+
+def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
+    orphan = Path(table.paths.manifest_dir) / "manifest-x"
+    orphan.write_bytes(b"12345")
+    make_old(table)
+    where = (str(tmp_path), "db.t")
+    run("remove-orphan-files", *where, "--quarantine")
+
+    for folder in ("nope", "../../.."):
+        with pytest.raises(NotFoundError, match="has no folder"):
+            invoke("quarantine", "restore", *where, "--folder", folder, "--dry-run")
+    orphan.write_bytes(b"newer")
+    told = "restored 0 files; 1 stay aside: their names are taken, or behind a link"
+    assert run("quarantine", "restore", *where).stdout.strip() == told
+
+
+@pytest.mark.parametrize("command", ["rescale", "remove-orphan-files", "compact"])
+def test_a_list_of_no_partitions_is_refused(tmp_path: Path, table: Table, command: str) -> None:
+    with pytest.raises(InputError, match="--partitions names no partition"):
+        invoke(command, str(tmp_path), "db.t", "--partitions", " ; ")
+
+
+def test_a_time_longer_than_there_are_years_is_no_traceback(tmp_path: Path, table: Table) -> None:
+    where = ("quarantine", "empty", str(tmp_path), "db.t", "--older-than")
+
+    assert "deleted 0" in run(*where, "9000000 d").stdout
+    with pytest.raises(InputError, match="--older-than 99999999999999 d"):
+        invoke(*where, "99999999999999 d")

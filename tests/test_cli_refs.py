@@ -10,7 +10,7 @@ from commands import said
 from steps.histories import loose_files
 from tables import new_table, rows_of, stored_files, table_of
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
@@ -102,7 +102,7 @@ def test_partitions_are_dropped(table: Table) -> None:
     assert done == "snapshot 3: 3 rows removed"
     assert rows_of(table) == [("b", 2, "y")]
     assert "nothing was committed" in run(table, "drop-partitions", "--partitions", "dt=a")
-    with pytest.raises(InputError, match="truncate"):
+    with pytest.raises(InputError, match="names no partition"):
         run(table, "drop-partitions", "--partitions", ";")
 
 
@@ -121,3 +121,21 @@ def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) 
     late = run(table, "read", "--watermark", "1970-01-01T00:00:02Z", "--format", "jsonl")
     assert len(late.splitlines()) == 4
     assert run(table, "rollback", "--watermark", "1000") == "snapshot 1 is the newest one now"
+
+
+def test_what_would_be_refused_is_refused_in_a_dry_run(table: Table) -> None:
+    run(table, "branch create", "empty")
+
+    for command, name, reason in (
+        ("delete", "main", "must not be"),
+        ("fast-forward", "main", "must not be"),
+        ("fast-forward", "empty", "has no snapshot"),
+        ("delete", "nope", "has no branch"),
+    ):
+        with pytest.raises(PaimonError, match=reason):
+            run(table, f"branch {command}", name, "--dry-run")
+
+
+def test_a_branch_without_a_name_is_not_main(table: Table) -> None:
+    with pytest.raises(PaimonError, match="branch"):
+        run(table, "read", "--branch", "")

@@ -104,9 +104,10 @@ def expire_changelogs(
     roots = data_roots(table.paths, table.schema)
     label = f"expire changelogs of {table.identifier}"
     data = planned.garbage.data
-    delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)
+    refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)
     remover = Remover(table.io, roots)
     delete_all(remover, planned.garbage.metadata)
     delete_all(remover, planned.garbage.lists)
     delete_all(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
-    return planned
+    stayed = {*refused, *remover.refused}
+    return replace(planned, garbage=planned.garbage.filter(lambda path: path not in stayed))

@@ -25,6 +25,7 @@ _DEFAULT = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?"
 )
 _DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
+_DAY = ({"y", "u"}, {"M"}, {"d"})
 _TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 
@@ -71,14 +72,20 @@ def plan(
         },
     )
     kept = _kept(table, options, expiration_time)
-    before = (datetime.now() if now is None else now) - kept
+    moment = datetime.now() if now is None else now
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in table.files():
         groups.setdefault(split.partition, []).append(split)
-    expired = _expired(table, groups, before, _time_reader(schema, options))
+    expired = _expired(table, groups, moment, kept, _time_reader(schema, options))
     most = options.integer("partition.expiration-max-num", 100)
-    chosen = expired[: most if max_expires is None else max_expires]
+    most = most if max_expires is None else max_expires
+    chosen = expired[: max(0, most)]
     size = options.integer("partition.expiration-batch-size", max(1, len(chosen)))
+    if most < 0 or size < 1:
+        raise InputError(
+            f"at most {most} partitions, {size} in a snapshot, cannot expire: give numbers that are not negative, and "
+            "'partition.expiration-batch-size' of 1 or more"
+        )
     files = [file for partition in chosen for split in groups[partition] for file in split.files]
     return PartitionPlan(
         tuple(tuple(chosen[at : at + size]) for at in range(0, len(chosen), size)),
@@ -89,16 +96,20 @@ def plan(
 
 
 def _expired(
-    table: Table, groups: Mapping[bytes, Sequence[BucketSplit]], before: datetime, time_of: _TimeOf
+    table: Table,
+    groups: Mapping[bytes, Sequence[BucketSplit]],
+    moment: datetime,
+    kept: timedelta,
+    time_of: _TimeOf,
 ) -> list[bytes]:
-    """Return the partitions that are older than a time, in the order of their values' texts."""
+    """Return the partitions that are older than ``kept`` at a moment, in the order of their values' texts."""
     schema, expired = table.schema, []
     for partition, splits in groups.items():
         time = time_of(partition, splits)
         if time is None:
             text = partition_text(partition, schema)
             logger.warning("%s: the time of partition %s is not known", table.identifier, text)
-        elif before > time:
+        elif moment - time > kept:
             expired.append(partition)
     types = [field.type for field in schema.partition_fields]
     return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
@@ -129,7 +140,8 @@ def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
         )
     fields = schema.partition_fields
     pattern = options.text("partition.timestamp-pattern") or f"${fields[0].name}"
-    formatter = _directives(options.text("partition.timestamp-formatter"))
+    java = options.text("partition.timestamp-formatter")
+    formatter, shape = _directives(java), _shape(java)
 
     def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:
         values = deserialize_row(partition, [field.type for field in fields])
@@ -144,7 +156,7 @@ def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
                 if value is None:
                     return None
                 text = text.replace(f"${name}", value)
-        return _parsed(text, formatter)
+        return _parsed(text, formatter) if not java or shape.fullmatch(text) else None
 
     return of_values
 
@@ -183,7 +195,25 @@ def _directives(java: str) -> str:
             raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is not known")
         return _DIRECTIVES[letters[0]]
 
-    return _TOKEN.sub(directive, java)
+    python = _TOKEN.sub(directive, java)
+    letters = {match.group(3) for match in _TOKEN.finditer(java)}
+    if java and not all(letters & names for names in _DAY):
+        raise InputError(
+            f"'partition.timestamp-formatter' = {java!r} must name year, month and day: a partition's time is a moment"
+        )
+    return python
+
+
+def _shape(java: str) -> re.Pattern[str]:
+    """Return what a text looks like in a format of Java's: two letters or more are as many digits, Python takes fewer."""
+
+    def digits(match: re.Match[str]) -> str:
+        quoted, letters, _, other = match.groups()
+        if letters is None:
+            return re.escape(quoted or other or "'")
+        return rf"\d{{{len(letters)}}}" if len(letters) > 1 else r"\d+"
+
+    return re.compile(_TOKEN.sub(digits, java))
 
 
 def expire_partitions(

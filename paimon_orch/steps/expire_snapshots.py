@@ -278,15 +278,17 @@ def _run(
     data = planned.garbage.data
     label = f"expire snapshots of {table.identifier}"
     refused = delete_files(executor, table.io, roots, data, label=label, progress=progress)
+    stayed = set(refused)
+    deleted = planned.garbage.filter(lambda path: path not in stayed)
     directories = commit(table, planned)
     if planned.keeps_changelog:
         expire_changelogs(table, executor)
     logger.info("%s: expired %d snapshots", table.identifier, len(planned.snapshots))
     return ExpirationResult(
         snapshots=len(planned.snapshots),
-        data_files=len(data) - len(refused),
+        data_files=len(deleted.data),
         metadata_files=len(planned.garbage.metadata) + len(planned.garbage.lists),
-        bytes=planned.garbage.bytes,
+        bytes=deleted.bytes,
         directories=directories,
         refused=(*planned.refused, *refused),
         duration_seconds=time.monotonic() - started,

@@ -11,7 +11,7 @@ from paimon_orch.steps.executor import Executor, InProcessExecutor
 from paimon_orch.table.garbage import Garbage, GarbageCollector
 from paimon_orch.table.metadata import tag_time
 from paimon_orch.table.references import Kind, ReferenceReader, Version, VersionStore
-from paimon_orch.table.removal import data_roots
+from paimon_orch.table.removal import Remover, data_roots
 from paimon_orch.table.table import Table
 
 
@@ -58,7 +58,7 @@ def plan(
         times = tag_times(table, name)
         created = times.created or datetime.fromtimestamp(modified[f"tag-{name}"])  # noqa: DTZ006 - local
         over = times.created is not None and times.retained is not None
-        over = over and moment > created + (times.retained or timedelta(0))
+        over = over and moment - created > (times.retained or timedelta(0))
         if over or (older_than is not None and created < older_than):
             expired.append(name)
     return expired
@@ -85,7 +85,9 @@ def _garbage(table: Table, name: str, versions: Mapping[str, Version]) -> Garbag
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = GarbageCollector(reader, table.paths, table.schema, kept)
     collector.add_live(versions[path])
-    return collector.collect([versions[path]])
+    collector.add_changelog(versions[path])  # which expiration leaves to the tag
+    remover = Remover(table.io, data_roots(table.paths, table.schema))
+    return collector.collect([versions[path]]).filter(remover.allows)
 
 
 def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Garbage:
@@ -107,8 +109,9 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Gar
     roots = data_roots(table.paths, table.schema)
     label = f"delete tag {name} of {table.identifier}"
     paths = [*garbage.data, *garbage.metadata, *garbage.lists]
-    delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
-    return garbage
+    refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)
+    stayed = set(refused)
+    return garbage.filter(lambda path: path not in stayed)
 
 
 def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:

@@ -51,11 +51,18 @@ class Quarantine:
 
     def folders(self) -> list[str]:
         """Return the names of the folders, the oldest first."""
+        self._check_own()
         found = (info for root in self._roots for info in self.io.list_dir(f"{root}/{_FOLDER}"))
-        return sorted({info.name for info in found if info.is_dir and _NAME.fullmatch(info.name)})
+        return sorted({info.name for info in found if info.is_dir and _time_of(info.name)})
+
+    def _check_own(self) -> None:
+        for root in self._roots:
+            if any(info.name == _FOLDER and info.is_link for info in self.io.list_dir(root)):
+                raise InputError(f"{root}/{_FOLDER} is a link, and no link is followed; remove it")
 
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
         """Move files of the table into a folder; return those that were refused."""
+        self._check_own()
         remover = Remover(self.io, self._roots)
         for path in paths:
             root = next((root for root in self._roots if path.startswith(f"{root}/")), self.root)
@@ -65,23 +72,29 @@ class Quarantine:
     def restore(self, folder: str | None = None) -> int:
         """Move the files of a folder, by default of all, back to where they were; return how many.
 
-        A name that is taken again meanwhile is left alone. Done again after a failure it goes on. Raises
+        A name that is taken again meanwhile, or lies behind a link, is left alone. Done again after a failure it goes on. Raises
         :class:`NotFoundError` for an unknown folder.
         """
-        known = self.folders()
-        if folder is not None and folder not in known:
-            shown = ", ".join(known) or "none"
-            raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {shown}")
         restored = 0
-        for name in known if folder is None else [folder]:
+        for name in self.chosen(folder):
             for root in self._roots:
                 restored += self._restore(f"{root}/{_FOLDER}/{name}", root)
         return restored
 
+    def chosen(self, folder: str | None) -> list[str]:
+        """Return a folder that exists, or all; raises :class:`NotFoundError` for an unknown one."""
+        known = self.folders()
+        if folder is not None and folder not in known:
+            shown = ", ".join(known) or "none"
+            raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {shown}")
+        return known if folder is None else [folder]
+
     def _restore(self, base: str, root: str) -> int:
-        restored = 0
+        restored, remover = 0, Remover(self.io, (root,))
         for path in list(self._files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
+            if not remover.reaches(target):
+                continue
             if self.io.move(path, target):
                 restored += 1
             elif self._is_copy(path, target):  # of a move that was killed
@@ -104,12 +117,9 @@ class Quarantine:
         """Return the folders that are older than ``retention``."""
         if retention < timedelta(0):
             raise InputError(f"files cannot be kept in quarantine for {retention}")
-        before = datetime.fromtimestamp(self.clock(), UTC) - retention
-
-        def time_of(name: str) -> datetime:
-            return datetime.strptime(name, _DATED).replace(tzinfo=UTC)
-
-        return [name for name in self.folders() if time_of(name) <= before]
+        now = datetime.fromtimestamp(self.clock(), UTC)
+        times = {name: _time_of(name) for name in self.folders()}
+        return [name for name, time in times.items() if time and now - time >= retention]
 
     def count(self, folders: Iterable[str]) -> int:
         """Return how many files some folders hold."""
@@ -142,3 +152,13 @@ class Quarantine:
         """Remove a folder's empty directories, the innermost first."""
         for path in [*self._directories(base), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)
+
+
+def _time_of(folder: str) -> datetime | None:
+    """Return the time that a folder is named after; None for another name."""
+    if not _NAME.fullmatch(folder):
+        return None
+    try:
+        return datetime.strptime(folder, _DATED).replace(tzinfo=UTC)
+    except ValueError:
+        return None

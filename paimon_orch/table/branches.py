@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.tags import Tags, snapshot_of_tag
@@ -29,12 +29,17 @@ class Branches:
     root: str
 
     def names(self) -> list[str]:
-        """Return the names of all branches but main, sorted."""
-        found = self.io.list_dir(f"{self.root}/branch")
-        directories = (info.name for info in found if info.is_dir)
+        """Return the names of all branches but main, sorted.
+
+        A link is one too: readers follow it, so what it leads to refers to files of the table.
+        """
+        directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
         return sorted(
             name.removeprefix(_PREFIX) for name in directories if name.startswith(_PREFIX)
         )
+
+    def _entries(self) -> Iterator[FileInfo]:
+        return self.io.list_dir(f"{self.root}/branch")
 
     def create(self, name: str, tag: str | None = None) -> None:
         """Start a branch at a tag, or with the table's schemas and no rows.
@@ -84,16 +89,25 @@ class Branches:
 
     def delete(self, name: str) -> None:
         """Remove a branch. Files that it alone referred to stay until orphan files are removed."""
+        paths = self.deletable(name)
+        # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
+        for folder in _REFERRING:
+            self.io.delete_dir(f"{paths.branch_root}/{folder}")
+        self.io.delete_dir(paths.branch_root)
+
+    def deletable(self, name: str) -> TablePaths:
+        """Return where a branch lies; refuse one that must stay, as :meth:`delete` does."""
         paths = self._existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
         if options.get("scan.fallback-branch") == name:
             raise InputError(
                 f"branch {name!r} is the table's 'scan.fallback-branch'; reset this option first"
             )
-        # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
-        for folder in _REFERRING:
-            self.io.delete_dir(f"{paths.branch_root}/{folder}")
-        self.io.delete_dir(paths.branch_root)
+        if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
+            raise InputError(
+                f"{paths.branch_root} is a link, and no link is followed to delete; remove it and what it leads to"
+            )
+        return paths
 
     def fast_forward(self, name: str) -> None:
         """Let main become what a branch is: what main did since the branch began is given up.
@@ -101,11 +115,8 @@ class Branches:
         The branch stays. Nothing may write to either of them meanwhile; done again after a failure it completes what
         was begun. Raises :class:`InputError` if the branch has no snapshot.
         """
-        paths = self._existing(name)
+        ids, paths = self.snapshots(name), TablePaths(self.root, name)
         branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
-        ids = branch.ids()
-        if not ids:
-            raise InputError(f"branch {name!r} has no snapshot, so main cannot move to it")
         first = ids[0]
         schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)
         first_schema = branch.get(first).schema_id
@@ -124,6 +135,17 @@ class Branches:
         if (main.hint(EARLIEST) or 0) > first:
             main.write_hint(EARLIEST, first)
         main.write_hint(LATEST, ids[-1])
+
+    def snapshots(self, name: str) -> list[int]:
+        """Return the ids of a branch that main can move to, ascending; raises as :meth:`fast_forward`.
+
+        What the branch was expiring when a process was killed is not among them.
+        """
+        store = SnapshotStore(self.io, self._existing(name))
+        earliest = store.earliest_id()
+        if earliest is None:
+            raise InputError(f"branch {name!r} has no snapshot, so main cannot move to it")
+        return [number for number in store.ids() if number >= earliest]
 
     def _equal(self, one: str, other: str) -> bool:
         return self.io.read_bytes(one) == self.io.read_bytes(other)

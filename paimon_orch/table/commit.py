@@ -36,6 +36,7 @@ from paimon_orch.format.snapshot import (
 from paimon_orch.table.conflicts import (
     BucketGuard,
     HashGuard,
+    check_bucket_counts,
     check_conflicts,
     check_guards,
     check_hash_guards,
@@ -284,6 +285,8 @@ class TableCommit:
         if changes.needs_check:
             live = self._check(changes, latest, schema, entries, index, previous_index)
             check_row_ids(schema, live, next_row_id)
+        elif any(entry.total_buckets > 0 for entry in entries):
+            check_bucket_counts(self._live(latest, {e.partition for e in entries}), entries)
         base_list, base_size = writer.manifest_list(self._merged(changes, latest, schema, writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = None, None

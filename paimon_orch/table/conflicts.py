@@ -68,7 +68,7 @@ def check_conflicts(
     ``base`` holds every live entry of the partitions that ``delta`` touches.
     """
     if kind is not CommitKind.OVERWRITE:
-        _check_bucket_counts(base, delta)
+        check_bucket_counts(base, delta)
     live = {entry.identity: entry for entry in base}
     for entry in delta:
         if entry.kind is FileKind.DELETE:
@@ -88,7 +88,8 @@ def check_conflicts(
     return list(live.values())
 
 
-def _check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
+def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
+    """Refuse files for another number of buckets than their partition has: a key would live in two of them."""
     counts: dict[bytes, int] = {}
     for entry in (*base, *delta):
         if entry.total_buckets > 0:
@@ -96,7 +97,7 @@ def _check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[Manifest
             if known != entry.total_buckets:
                 raise CommitConflictError(
                     f"a partition has {known} buckets, but a file was written for {entry.total_buckets}. "
-                    "The bucket count of a partition changes by overwriting it."
+                    "Set the option 'bucket' to the former, or run rescale, which rewrites the partition"
                 )
 
 

@@ -19,25 +19,31 @@ class Garbage:
 
     ``data`` are data files, their side files and changelog files, ``metadata`` manifests, index files and statistics,
     and ``lists`` what names those: to be deleted in this order, so that a run that is killed can be done again.
-    ``bytes`` is the size of the data files as manifests have it.
+    ``sizes`` are those of ``data`` as manifests have them; they do not know those of side files.
     """
 
     data: tuple[str, ...] = ()
     metadata: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
-    bytes: int = 0
+    sizes: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of files."""
         return len(self.data) + len(self.metadata) + len(self.lists)
 
+    @property
+    def bytes(self) -> int:
+        """Return the size of the data files."""
+        return sum(self.sizes)
+
     def filter(self, keep: Callable[[str], bool]) -> "Garbage":
-        """Return the part whose paths are accepted; the size stays."""
+        """Return the part whose paths are accepted."""
+        sized = dict(zip(self.data, self.sizes, strict=True))
         data, metadata, lists = (
             tuple(path for path in paths if keep(path))
             for paths in (self.data, self.metadata, self.lists)
         )
-        return Garbage(data, metadata, lists, self.bytes)
+        return Garbage(data, metadata, lists, tuple(sized[path] for path in data))
 
 
 @dataclass(slots=True)
@@ -79,17 +85,17 @@ class GarbageCollector:
         """Return what is garbage of all that was looked at, and of the metadata of these versions, oldest first."""
         spared = self._spared()
         data: list[str] = []
-        size = 0
+        sizes: list[int] = []
         for path, entry in self._entries.items():
             name = path.rpartition("/")[2]
             if name not in spared:
                 data.append(path)
-                size += entry.file.file_size if name == entry.file.file_name else 0
+                sizes.append(entry.file.file_size if name == entry.file.file_name else 0)
         expiring = list(expiring)
         spared = {name for version in self.kept for name in metadata_names(self.reader, version)}
         metadata = self._unspared(expiring, self._metadata_paths, spared)
         lists = self._unspared(expiring, self._list_paths, spared)
-        return Garbage(tuple(data), metadata, lists, size)
+        return Garbage(tuple(data), metadata, lists, tuple(sizes))
 
     def _read(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
         for meta in metas:

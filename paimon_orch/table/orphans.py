@@ -13,7 +13,9 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.partitions import directory_names, partition_matcher
 from paimon_orch.table.removal import data_roots, is_plain
+from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import EARLIEST, LATEST
 
 # folders of a branch, and the names in them that are no leftovers
@@ -24,6 +26,7 @@ _BRANCH_FOLDERS = {
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
 _ROUNDED_SECONDS = 1.0  # stores tell the time of a file in whole seconds, rounded down
+_Names = Mapping[str, set[str]]  # of directories, by partition column
 _BLOB_PACK = (
     ".managed.blob"  # named by no manifest: what needs one is told by side files of data files
 )
@@ -235,6 +238,23 @@ def _not_its_own(io: FileIO, root: str, path: str) -> str | None:
         return "it is a link"
     if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
         return "it holds another table"
+    other = _namesake(io, root, path)
+    return None if other is None else f"the table {other} may keep its files there too"
+
+
+def _namesake(io: FileIO, root: str, path: str) -> str | None:
+    """Return a table of the same name, in another database of the warehouse, that has an external path there."""
+    database, _, name = root.rpartition("/")
+    for info in io.list_dir(database.rpartition("/")[0]):
+        paths = TablePaths(f"{info.path}/{name}")
+        if not info.name.endswith(".db") or info.path == database:
+            continue
+        schemas = SchemaStore(io, paths)
+        there = data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
+        if any(
+            f"{path}/".startswith(f"{one}/") or f"{one}/".startswith(f"{path}/") for one in there
+        ):
+            return paths.root
     return None
 
 
@@ -254,39 +274,50 @@ def bucket_directories(
     """
     parent = schema.options.get("data-file.path-directory", "").strip("/")
     level = [f"{root}/{parent}" if parent else root]
-    chosen = None if specs is None else list(specs)
+    chosen = None if specs is None else [_names(spec, schema) for spec in specs]
     accepted = {level[0]: chosen}
     for key in schema.partition_keys:
-        below: dict[str, list[Mapping[str, object]] | None] = {}
+        below: dict[str, list[_Names] | None] = {}
         for directory, wanted in accepted.items():
-            for info in io.list_dir(directory):
+            for info in _entries(io, directory, level[0]):
                 name, separator, value = info.name.partition("=")
                 if not info.is_dir or not separator or name != escape(key):
                     continue
-                kept = _matching(wanted, key, unescape(value), schema)
+                kept = _matching(wanted, key, unescape(value))
                 if kept is None or kept:
                     below[info.path] = kept
         accepted = below
     return [
         info
         for directory in accepted
-        for info in io.list_dir(directory)
+        for info in _entries(io, directory, level[0])
         if info.is_dir and info.name.startswith("bucket-")
     ]
 
 
-def _matching(
-    specs: list[Mapping[str, object]] | None, key: str, value: str, schema: TableSchema
-) -> list[Mapping[str, object]] | None:
+def _entries(io: FileIO, directory: str, top: str) -> list[FileInfo]:
+    """Return what a directory holds; nothing if that is another table below ``top``."""
+    found = list(io.list_dir(directory))
+    nested = directory != top and any(info.name in ("schema", "snapshot") for info in found)
+    return [] if nested else found
+
+
+def _names(spec: Mapping[str, object], schema: TableSchema) -> _Names:
+    """Return what directories of the values of a spec may be called: as given, or as the table's writers call them."""
+    partition_matcher(spec, schema)  # refuses what is no partition column: it would choose all
+    options = schema.typed_options
+    default = options.default_partition_name
+    given = {key: default if value is None else str(value) for key, value in spec.items()}
+    fields = [field for field in schema.partition_fields if field.name in given]
+    written = directory_names(given, fields, options)
+    return {key: {text, written[key]} for key, text in given.items()}
+
+
+def _matching(specs: list[_Names] | None, key: str, value: str) -> list[_Names] | None:
     """Return the specs that agree with one value; None means that all partitions are wanted."""
     if specs is None:
         return None
-    default = schema.typed_options.default_partition_name
-    return [
-        spec
-        for spec in specs
-        if key not in spec or str(default if spec[key] is None else spec[key]) == value
-    ]
+    return [spec for spec in specs if key not in spec or value in spec[key]]
 
 
 def leftovers(io: FileIO, paths: TablePaths, before: float) -> Iterator[OldFile]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, StorageError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
@@ -40,6 +40,10 @@ class Remover:
         """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
         return any(path.startswith(f"{root}/") for root in self.roots) and is_plain(path)
 
+    def reaches(self, path: str) -> bool:
+        """Tell whether a file lies below the roots, and behind no link."""
+        return self.allows(path) and self._is_real(path.rpartition("/")[0])
+
     def delete(self, path: str) -> bool:
         """Delete one file; a missing one is no error. ``False`` if it is refused."""
         return self._guarded(path, lambda: self.io.delete(path))
@@ -48,7 +52,7 @@ class Remover:
         """Move one file to a name below the roots; a missing one is no error. ``False`` if it is refused."""
 
         def move() -> None:
-            if self.allows(target) and self._is_real(target.rpartition("/")[0]):
+            if self.reaches(target):
                 with suppress(FileNotFoundError):
                     self.io.move(path, target)
 
@@ -56,19 +60,25 @@ class Remover:
 
     def _guarded(self, path: str, action: Callable[[], None]) -> bool:
         try:
-            allowed = self.allows(path) and self._is_real(path.rpartition("/")[0])
+            allowed = self.reaches(path)
             if allowed:
                 action()
-        except (
-            CorruptFileError,
-            IsADirectoryError,
-            PermissionError,
-        ):  # somebody's directory under that name
+        except (CorruptFileError, IsADirectoryError):  # somebody's directory under that name
+            allowed = False
+        except PermissionError as error:  # of a directory too, on some systems
+            if not self._is_directory(path):
+                raise StorageError(
+                    f"{path}: cannot be removed ({error.strerror or error}). Done again, the step goes on from there"
+                ) from error
             allowed = False
         if not allowed:
             logger.warning("%s stays: it does not lie in the table's own folders", path)
             self.refused.append(path)
         return allowed
+
+    def _is_directory(self, path: str) -> bool:
+        inside = self.io.list_dir(path.rpartition("/")[0])
+        return any(info.path == path and info.is_dir for info in inside)
 
     def delete_empty_dirs(self, directories: Iterable[str], root: str) -> int:
         """Remove directories that hold nothing, and then their parents below ``root``; return how many."""
@@ -91,9 +101,12 @@ class Remover:
         if directory not in self._real:
             parent, _, name = directory.rpartition("/")
             inside = any(directory.startswith(f"{root}/") for root in self.roots)
-            real = inside and self._is_real(parent) and name in self._children(parent)
-            # a directory that is not there holds no file to delete
-            self._real[directory] = real or (inside and not self.io.exists(directory))
+            # one that is not there would be made, behind a link if its parent is one
+            self._real[directory] = (
+                inside
+                and self._is_real(parent)
+                and (name in self._children(parent) or not self.io.exists(directory))
+            )
         return self._real[directory]
 
     def _children(self, directory: str) -> frozenset[str]:

@@ -122,7 +122,9 @@ class SnapshotStore:
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        names = (info.name for info in list_stored(self.io, self.paths.tag_dir))
+        # tag-success-file is a directory: of the files that 'tag.create-success-file' asks for
+        found = list_stored(self.io, self.paths.tag_dir)
+        names = (info.name for info in found if not info.is_dir)
         return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
 
     def write_hint(self, name: str, snapshot_id: int) -> None:

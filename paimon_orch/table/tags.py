@@ -163,21 +163,38 @@ def snapshot_of_tag(data: bytes, path: str) -> bytes:
     return json.dumps(kept, indent=2, ensure_ascii=False).encode()
 
 
-def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
-    """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
+def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:
+    """Return the snapshot that a rollback goes back to.
 
-    Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
-    files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
-    such snapshot; nothing is changed then. Done again after a failure it completes what was begun.
+    One before the hint EARLIEST, whose expiration was killed or runs, is refused unless a tag has kept its files.
     """
     if not moment:
         raise InputError("a rollback needs a snapshot, a tag or a time to go back to")
     target = moment.find(store)
     assert target is not None
+    earliest = store.earliest_id() or 0
+    if target.id < earliest and all(store.tag(name).id != target.id for name in store.tags()):
+        raise NotFoundError(
+            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be gone; the oldest that is "
+            f"kept is {earliest}"
+        )
+    return target
+
+
+def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
+    """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
+
+    Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
+    files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
+    such snapshot, or if it is being expired; nothing is changed then. Done again after a failure it completes what was begun.
+    """
+    target = rollback_target(store, moment)
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
     if moment.tag is not None and not store.exists(target.id):
         path = Tags(store).path(moment.tag)
         store.io.create(store.path(target.id), snapshot_of_tag(store.io.read_bytes(path), path))
+        store.write_hint(EARLIEST, target.id)
+    elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
     # newest first: whenever this stops, the ids that are left have no gap

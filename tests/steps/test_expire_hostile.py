@@ -15,12 +15,13 @@ from steps.histories import (
 )
 from tables import stored_files, table_of
 
-from paimon_orch.errors import CorruptFileError, MissingFileError
+from paimon_orch.errors import CorruptFileError, MissingFileError, StorageError
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expire_tags import delete_tag
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 
 
@@ -43,6 +44,7 @@ def test_a_file_outside_the_table_is_never_deleted(tmp_path: Path, prefix: str) 
     result = expire_snapshots(table, retain_max=1)
 
     assert result.refused == (str(outside),)
+    assert (result.data_files, result.bytes) == (0, 0)
     assert outside.read_bytes() == b"precious"
 
 
@@ -180,5 +182,23 @@ def test_a_deleted_tag_takes_no_file_from_elsewhere(tmp_path: Path, linked: bool
 
     garbage = delete_tag(table, "t")
 
-    assert str(path) in garbage.data
+    assert str(path) not in garbage.data, "it is told as deleted"
     assert outside.read_bytes() == b"precious"
+
+
+def test_a_file_that_may_not_be_removed_is_no_file_of_somebody_else(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What names it stays too: the next run removes it."""
+
+    def denied(_: object, path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    ids = table.snapshots.ids()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileIO, "delete", denied)
+        with pytest.raises(StorageError, match=r"cannot be removed \(Permission denied\)"):
+            expire_snapshots(table, retain_max=1)
+
+    assert table.snapshots.ids() == ids
+    assert expire_snapshots(table, retain_max=1).snapshots == len(ids) - 1

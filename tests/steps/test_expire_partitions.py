@@ -38,6 +38,7 @@ def test_partitions_go_by_the_time_in_their_value(tmp_path: Path) -> None:
 
     assert names(table, 2) == ["dt=2026-03-08 11%3A59%3A59", "dt=2026-03-08 11%3A59%3A59.5", "dt=2026-3-8"]  # fmt: skip
     assert names(table, 400) == []
+    assert names(table, 2_000_000) == [], "longer ago than there are years"
 
 
 def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
@@ -111,3 +112,26 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
         names(table, 1, timestamp_formatter="yyyy-QQ")
     with pytest.raises(InputError, match="strategy"):
         names(table, 1, strategy="by-mood")
+
+
+@pytest.mark.parametrize(("size", "most"), [("1", -1), ("0", None), ("-1", None)])
+def test_numbers_that_would_drop_others_than_asked_are_refused(
+    tmp_path: Path, size: str, most: int | None
+) -> None:
+    table = by_day(tmp_path, ["2020-01-01", "2020-01-02"], partition__expiration_time="1 d", partition__expiration_batch_size=size)  # fmt: skip
+
+    with pytest.raises(InputError, match="cannot expire"):
+        expire_partitions(table, max_expires=most)
+    assert table.snapshots.ids() == [1]
+
+
+def test_a_text_that_only_resembles_the_format_never_expires(tmp_path: Path) -> None:
+    table = by_day(tmp_path, ["2026111", "20260101", "202601011"])
+
+    assert names(table, 1, timestamp_formatter="yyyyMMdd") == ["dt=20260101"]
+
+
+@pytest.mark.parametrize("formatter", ["yyyyMM", "HH", "yyyy"])
+def test_a_format_without_a_day_is_refused(tmp_path: Path, formatter: str) -> None:
+    with pytest.raises(InputError, match="year, month and day"):
+        names(by_day(tmp_path, ["202603"]), 1, timestamp_formatter=formatter)

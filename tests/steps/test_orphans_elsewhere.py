@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -168,4 +169,32 @@ def test_external_paths_that_no_writer_uses_are_not_looked_into(
     with_external_path(table, folder, strategy="none")
 
     assert remove_orphan_files(table).files == 0
+    assert orphan.exists()
+
+
+def test_a_table_in_the_place_of_a_partition_is_left_alone(table: Table, tmp_path: Path) -> None:
+    inner = new_table(tmp_path / "other")
+    inner.upsert(table_of("k v", [(1, "a")]))
+    shutil.move(inner.paths.root, f"{table.paths.root}/p=9")
+    for path in Path(table.paths.root).rglob("*"):
+        os.utime(path, (1, 1))
+    before = stored_files(table)
+
+    assert remove_orphan_files(table).files == 0
+    assert stored_files(table) == before
+
+
+def test_an_external_path_of_two_databases_is_left_alone(table: Table, tmp_path: Path) -> None:
+    """Neither knows the names that the other one uses."""
+    folder = tmp_path / "elsewhere" / "t"
+    [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
+    with_external_path(table, folder)
+    warehouse = Path(table.paths.root).parents[1]
+    options = {"bucket": "-1", "data-file.external-paths": f"file://{folder}/"}
+    Catalog(str(warehouse)).create_table("prod.t", "k INT", options=options)
+
+    planned = step.plan(table)
+
+    assert not planned
+    assert planned.left_alone == (f"{folder}: the table {warehouse}/prod.db/t may keep its files there too",)  # fmt: skip
     assert orphan.exists()

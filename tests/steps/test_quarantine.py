@@ -12,9 +12,7 @@ from steps.histories import (
 )
 from tables import stored_files
 
-from paimon_orch.errors import (
-    NotFoundError,
-)
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.check import check
 from paimon_orch.steps.quarantine import Quarantine
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
@@ -62,3 +60,35 @@ def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
     assert not Path(quarantine.path).exists()
     with pytest.raises(NotFoundError, match="no folder"):
         quarantine.restore("20260101T000000000000")
+
+
+def test_nothing_is_restored_or_put_aside_through_a_link(table: Table, tmp_path: Path) -> None:
+    [orphan] = [path for path in litter(table) if "/p=0/bucket-0/data-" in str(path)][:1]
+    remove_orphan_files(table, quarantine=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    bucket = orphan.parent
+    bucket.rename(tmp_path / "bucket")
+    bucket.symlink_to(outside)
+    quarantine = Quarantine(table.io, table.paths.root)
+
+    quarantine.restore()
+    assert list(outside.iterdir()) == []
+    assert len(quarantine.folders()) == 1
+
+    folder = Path(quarantine.path)
+    folder.rename(outside / "moved")
+    folder.symlink_to(outside / "moved")
+    kept = sorted(outside.rglob("*"))
+    for use in (quarantine.folders, quarantine.restore, lambda: quarantine.empty(timedelta(0))):
+        with pytest.raises(InputError, match="is a link"):
+            use()
+    assert sorted(outside.rglob("*")) == kept
+
+
+def test_a_folder_that_is_named_after_no_time_is_left_alone(table: Table) -> None:
+    quarantine = Quarantine(table.io, table.paths.root)
+    (Path(quarantine.path) / "20261399T000000000000").mkdir(parents=True)
+
+    assert quarantine.folders() == []
+    assert quarantine.empty(timedelta(0)) == 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,11 +24,9 @@ from steps.histories import (
     make_table,
     operations,
 )
-from tables import small_batches, stored_files
+from tables import new_table, small_batches, stored_files
 
-from paimon_orch.errors import (
-    InputError,
-)
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps import remove_orphan_files as step
 from paimon_orch.steps.check import check
 from paimon_orch.steps.expire_snapshots import expire_snapshots
@@ -130,3 +130,23 @@ def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> 
     remove_orphan_files(table)
     assert contents(table) == before
     assert loose_files(table) == set()
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [("DATE", date(2026, 3, 1), "2026-03-01"), ("BOOLEAN", True, "TRUE"), ("INT", 5, "05")],
+)
+def test_a_partition_is_found_whatever_its_directory_is_called(
+    tmp_path: Path, kind: str, value: object, text: str, legacy: str
+) -> None:
+    table = new_table(tmp_path, f"p {kind}, k INT", key=(), partition_by=("p",), bucket="-1", partition__legacy_name=legacy)  # fmt: skip
+    table.append(pa.table({"p": [value], "k": [1]}))
+    used = next(path for path in stored_files(table) if "/data-" in path)
+    Path(used).with_name("data-x.parquet").write_bytes(b"orphan")
+    make_old(table)
+
+    for spec in (f"p={text}", {"p": value}):
+        assert len(step.plan(table, partitions=[spec]).files) == 1
+    with pytest.raises(NotFoundError, match="not a partition column"):
+        step.plan(table, partitions=[{"q": value}])

@@ -183,3 +183,17 @@ def test_what_cannot_be_rescaled_is_refused_and_nothing_changes(tmp_path: Path) 
         rescale(waiting, 0)
     assert stored_files(waiting) == before
     assert rescale(new_table(tmp_path / "c"), 4) is None
+
+
+def test_rows_for_the_old_number_of_buckets_are_refused(tmp_path: Path) -> None:
+    """The option of the table was not changed: the new versions of keys would lie beside the old ones."""
+    table = new_table(tmp_path, bucket="1")
+    rows = table_of("k v", [(k, "old") for k in range(8)])
+    table.upsert(rows)
+    rescale(table, 4)
+    before = stored_files(table)
+
+    with pytest.raises(CommitConflictError, match="has 4 buckets, but a file was written for 1"):
+        table.upsert(rows)
+
+    assert stored_files(table) == before

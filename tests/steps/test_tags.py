@@ -175,3 +175,23 @@ def test_tables_that_do_not_ask_get_none_and_nonsense_is_refused(tmp_path: Path)
         table = committed(tmp_path / name, DAYS, automatic_creation="process-time", **options)
         with pytest.raises(InputError, match="tag"):
             create_tags(table)
+
+
+def test_a_tag_takes_the_changelog_that_only_it_kept(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    for text in "ab":
+        table.upsert(table_of("k v", [(1, text)]))
+    table.tags.create("t", 1)
+    expire_snapshots(table, retain_max=1)
+
+    delete_tag(table, "t")
+
+    assert loose_files(table) == set()
+
+
+def test_a_tag_that_is_kept_for_longer_than_there_are_years_stays(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.tags.create("t", time_retained=timedelta(days=9_000_000))
+
+    assert plan(table) == []

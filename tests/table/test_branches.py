@@ -174,3 +174,34 @@ def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path:
     assert (table.snapshots.hint("EARLIEST"), table.snapshots.ids()) == (1, [1])
     assert rows_of(table) == [(1, "a")]
     assert check(table, deep=True)
+
+
+def test_what_a_linked_branch_refers_to_is_kept(table: Table, tmp_path: Path) -> None:
+    """Somebody moved its folder to another place, and readers still find it."""
+    table.branches.create("dev", "base")
+    folder = Path(table.paths.root) / "branch" / "branch-dev"
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+    table.tags.delete("base")
+
+    expire_snapshots(table, retain_max=1)
+
+    assert table.branches.names() == ["dev"]
+    assert value(branch(table, "dev")) == ["2"]
+    with pytest.raises(InputError, match="is a link"):
+        table.branches.delete("dev")
+    assert value(branch(table, "dev")) == ["2"]
+
+
+def test_main_does_not_move_to_what_a_branch_was_expiring(table: Table) -> None:
+    """The expiration was killed: the hint had moved, and some files may be gone."""
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    for text in ("x", "y"):
+        dev.upsert(table_of("k v", [(1, text)]))
+    dev.snapshots.write_hint("EARLIEST", 4)
+
+    table.branches.fast_forward("dev")
+
+    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert [value(table, snapshot_id=number) for number in (3, 4)] == [["3"], ["y"]]

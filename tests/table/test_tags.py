@@ -259,3 +259,37 @@ def test_tags_of_java_are_understood_and_kept(tmp_path: Path) -> None:
     table.rollback(tag="other")
 
     assert str(rows_of(table)) == str(rows_of(table, tag="other")) == before
+
+
+def test_a_snapshot_that_is_being_expired_is_not_gone_back_to(table: Table) -> None:
+    """Its expiration was killed: the hint has moved, and some of its files may be gone."""
+    table.snapshots.write_hint("EARLIEST", 3)
+    before = files(table.paths.snapshot_dir)
+
+    with pytest.raises(NotFoundError, match="is being expired"):
+        table.rollback(2)
+
+    assert files(table.paths.snapshot_dir) == before
+    assert table.snapshots.latest_id() == 3
+
+
+def test_a_tagged_snapshot_that_is_being_expired_is_the_oldest_after_a_rollback(
+    table: Table,
+) -> None:
+    table.tags.create("kept", 2)
+    table.snapshots.write_hint("EARLIEST", 3)
+
+    table.rollback(2)
+
+    assert rows_of(table) == [(1, "2")]
+    assert (table.snapshots.earliest_id(), table.snapshots.latest_id()) == (2, 2)
+
+
+def test_the_folder_of_success_files_is_no_tag(table: Table) -> None:
+    """The option 'tag.create-success-file' of other engines makes it."""
+    table.tags.create("kept", 1)
+    folder = Path(table.paths.tag_dir) / "tag-success-file"
+    folder.mkdir()
+    (folder / "kept_SUCCESS").write_text("{}")
+
+    assert table.tags.names() == ["kept"]
