@@ -10,6 +10,7 @@ from paimon_orch.files.cast import cast, truncated
 from paimon_orch.files.nested import (
     map_atoms,
     map_entries,
+    map_fields,
     map_types,
     with_fields,
     with_values,
@@ -46,9 +47,32 @@ def stored_as(array: pa.Array, target: pa.DataType) -> pa.Array:
         # Arrow goes by the digits of the type; what counts is whether the values fit
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
+    if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
+        return with_fields(array, target, _stored_fields(array, target))
+    if isinstance(array.type, pa.MapType) and isinstance(target, pa.MapType):
+        entries = array.values
+        parts = [stored_as(entries.field(i), f.type) for i, f in enumerate(map_fields(target))]
+        return with_values(array, target, map_entries(target, parts))
+    if isinstance(target, pa.ListType) and isinstance(array.type, _LISTS):
+        lists = array.cast(pa.list_(array.type.value_field))  # of whatever offsets
+        return with_values(lists, target, stored_as(lists.values, target.value_type))
     return array.cast(target)
 
 
+def _stored_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
+    """Return the fields of a row: Arrow's own cast drops those it does not know, and stumbles over those of null rows."""
+    known = {field.name for field in array.type}
+    if unknown := sorted(known - {field.name for field in target}):
+        raise pa.ArrowInvalid(f"the row has no field {', '.join(unknown)}")
+    return [
+        stored_as(array.field(field.name), field.type)
+        if field.name in known
+        else pa.nulls(len(array), field.type)
+        for field in target
+    ]
+
+
+_LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
 
 

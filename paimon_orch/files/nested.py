@@ -84,5 +84,29 @@ def map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
 def flat_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
     """Return the values of all lists or maps in a row, and where each list begins; the last ends the last."""
     offsets = array.offsets.to_pylist()
-    first, last = offsets[0], offsets[-1]
-    return array.values.slice(first, last - first), [offset - first for offset in offsets]
+    return _between(array, array.offsets), [offset - offsets[0] for offset in offsets]
+
+
+def _between(array: pa.Array, offsets: pa.Array) -> pa.Array:
+    first = offsets[0].as_py()
+    return array.values.slice(first, offsets[-1].as_py() - first)
+
+
+def null_inside(array: pa.Array, data_type: DataType) -> str | None:
+    """Return the path of a null where a nested type allows none, as ``item.price``; None if there is none."""
+    parts: Sequence[tuple[str, DataType, pa.Array]] = ()
+    present = array.drop_null() if array.null_count else array
+    match data_type:
+        case RowType(fields=fields):
+            columns = present.flatten()
+            parts = [(f.name, f.type, column) for f, column in zip(fields, columns, strict=True)]
+        case ArrayType(element=element):
+            parts = [("element", element, _between(present, present.offsets))]
+        case MapType(value=value):
+            parts = [("value", value, _between(present, present.offsets).field(1))]
+    for name, kind, column in parts:
+        if column.null_count and not kind.nullable:
+            return name
+        if (below := null_inside(column, kind)) is not None:
+            return f"{name}.{below}"
+    return None

@@ -212,8 +212,9 @@ class OrcFileWriter:
     def _stored(
         self, column: pa.ChunkedArray, field: Field, target: pa.DataType
     ) -> pa.ChunkedArray:
+        parts = [_from_zero(chunk) for chunk in column.chunks]
         try:
-            chunks = [map_atoms(chunk, field.type, target, _stored_atom) for chunk in column.chunks]
+            chunks = [map_atoms(part, field.type, target, _stored_atom) for part in parts]
         except pa.ArrowInvalid as error:
             raise InputError(f"column {field.name!r} cannot be written to ORC: {error}") from error
         return pa.chunked_array([_nothing_below_null(chunk) for chunk in chunks], target)
@@ -223,6 +224,11 @@ class OrcFileWriter:
         if self._empty:  # without any rows pyarrow writes nothing at all
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+
+
+def _from_zero(array: pa.Array) -> pa.Array:
+    """Copy nested values that are a part of others: pyarrow would write the nulls of the rows in front of them."""
+    return array.take(pa.array(np.arange(len(array)))) if pa.types.is_nested(array.type) else array
 
 
 def _nothing_below_null(array: pa.Array) -> pa.Array:

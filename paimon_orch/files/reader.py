@@ -31,7 +31,7 @@ from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.storage import FileIO
 
 BATCH_ROWS = 65_536
-POSITION = "_POSITION"
+POSITION = f"{KEY_PREFIX}POSITION"  # a name that the format gives no column of a table
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
 _STORED_FIELDS = (*SYSTEM_FIELDS, *TRACKING_FIELDS)
 
@@ -49,7 +49,7 @@ class BucketFile:
 class RowGroup:
     """A row group of a data file, which of its rows it holds, and the bounds of a column in it.
 
-    ``read`` yields the rows that are not deleted, of some columns and with ``_POSITION`` at the end.
+    ``read`` yields the rows that are not deleted, of some columns and with a column ``POSITION`` at the end.
     """
 
     rows: range
@@ -89,7 +89,7 @@ class FileReader:
         ``fields`` are columns of the read schema or system columns. Rows that do not satisfy the bound ``predicate``
         may be left out: those of row groups by their statistics, and those that a file index rules out. Without a
         predicate rows may be left out that are surely not among the ``first`` ones. With
-        ``positions`` each batch ends with a column ``_POSITION``: the physical row number (int64). Raises
+        ``positions`` each batch ends with a column ``POSITION``: the physical row number (int64). Raises
         :class:`CorruptFileError`.
         """
         path = self.path(at)
@@ -120,16 +120,18 @@ class FileReader:
             opened = self._open(at, path, source)
             (column,) = self._columns(at, [key], opened.names)
 
-            def read(group: int | None, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+            if not isinstance(opened, ParquetFileReader) or column.physical is None:
+                # opened anew for each reading: one of an Avro file ends where another one is
+                whole = partial(self.read, at, deletions=deletions, positions=True)
+                yield RowGroup(range(at.file.row_count), ColumnStats(), whole)
+                return
+
+            def read(group: int, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
                 with corrupt_unless_decoded(path):
                     columns = self._columns(at, fields, opened.names)
                     wanted = _unique(c.physical for c in columns if c.physical is not None)
-                    if isinstance(opened, ParquetFileReader) and group is not None:
-                        first = opened.first_rows[group]
-                        batches = opened.batches(wanted, BATCH_ROWS, [group])
-                    else:
-                        first, batches = 0, opened.batches(wanted, BATCH_ROWS)
-                    for numbers, batch in numbered(first, batches):
+                    batches = opened.batches(wanted, BATCH_ROWS, [group])
+                    for numbers, batch in numbered(opened.first_rows[group], batches):
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
                         names = [*(field.name for field in fields), POSITION]
                         rows = record_batch(arrays, names, batch.num_rows)
@@ -137,9 +139,6 @@ class FileReader:
                         if rows.num_rows:
                             yield rows
 
-            if not isinstance(opened, ParquetFileReader) or column.physical is None:
-                yield RowGroup(range(at.file.row_count), ColumnStats(), partial(read, None))
-                return
             for group in range(opened.num_row_groups):
                 found = opened.row_group_statistics(group, column.physical)
                 bounds = footer_stats(found, column.physical_type, key.type)

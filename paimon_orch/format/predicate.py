@@ -219,7 +219,14 @@ def _cast(
             return typed_text(value.as_py(), target)
         if not _alike(value.type, target):
             raise ValueError(f"{value.type} is no {target}")
-        return value.cast(target)
+        if pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
+            return typed_text(str(value.as_py()), target)  # Arrow would round, or go by the type
+        found = value.cast(target)
+        if (pa.types.is_date(target) or pa.types.is_boolean(target)) and (
+            found.cast(value.type) != value
+        ):
+            raise ValueError(f"{target} has no such value")
+        return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(
             f"{value.as_py()!r} is no value of column {leaf.name!r} ({target})"
@@ -243,7 +250,7 @@ def typed_text(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
     if pa.types.is_binary(target):
         return pa.scalar(text.encode(), target)
     if pa.types.is_time32(target):
-        return pa.scalar(time.fromisoformat(text), target)
+        return pa.scalar(time.fromisoformat(text)).cast(target)
     if pa.types.is_timestamp(target) and target.tz is not None:
         try:
             return pa.scalar(text).cast(target)

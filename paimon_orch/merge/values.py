@@ -10,9 +10,10 @@ from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import file_format
+from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types import Field
 
-_PLACE = "_PLACE"
+_PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
 _FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below
 Found = tuple[pa.RecordBatch, Positions]
 """Some of the rows of a batch, by ascending indices."""
@@ -97,7 +98,7 @@ class LateValues:
         ] = {}  # of each run the one file that the merge has come to
 
     def placed(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows of a file with their place, in the file and among the files, instead of ``_POSITION``."""
+        """Return rows of a file with their place, in the file and among the files, instead of ``POSITION``."""
         first = self._numbers[file.file_name] << _FILE_BIT
         places = pa.array(rows.column(POSITION).to_numpy() + first)
         return rows.drop_columns(POSITION).append_column(_PLACE, places)

@@ -11,7 +11,7 @@ from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEnt
 from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.predicate import Predicate, restrict, to_arrow
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.pruning import Pruner, reads_raw
@@ -104,8 +104,9 @@ def matching_partitions(
     restricted = None if predicate is None else restrict(predicate, keys)
     if restricted is None or not distinct:
         return set(distinct)
-    table = partition_table(distinct, schema).append_column("_at", pa.array(range(len(distinct))))
-    chosen = table.filter(to_arrow(restricted)).column("_at").to_pylist()
+    number = f"{KEY_PREFIX}NUMBER"  # a name that the format gives no column of a table
+    table = partition_table(distinct, schema).append_column(number, pa.array(range(len(distinct))))
+    chosen = table.filter(to_arrow(restricted)).column(number).to_pylist()
     return {distinct[index] for index in chosen}
 
 

@@ -11,7 +11,7 @@ from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowG
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.row_kind import KIND_TEXTS
-from paimon_orch.format.schema import VALUE_KIND
+from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import MergeEngine, merge_engine
 from paimon_orch.merge.levels import follow_each_other, oldest_first, sections
@@ -121,7 +121,8 @@ class BucketReader:
             late = self._late(engine, needed, ordered)
             fields = [field for field in needed if late is None or field not in late.fields]
             in_order = not engine.sequence.names and follow_each_other(ordered)
-            system = [VALUE_KIND] if in_order else SYSTEM_FIELDS
+            numbered = SEQUENCE_NUMBER in self._fields or not in_order
+            system = SYSTEM_FIELDS if numbered else [VALUE_KIND]
             runs = self._runs(ordered, [*system, *fields], late)
             for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
                 rows = engine.merge(engine.prepare(step), deletes=deletes)

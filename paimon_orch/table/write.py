@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.defaults import with_default
 from paimon_orch.files.evolution import stored_as
+from paimon_orch.files.nested import null_inside
 from paimon_orch.files.reader import constant_column
 from paimon_orch.files.statistics import internal_value
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
@@ -99,7 +100,7 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
     array, target = rows.column(column.name).combine_chunks(), arrow_type(column.type)
     try:
         array = stored_as(array, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InputError(
             f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
         ) from error
@@ -108,6 +109,10 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
         raise InputError(
             f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
             "(it is NOT NULL, as every column of a primary key); nothing was written"
+        )
+    if (path := null_inside(array, column.type)) is not None:
+        raise InputError(
+            f"column {column.name!r} has null at {path!r}, which is NOT NULL; nothing was written"
         )
     return array
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import assert_healthy, new_table, small_batches, table_of, vectors_of
+from tables import assert_healthy, new_table, rows_of, small_batches, table_of, vectors_of
 
 from paimon_orch.files.parquet import ParquetFileReader
-from paimon_orch.files.reader import RowGroup
+from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import DataFileMeta
@@ -71,11 +71,11 @@ class Stored:
                     {
                         "k": pa.array([key for _, key in rows], pa.int64()),
                         "v": [f"{name}: {key}" for _, key in rows],
-                        "_POSITION": pa.array([position for position, _ in rows], pa.int64()),
+                        POSITION: pa.array([position for position, _ in rows], pa.int64()),
                     }
                 )
                 kept = stored.filter(pa.array([position not in hidden for position, _ in rows]))
-                names = [*(field.name for field in fields), "_POSITION"]
+                names = [*(field.name for field in fields), POSITION]
                 rows_of_batch = self.batch_rows if fields == KEY else self.batch_rows + 1
                 yield from kept.select(names).combine_chunks().to_batches(rows_of_batch)
 
@@ -254,3 +254,26 @@ def test_a_compaction_reads_the_row_groups_above_that_updates_fall_into(
     assert of_values == ([] if engine == "deduplicate" else [4])
     assert vectors_of(table).keys() == at_top
     assert_healthy(table)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_values_of_found_rows_are_read_beside_the_keys_of_the_file(
+    tmp_path: Path, file_format: str
+) -> None:
+    """Both are read of one file in turns, of which the keys are ahead."""
+    with small_batches(10):
+        table = new_table(
+            tmp_path,
+            "k BIGINT, v BIGINT",
+            file__format=file_format,
+            merge_engine="aggregation",
+            fields__v__aggregate_function="sum",
+            deletion_vectors__enabled="true",
+        )
+        table.upsert(table_of("k v", [(k, k) for k in range(100)]))
+        compact(table, InProcessExecutor(), strategy="full")
+        table.upsert(table_of("k v", [(k, 1000) for k in range(5, 100, 7)]))
+        compact(table, InProcessExecutor())
+
+    assert len(vectors_of(table)) == 1
+    assert rows_of(table) == [(k, k + 1000 * (k % 7 == 5)) for k in range(100)]

@@ -95,6 +95,18 @@ def test_other_formats_are_read_at_once(tmp_path: Path, file_format: str) -> Non
     assert rows_of(table) == [(key, "b") for key in range(10)]
 
 
+@pytest.mark.parametrize("name", ["_POSITION", "_PLACE"])
+def test_a_column_may_have_any_name_that_the_format_allows(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path, f"k BIGINT, {name} STRING", changelog_producer="lookup")
+    for turn in "ab":
+        table.upsert(table_of(f"k {name}", [(key, turn) for key in range(3)]))
+
+        assert rows_of(table) == [(key, turn) for key in range(3)]
+        compact(table, InProcessExecutor())
+        table.upsert(table_of(f"k {name}", [(key, "new") for key in range(3)]))
+    assert rows_of(table) == [(key, "new") for key in range(3)]
+
+
 @settings(max_examples=60)
 @given(turns=st.lists(CHANGES, min_size=2, max_size=5), data=st.data())
 def test_rows_are_those_of_a_merge_of_all_columns(

@@ -151,6 +151,8 @@ def test_text_expression_and_full_scan_agree(table: Table, condition: Condition)
         ("BIGINT", 5, "5"),
         ("DOUBLE", 2, "2"),
         ("DECIMAL(10, 2)", Decimal("1.5"), "1.5"),
+        ("DECIMAL(10, 2)", 3, "3"),
+        ("DECIMAL(10, 2)", 0.1, "0.1"),
         ("DATE", dt.date(2024, 5, 14), "'2024-05-14'"),
         ("DATE", "2024-05-14", "'2024-05-14'"),
         ("TIME(3)", dt.time(12, 30), "'12:30:00'"),
@@ -178,6 +180,24 @@ def test_constants_that_the_column_cannot_hold_are_refused(tmp_path: Path, value
 
     with pytest.raises(InputError):
         table.scan(filter=col("k") == value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("DATE", dt.datetime(2024, 5, 14, 12)),
+        ("DECIMAL(9, 2)", 1.199),
+        ("BOOLEAN", 2),
+        ("TIME(3)", dt.time(1, 2, 3, 500)),
+        ("TIME(3)", "01:02:03.0005"),
+    ],
+)
+def test_constants_are_not_rounded_to_what_the_column_can_hold(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    """``c < noon`` would lose the rows of the day, ``c = 1.199`` find those of 1.20."""
+    with pytest.raises(InputError, match="is no value of column 'c'"):
+        new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 
 
 def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:

@@ -64,6 +64,13 @@ def test_a_limit_counts_rows_that_the_filter_keeps(table: Table) -> None:
     assert len(rows_of(table, filter="v = 'new'", limit=3)) == 3
 
 
+def test_a_limit_goes_by_partitions_of_any_name(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "_at INT, k INT", key=(), partition_by=["_at"], bucket="-1")
+    table.append(table_of("_at k", [(1, 1), (2, 2), (3, 3)]))
+
+    assert rows_of(table, filter="_at > 1", limit=5) == [(2, 2), (3, 3)]
+
+
 def test_an_old_snapshot_is_read_as_it_was(table: Table) -> None:
     assert {row[2] for row in rows_of(table, snapshot_id=1)} == {"old"}
     assert rows_of(table, snapshot_id=2) == rows_of(table)

@@ -184,6 +184,54 @@ def test_integers_fit_into_decimals(tmp_path: Path, given_type: pa.DataType) -> 
     assert rows_of(table) == [(1, Decimal("7.00")), (2, None)]
 
 
+NESTED = pa.struct([("y", pa.int64()), ("x", pa.struct([("a", pa.int64())]))])
+
+
+@pytest.mark.parametrize(
+    ("given_type", "value", "message"),
+    [
+        (NESTED, {"y": 1, "x": {"a": None}}, r"'c' has null at 'element.x.a', which is NOT NULL"),
+        (NESTED, {"y": 1, "x": None}, "'c' has null at 'element.x'"),
+        (pa.struct([("b", pa.int64())]), {"b": 1}, "cannot be stored .*no field b"),
+        (pa.map_(pa.string(), pa.int64()), [("y", 1)], "cannot be stored"),
+        (pa.list_(pa.int64()), [1], "cannot be stored"),
+    ],
+)
+def test_nested_values_are_checked_as_columns_are(
+    tmp_path: Path, given_type: pa.DataType, value: object, message: str
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
+
+    rows = pa.table({"k": [1], "c": pa.array([[value]], pa.list_(given_type))})
+
+    assert_refused(table, rows, message)
+
+
+def test_maps_are_no_lists(tmp_path: Path) -> None:
+    entries = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))
+
+    assert_refused(
+        new_table(tmp_path, "k BIGINT, c ARRAY<INT>"),
+        pa.table({"k": [1], "c": entries}),
+        "cannot be stored",
+    )
+
+
+def test_null_rows_may_hold_nulls(tmp_path: Path) -> None:
+    """As Parquet has them: what is inside a null row does not matter."""
+    table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
+    lists = [[{"x": {"a": 1}, "y": 2}, None], None, []]
+    inside = pa.array([{"y": 2, "x": {"a": 1}}, {"y": None, "x": None}], NESTED)
+    masked = pa.StructArray.from_arrays(
+        inside.flatten(), fields=list(NESTED), mask=pa.array([False, True])
+    )
+    given = pa.ListArray.from_arrays(pa.array([0, None, 2, 2], pa.int32()), masked)
+
+    table.upsert(pa.table({"k": [1, 2, 3], "c": given}))
+
+    assert table.scan().to_arrow()["c"].to_pylist() == lists
+
+
 ALL_TYPES = """
     k BIGINT, a BOOLEAN, b TINYINT, c SMALLINT, d INT, e FLOAT, f DOUBLE, g DECIMAL(5, 2), h DECIMAL(30, 3),
     i CHAR(3), j STRING, l BYTES, m DATE, n TIME(3), o TIMESTAMP(3), p TIMESTAMP(6),
