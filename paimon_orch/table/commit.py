@@ -40,9 +40,10 @@ from paimon_orch.table.conflicts import (
     check_conflicts,
     check_guards,
     check_hash_guards,
+    one_of_each_partition,
 )
 from paimon_orch.table.manifest_merge import ManifestMerge
-from paimon_orch.table.manifests import ManifestReader, ManifestWriter
+from paimon_orch.table.manifests import EntryChoice, ManifestReader, ManifestWriter
 from paimon_orch.table.row_guards import ReadGuard, check_vectors
 from paimon_orch.table.row_ids import check_row_ids, with_row_ids
 from paimon_orch.table.schemas import SchemaStore
@@ -286,7 +287,8 @@ class TableCommit:
             live = self._check(changes, latest, schema, entries, index, previous_index)
             check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
-            check_bucket_counts(self._live(latest, {e.partition for e in entries}), entries)
+            touched = {entry.partition for entry in entries}
+            check_bucket_counts(self._live(latest, touched, one_of_each_partition), entries)
         base_list, base_size = writer.manifest_list(self._merged(changes, latest, schema, writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = None, None
@@ -368,14 +370,17 @@ class TableCommit:
         return [*removed, *changes.entries], [*dropped, *changes.index]
 
     def _live(
-        self, latest: Snapshot | None, partitions: Iterable[bytes] | None
+        self,
+        latest: Snapshot | None,
+        partitions: Iterable[bytes] | None,
+        choose: EntryChoice | None = None,
     ) -> list[ManifestEntry]:
         if latest is None:
             return []
         if partitions is None:
             return self.manifests.live(latest)
         wanted = set(partitions)
-        return self.manifests.live(latest, partitions=lambda _: wanted)
+        return self.manifests.live(latest, partitions=lambda _: wanted, choose=choose)
 
     def _statistics(
         self, changes: Changes, latest: Snapshot | None, schema: TableSchema

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest_columns import Indices, Manifest
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
@@ -86,6 +89,15 @@ def check_conflicts(
         if kind is CommitKind.COMPACT:
             _check_order(schema, live.values(), delta)
     return list(live.values())
+
+
+def one_of_each_partition(manifest: Manifest, rows: Indices) -> Indices:
+    """Choose of some entries the first of each partition, as all tell its number of buckets."""
+    partitions = manifest.partitions()
+    first: dict[bytes, int] = {}
+    for row in rows.tolist():
+        first.setdefault(partitions[row], row)
+    return np.array([*first.values()], np.int64)
 
 
 def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
