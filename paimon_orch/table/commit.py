@@ -40,10 +40,10 @@ from paimon_orch.table.conflicts import (
     check_conflicts,
     check_guards,
     check_hash_guards,
-    one_of_each_partition,
+    newest_of_partitions,
 )
 from paimon_orch.table.manifest_merge import ManifestMerge
-from paimon_orch.table.manifests import EntryChoice, ManifestReader, ManifestWriter
+from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 from paimon_orch.table.row_guards import ReadGuard, check_vectors
 from paimon_orch.table.row_ids import check_row_ids, with_row_ids
 from paimon_orch.table.schemas import SchemaStore
@@ -287,8 +287,7 @@ class TableCommit:
             live = self._check(changes, latest, schema, entries, index, previous_index)
             check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
-            touched = {entry.partition for entry in entries}
-            check_bucket_counts(self._live(latest, touched, one_of_each_partition), entries)
+            check_bucket_counts(self._of_partitions(latest, entries), entries)
         base_list, base_size = writer.manifest_list(self._merged(changes, latest, schema, writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = None, None
@@ -369,18 +368,26 @@ class TableCommit:
         dropped = [e.deleted() for e in index if changes.overwrite(e.partition)]
         return [*removed, *changes.entries], [*dropped, *changes.index]
 
+    def _of_partitions(
+        self, latest: Snapshot | None, entries: Iterable[ManifestEntry]
+    ) -> list[ManifestEntry]:
+        """Return live entries of the partitions that entries are for, at least one of each that has some."""
+        if latest is None:
+            return []
+        touched = {entry.partition for entry in entries}
+        newest_first = map(self.manifests.open, reversed(self.manifests.manifests(latest)))
+        found = newest_of_partitions(newest_first, touched)
+        return self._live(latest, touched) if found is None else found
+
     def _live(
-        self,
-        latest: Snapshot | None,
-        partitions: Iterable[bytes] | None,
-        choose: EntryChoice | None = None,
+        self, latest: Snapshot | None, partitions: Iterable[bytes] | None
     ) -> list[ManifestEntry]:
         if latest is None:
             return []
         if partitions is None:
             return self.manifests.live(latest)
         wanted = set(partitions)
-        return self.manifests.live(latest, partitions=lambda _: wanted, choose=choose)
+        return self.manifests.live(latest, partitions=lambda _: wanted)
 
     def _statistics(
         self, changes: Changes, latest: Snapshot | None, schema: TableSchema

@@ -9,7 +9,7 @@ import numpy as np
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
-from paimon_orch.format.manifest_columns import Indices, Manifest
+from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
@@ -91,13 +91,28 @@ def check_conflicts(
     return list(live.values())
 
 
-def one_of_each_partition(manifest: Manifest, rows: Indices) -> Indices:
-    """Choose of some entries the first of each partition, as all tell its number of buckets."""
-    partitions = manifest.partitions()
-    first: dict[bytes, int] = {}
-    for row in rows.tolist():
-        first.setdefault(partitions[row], row)
-    return np.array([*first.values()], np.int64)
+def newest_of_partitions(
+    manifests: Iterable[Manifest], partitions: Iterable[bytes]
+) -> list[ManifestEntry] | None:
+    """Return a live entry of each of the partitions that has one; None if only all manifests together can tell.
+
+    ``manifests`` come the newest first and are opened no further than needed: what the newest one adds that names a
+    partition is live.
+    """
+    found, left = list[ManifestEntry](), set(partitions)
+    for manifest in manifests:
+        named: dict[bytes, int | None] = {}
+        for row, partition in enumerate(manifest.partitions()):
+            if partition in left and named.get(partition) is None:
+                named[partition] = row if manifest.kinds[row] == FileKind.ADD else None
+        if None in named.values():
+            return None  # it only deletes of one: files of the partition may be left, or none
+        rows = sorted(row for row in named.values() if row is not None)
+        found += manifest.entries(np.array(rows, np.int64))
+        left -= named.keys()
+        if not left:
+            break
+    return found
 
 
 def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry]) -> None:
