@@ -9,7 +9,9 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError
+from paimon_orch.steps.compact import compact
 from paimon_orch.steps.compact_manifests import compact_manifests
+from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -79,3 +81,17 @@ def test_an_overwrite_may_change_the_number(table: Table, tmp_path: Path) -> Non
     assert len(rows_of(changed)) == 27
     with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
         upsert(changed, "c")
+
+
+def test_the_number_is_known_where_the_newest_commit_only_deletes(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT", bucket="2")
+    table.upsert(table_of("k", [(k,) for k in range(9)]))
+    compact(table, InProcessExecutor(), strategy="full")
+    (first, _) = table.files()
+    gone = [row for batch in table.scan().read_split(first) for row in batch["k"].to_pylist()]
+    table.delete(table_of("k", [(k,) for k in gone]))
+    compact(table, InProcessExecutor(), strategy="full")
+    assert [split.bucket for split in table.files()] == [1]
+
+    with pytest.raises(CommitConflictError, match="has 2 buckets, but a file was written for 4"):
+        rescaled(tmp_path, "4").upsert(table_of("k", [(1,)]))
