@@ -93,9 +93,8 @@ class LateValues:
         self._read = read
         self._files = [(run, file) for run, files in enumerate(runs) for file in files]
         self._numbers = {file.file_name: at for at, (_, file) in enumerate(self._files)}
-        self._open: dict[
-            int, _FileValues
-        ] = {}  # of each run the one file that the merge has come to
+        # of each run the one file that the merge has come to
+        self._open: dict[int, _FileValues] = {}
 
     def placed(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of a file with their place, in the file and among the files, instead of ``POSITION``."""

@@ -22,7 +22,8 @@ _TASK = "task"
 _COLUMNS = f"{_TASK} INT, rows BINARY"
 _MOST_ROWS, _MOST_BYTES = 65_536, 32 << 20  # of what is cut by tasks at once
 _MOST_PIECES = 64  # for many numbers the rows of a task stay together: small batches cost more than cutting them later
-_TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
+TASK_SHIFT = 33
+"""By so many bits the numbers of a task's rows are moved on, as by Spark's ``monotonically_increasing_id``."""
 
 
 def task_number() -> int:
@@ -46,16 +47,22 @@ def packed(
     addresses = np.array(_preimages(frame.sparkSession, tasks), np.int32)
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        position = task_number() << _TASK_SHIFT
-        for rows in _gathered(batches):
-            batch = rows
-            if numbered:
-                order = pa.array(np.arange(position, position + rows.num_rows))
-                batch = rows.append_column(SEQUENCE_NUMBER.name, order)
-                position += rows.num_rows
-            yield _pieces(batch, number_of(rows), addresses)
+        gathered = _gathered(batches)
+        for rows in in_order(gathered) if numbered else gathered:
+            yield _pieces(rows, number_of(rows), addresses)
 
     return in_arrow(frame, pack, _COLUMNS).repartition(tasks, _TASK)
+
+
+def in_order(
+    batches: Iterable[pa.RecordBatch], task_shift: int = TASK_SHIFT
+) -> Iterator[pa.RecordBatch]:
+    """Add ``_SEQUENCE_NUMBER`` to the rows of a task: their order in the frame, if no task has 2 ** ``task_shift``."""
+    position = task_number() << task_shift
+    for rows in batches:
+        order = pa.array(np.arange(position, position + rows.num_rows))
+        position += rows.num_rows
+        yield rows.append_column(SEQUENCE_NUMBER.name, order)
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -14,13 +13,10 @@ from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.spark.executor import (
-    RESULT_COLUMNS,
     SparkExecutor,
-    result_batch,
-    task_attempts,
 )
-from paimon_orch.spark.packed import task_number
-from paimon_orch.spark.rows import carried, carrier_schema, in_arrow, quoted, spark_schema
+from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
+from paimon_orch.spark.writer import Clustered
 from paimon_orch.steps import ingest, sort_compact
 from paimon_orch.steps.append_compact import result_of
 from paimon_orch.steps.attempts import discard_results, replanned
@@ -79,19 +75,10 @@ def _sorted(
     rows = _rows(session, planned, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in tracking_fields(schema)]
     rows = rows.sortWithinPartitions(*keys).select(*map(quoted, [*schema.names, *tracking]))
-    attempts = task_attempts(session)
-
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remaining = iter(batches)
-        first = next(remaining, None)
-        if first is not None:
-            every = chain([first], remaining)
-            tracked = partial(write_tracked, writing.factory, every)
-            write = tracked if tracking else partial(writing.write, every)
-            yield result_batch(task_number(), write, attempts)
-
+    write = partial(write_tracked, writing.factory) if tracking else writing.write
+    clustered = Clustered(rows, ranges, packed=False)
     results = SparkExecutor(session).results(
-        lambda _: in_arrow(rows, task, RESULT_COLUMNS),
+        lambda _: clustered.written(write),
         ranges,
         label=f"sort {table.identifier}",
         progress=progress,

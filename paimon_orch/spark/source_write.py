@@ -8,14 +8,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.spark.packed import task_number
+from paimon_orch.spark.packed import TASK_SHIFT, in_order
 from paimon_orch.spark.source_options import WRITE, SourceOptions
 from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.steps import ingest
@@ -32,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 _INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
 _ZONE = "spark.sql.session.timeZone"  # Spark hands the settings of a query to its tasks
-_TASK_SHIFT = 33  # as in Spark's monotonically_increasing_id
 
 
 def writer_of(
@@ -89,20 +86,13 @@ class Written(WriterCommitMessage):
 
 
 def numbered(
-    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int
+    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int = TASK_SHIFT
 ) -> Iterator[pa.RecordBatch]:
     """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
-    position = task_number() << task_shift
     context, schema = TaskContext.get(), planned.factory.schema
     zone = None if context is None else context.getLocalProperty(_ZONE)
-    for rows in batches:
-        batch = as_spark_casts(rows, schema.fields, zone)
-        if schema.primary_keys:
-            order = pa.array(np.arange(position, position + batch.num_rows))
-            position += batch.num_rows
-            yield batch.append_column(SEQUENCE_NUMBER.name, order)
-        else:
-            yield batch
+    rows = (as_spark_casts(batch, schema.fields, zone) for batch in batches)
+    return in_order(rows, task_shift) if schema.primary_keys else rows
 
 
 class PaimonWriter(DataSourceArrowWriter):
@@ -113,7 +103,7 @@ class PaimonWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task; its files are removed if that fails."""
-        return Written(self._planned.write(numbered(iterator, self._planned, _TASK_SHIFT)))
+        return Written(self._planned.write(numbered(iterator, self._planned)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make all rows visible in one snapshot."""
