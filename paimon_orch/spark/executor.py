@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,12 +27,13 @@ from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
 from paimon_orch.spark.jobs import Jobs, jobs_of
 from paimon_orch.spark.session import TASK_ATTEMPTS
+from paimon_orch.spark.tasks import ArrowTask, in_tasks, without_archives
 from paimon_orch.steps.executor import Join, Progress, Undo
 
 logger = logging.getLogger(__name__)
 
 U = TypeVar("U")
-_Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_UnitTask = Callable[[int], Iterator[pa.RecordBatch]]
 
 RESULT_COLUMNS = "id bigint, result binary, error string"
 _SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
@@ -74,11 +76,11 @@ class SparkExecutor:
         """
         if not units:
             return []
-        task = _task(run, [cloudpickle.dumps(unit) for unit in units], task_attempts(self._session))
-        count = len(units)
+        count, attempts = len(units), task_attempts(self._session)
+        task = _task(run, [cloudpickle.dumps(unit) for unit in units], attempts)
 
         def frame(session: SparkSession) -> DataFrame:
-            return session.range(0, count, 1, count).mapInArrow(task, RESULT_COLUMNS)
+            return in_tasks(session, count, task, RESULT_COLUMNS)
 
         return self.results(frame, count, label=label, progress=progress, undo=undo)
 
@@ -100,9 +102,9 @@ class SparkExecutor:
         received = _receiver(join, attempts)
 
         def frame(session: SparkSession) -> DataFrame:
-            pieces = session.range(0, count, 1, count).mapInArrow(sent, RESULT_COLUMNS)
+            pieces = in_tasks(session, count, sent, RESULT_COLUMNS)
             gathered = pieces.repartition(parts, "id").sortWithinPartitions("id")
-            return gathered.mapInArrow(received, RESULT_COLUMNS)
+            return gathered.mapInArrow(without_archives(received), RESULT_COLUMNS)
 
         return self.results(frame, count, label=label, progress=progress)
 
@@ -199,45 +201,46 @@ def _cancelled(label: str) -> CancelledError:
 
 def task_attempts(session: SparkSession) -> int:
     """Return how often the session tries a task: a local master has its own count, mostly one."""
-    master = session.conf.get("spark.master", "") or ""
+    try:
+        master = session.conf.get("spark.master", "") or ""
+        most = session.conf.get("spark.task.maxFailures", None)
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise PaimonError(f"The Spark session is of no use, start another one: {reason}") from error
     if master.startswith("local") and not master.startswith("local-cluster"):
         _, comma, attempts = master.rstrip("]").partition(",")
         return int(attempts) if comma else 1
-    return int(session.conf.get("spark.task.maxFailures", None) or TASK_ATTEMPTS)
+    return int(most or TASK_ATTEMPTS)
 
 
-def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _Task:
-    """Return the function that Spark ships: ids in, (id, result or error) out."""
+def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _UnitTask:
+    """Return the function that Spark ships: the number of a unit in, (number, result or error) out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield _run_unit(run, index, units[index], attempts)
+    def task(index: int) -> Iterator[pa.RecordBatch]:
+        yield _run_unit(run, index, units[index], attempts)
 
     return task
 
 
 def _sender(
     split: Callable[[U], Iterable[tuple[int, bytes]]], units: list[bytes], attempts: int
-) -> _Task:
-    """Return the task of a shuffle's first half: ids of units in, (part, piece or error) out."""
+) -> _UnitTask:
+    """Return the task of a shuffle's first half: the number of a unit in, (part, piece or error) out."""
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                try:
-                    pieces = list(split(cloudpickle.loads(units[index])))
-                except Exception as error:
-                    if _is_curable(error, attempts):
-                        raise
-                    yield _batch([{"id": _FAILED, "error": _encode(error)}])
-                else:
-                    yield _batch([{"id": part, "result": piece} for part, piece in pieces])
+    def task(index: int) -> Iterator[pa.RecordBatch]:
+        try:
+            pieces = list(split(cloudpickle.loads(units[index])))
+        except Exception as error:
+            if _is_curable(error, attempts):
+                raise
+            yield _batch([{"id": _FAILED, "error": _encode(error)}])
+        else:
+            yield _batch([{"id": part, "result": piece} for part, piece in pieces])
 
     return task
 
 
-def _receiver(join: Join, attempts: int) -> _Task:
+def _receiver(join: Join, attempts: int) -> ArrowTask:
     """Return the task of a shuffle's second half: (part, piece or error) in, sorted by part, (part, result or error) out."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

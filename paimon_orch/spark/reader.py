@@ -5,7 +5,7 @@ alone costs what its Parquet reader costs in all. Where nothing has to be merged
 the files itself, and then prunes columns and skips row groups as it does for any Parquet file.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source import PaimonReader, Part
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import is_exact, visible_schema
+from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.evolved_rows import is_evolving
 from paimon_orch.table.plan import BucketSplit, matching_partitions
@@ -133,11 +134,8 @@ def _by_tasks(
 ) -> DataFrame:
     """Return the rows of parts, one task each, which unpickles only its own."""
     pickled = [cloudpickle.dumps(part) for part in parts]
-    count = len(parts)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from reader.read(cloudpickle.loads(pickled[number]))
+    def run(number: int) -> Iterator[pa.RecordBatch]:
+        return reader.read(cloudpickle.loads(pickled[number]))
 
-    return session.range(0, count, 1, count).mapInArrow(run, spark_schema(reader.target))
+    return in_tasks(session, len(parts), run, spark_schema(reader.target))

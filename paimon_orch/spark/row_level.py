@@ -1,7 +1,7 @@
 """UPDATE and MERGE INTO on Spark: new values are Spark's expressions, rows are found and written by our own tasks."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -22,6 +22,7 @@ from paimon_orch.spark.executor import (
     SparkExecutor,
 )
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
+from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.spark.writer import cluster
 from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.attempts import replanned
@@ -206,16 +207,12 @@ def _target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
     carriers = pa.schema([(ROW, pa.int64()), *carrier_schema(fields)])
     units = [cloudpickle.dumps(unit) for unit in planned.units]
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                unit: TargetUnit = cloudpickle.loads(units[index])
-                for rows in unit.read(fields):
-                    yield from carried(rows, carriers)
+    def read(index: int) -> Iterator[pa.RecordBatch]:
+        unit: TargetUnit = cloudpickle.loads(units[index])
+        for rows in unit.read(fields):
+            yield from carried(rows, carriers)
 
-    count = len(units)
-    ids = session.range(0, count, 1, max(1, count))
-    return ids.mapInArrow(read, spark_schema(carriers))
+    return in_tasks(session, len(units), read, spark_schema(carriers))
 
 
 def _ids(schema: TableSchema) -> list[str]:

@@ -4,7 +4,7 @@ Spark has no TIME before 4.1 and no timestamps finer than a microsecond: the for
 (INT), the latter as nanoseconds since 1970 (BIGINT).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,8 +15,6 @@ from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampT
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.types import Field
-
-ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def carrier_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -33,16 +31,6 @@ def quoted(name: str) -> str:
     """Return a column's name as Spark reads it whatever characters it has."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
-
-
-def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
-    """Return ``frame.mapInArrow(task, schema)``, whatever the columns are called: Spark takes a name with a dot apart."""
-    names = frame.columns
-
-    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batch.rename_columns(names) for batch in batches)
-
-    return frame.toDF(*map(str, range(len(names)))).mapInArrow(named, schema)
 
 
 def with_times_of(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:

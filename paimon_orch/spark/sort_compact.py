@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from paimon_orch.spark.executor import (
     SparkExecutor,
 )
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
+from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.spark.writer import Clustered
 from paimon_orch.steps import ingest, sort_compact
 from paimon_orch.steps.append_compact import result_of
@@ -66,7 +67,7 @@ def _sorted(
     progress: Progress | None,
 ) -> list[CommitMessage]:
     """Write the rows of a plan in their order, in as many ranges as there will be files."""
-    writing = ingest.plan(table, table.schema.names)
+    writing = replace(ingest.plan(table, table.schema.names), rows_are_new=False)
     schema = writing.factory.schema
     target = schema.typed_options.target_file_size(primary_key=False)
     ranges = max(1, math.ceil(sum(unit.bytes for unit in planned.units) / target))
@@ -103,14 +104,11 @@ def _rows(session: SparkSession, planned: CompactionPlan, order: Order) -> DataF
     if order.strategy != "order":
         carriers = carriers.append(pa.field(_CURVE, pa.binary()))
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for addressed in cloudpickle.loads(units[index]).read(fields):
-                    rows = addressed.select([field.name for field in fields])
-                    if order.strategy != "order":
-                        rows = rows.append_column(_CURVE, order.keys(rows, width))
-                    yield from carried(rows, carriers)
+    def read(index: int) -> Iterator[pa.RecordBatch]:
+        for addressed in cloudpickle.loads(units[index]).read(fields):
+            rows = addressed.select([field.name for field in fields])
+            if order.strategy != "order":
+                rows = rows.append_column(_CURVE, order.keys(rows, width))
+            yield from carried(rows, carriers)
 
-    ids = session.range(0, len(units), 1, len(units))
-    return ids.mapInArrow(read, spark_schema(carriers))
+    return in_tasks(session, len(units), read, spark_schema(carriers))

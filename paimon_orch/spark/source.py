@@ -20,6 +20,7 @@ from paimon_orch.spark.source_filters import predicate_of
 from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema, visible_schema
+from paimon_orch.spark.tasks import forget_archives
 from paimon_orch.table.incremental import Incremental
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.rows import ROW_KIND, Rows
@@ -122,6 +123,7 @@ class PaimonReader(DataSourceReader):
         for batch in self._batches(partition):
             if batch.num_rows:
                 yield converted(batch, self.target)
+        forget_archives()
 
     def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:

@@ -15,6 +15,7 @@ from tables import rows_of, table_of
 
 from paimon_orch.errors import InputError, StorageError
 from paimon_orch.spark import executor as spark_executor
+from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.steps import compact
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.storage.options import ENVIRONMENT, StorageOptions, parse_option
@@ -138,7 +139,7 @@ def test_options_reach_the_tasks_of_spark_and_no_plan_shows_them(
         table.upsert(table_of("k v", [(key, f"{version}{key}") for key in range(3)]))
     units = compact.plan(table, strategy="full").units
     task = spark_executor._task(compact.run, [cloudpickle.dumps(units[0])], 1)
-    frame = spark.range(0, 1, 1, 1).mapInArrow(task, spark_executor.RESULT_COLUMNS)
+    frame = in_tasks(spark, 1, task, spark_executor.RESULT_COLUMNS)
     frame.explain("extended")
 
     result = compact.compact(table, spark_executor.SparkExecutor(spark), strategy="full")
