@@ -22,7 +22,7 @@ class DataType:
 
     def with_nullable(self, nullable: bool) -> "DataType":  # noqa: FBT001 - it is the subject
         """Return the same type, nullable or not."""
-        return replace(self, nullable=nullable)
+        return self if self.nullable == nullable else replace(self, nullable=nullable)
 
 
 @dataclass(frozen=True, slots=True)

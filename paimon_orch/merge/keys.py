@@ -20,6 +20,9 @@ from paimon_orch.merge.pack import pack
 Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]
 
+_DENSE = (
+    8  # keys of a step in a span so many times its rows: a place for each costs less than a sort
+)
 _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
 
@@ -133,6 +136,24 @@ class KeyColumns:
             in_order = word[order]
             same &= in_order[1:] == in_order[:-1]
         return order, same
+
+    def newest(self, counts: Sequence[int]) -> Indices:
+        """Return the last row of each key, in key order, of so many rows of each run; those of a run have distinct keys.
+
+        Dense keys need no sort.
+        """
+        words = pack(self.arrays)
+        span = None if words is None or len(words) > 1 else int(words[0].max()) + 1
+        if words is None or span is None or span > _DENSE * len(self):
+            order, same = self.ordered()
+            ends: Indices = order[np.append(~same, True)]
+            return ends
+        places, rows = words[0].view(np.int64), np.arange(len(self), dtype=np.int32)
+        last = np.full(span, -1, np.int32)
+        for end, count in zip(np.cumsum(counts).tolist(), counts, strict=True):
+            last[places[end - count : end]] = rows[end - count : end]
+        found: Indices = last[last >= 0].astype(np.int64)
+        return found
 
     def _arrow_order(self) -> Indices:
         columns = {}

@@ -131,11 +131,13 @@ def merge_runs(
     runs: Sequence[MergeRun],
     key_names: Sequence[str],
     sequence: SequenceOrder = NO_SEQUENCE_FIELD,
+    *,
+    newest: bool = False,
 ) -> Iterator[Step]:
     """Yield the rows of all runs in key order, step by step.
 
     Runs are given oldest first: rows that are equal in everything else keep that order, and so do those of runs that were
-    read without ``_SEQUENCE_NUMBER``.
+    read without ``_SEQUENCE_NUMBER``. Of the latter ``newest`` yields the last row of each key alone.
     """
     buffers = [_Buffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
@@ -145,10 +147,15 @@ def merge_runs(
             level, taken = buffer.level, buffer.take(bound)
             if taken is not None:
                 parts.append((level, *taken))
-        yield _step(parts, sequence)
+        yield _step(parts, sequence, newest=newest)
 
 
-def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: SequenceOrder) -> Step:
+def _step(
+    parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]],
+    sequence: SequenceOrder,
+    *,
+    newest: bool,
+) -> Step:
     rows = pa.Table.from_batches([batch for _, batch, _ in parts])
     keys = KeyColumns.concat([part_keys for _, _, part_keys in parts])
     levels = np.repeat(
@@ -156,12 +163,19 @@ def _step(parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]], sequence: Seq
         [batch.num_rows for _, batch, _ in parts],
     )
     if len(parts) == 1:  # one run alone: its keys are unique and sorted
-        everything = np.arange(len(keys))
-        return Step(rows, keys, everything, everything, levels)
+        return _distinct(rows, keys, levels)
     if SEQUENCE_NUMBER.name not in rows.column_names:
+        if newest:
+            last = keys.newest([batch.num_rows for _, batch, _ in parts])
+            return _distinct(rows.take(pa.array(last)), keys.take(last), levels[last])
         order, starts, _ = _groups(keys)
         return Step(rows, keys, order, starts, levels)
     return _ordered(rows, keys, levels, sequence)
+
+
+def _distinct(rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]) -> Step:
+    everything = np.arange(len(keys))
+    return Step(rows, keys, everything, everything, levels)
 
 
 def with_rows(

@@ -124,7 +124,8 @@ class BucketReader:
             numbered = SEQUENCE_NUMBER in self._fields or not in_order
             system = SYSTEM_FIELDS if numbered else [VALUE_KIND]
             runs = self._runs(ordered, [*system, *fields], late)
-            for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
+            keys, newest = schema.trimmed_primary_keys, engine.newest_row_wins
+            for step in merge_runs(runs, keys, engine.sequence, newest=newest):
                 rows = engine.merge(engine.prepare(step), deletes=deletes)
                 if rows.num_rows:
                     yield rows if late is None else late.beside(rows)

@@ -131,6 +131,28 @@ def test_rows_without_sequence_numbers_keep_the_order_of_the_runs() -> None:
     assert newest(merge_runs(runs, INTEGER), INTEGER) == [((1,), 5)]
 
 
+@pytest.mark.parametrize("distance", [1, 1_000_003], ids=["dense", "sparse"])
+@given(st.lists(st.sets(st.integers(-20, 20), max_size=25), min_size=1, max_size=6))
+def test_the_newest_row_of_each_key_can_be_had_alone(distance: int, rows: list[set[int]]) -> None:
+    runs = [
+        [((key * distance,), number) for key in sorted(keys)] for number, keys in enumerate(rows)
+    ]
+    expected = {key: number for run in runs for key, number in run}
+    merging = [
+        MergeRun(
+            (0, batch.drop_columns("_SEQUENCE_NUMBER"))
+            for _, batch in run_of(run, INTEGER, 7).batches
+        )
+        for run in runs
+    ]
+    steps = list(merge_runs(merging, INTEGER, newest=True))
+
+    assert newest(iter(steps), INTEGER) == sorted(expected.items())
+    for step in steps:
+        assert step.keys.arrays[0].to_pylist() == step.rows["k"].to_pylist()
+        assert len(step.levels) == step.rows.num_rows == len(step.order)
+
+
 def test_levels_follow_their_rows() -> None:
     runs = [
         run_of([((1,), 1), ((2,), 2)], INTEGER, 1, level=4),
