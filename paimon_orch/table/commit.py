@@ -44,6 +44,7 @@ from paimon_orch.table.conflicts import (
 )
 from paimon_orch.table.manifest_merge import ManifestMerge
 from paimon_orch.table.manifests import ManifestReader, ManifestWriter
+from paimon_orch.table.pruning import names_partitions
 from paimon_orch.table.row_guards import ReadGuard, check_vectors
 from paimon_orch.table.row_ids import check_row_ids, with_row_ids
 from paimon_orch.table.schemas import SchemaStore
@@ -287,7 +288,7 @@ class TableCommit:
             live = self._check(changes, latest, schema, entries, index, previous_index)
             check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
-            check_bucket_counts(self._of_partitions(latest, entries), entries)
+            check_bucket_counts(self._of_partitions(latest, entries, schema), entries)
         base_list, base_size = writer.manifest_list(self._merged(changes, latest, schema, writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog_list, changelog_size = None, None
@@ -337,7 +338,7 @@ class TableCommit:
         touched = {entry.partition for entry in entries}
         touched |= {guard.partition for guard in changes.guards}
         touched |= {item.partition for item in index}
-        base = self._live(latest, touched)
+        base = self._live(latest, touched, schema)
         live = check_conflicts(schema, changes.kind, base, entries)
         check_guards(changes.guards, base, previous_index)
         check_vectors(schema, base, entries, previous_index, index)
@@ -364,30 +365,31 @@ class TableCommit:
         """Add what an overwrite removes, computed from the latest snapshot."""
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
-        removed = [e.deleted() for e in self._live(latest, None) if changes.overwrite(e.partition)]
+        live = [] if latest is None else self.manifests.live(latest)
+        removed = [e.deleted() for e in live if changes.overwrite(e.partition)]
         dropped = [e.deleted() for e in index if changes.overwrite(e.partition)]
         return [*removed, *changes.entries], [*dropped, *changes.index]
 
     def _of_partitions(
-        self, latest: Snapshot | None, entries: Iterable[ManifestEntry]
+        self, latest: Snapshot | None, entries: Iterable[ManifestEntry], schema: TableSchema
     ) -> list[ManifestEntry]:
         """Return live entries of the partitions that entries are for, at least one of each that has some."""
         if latest is None:
             return []
         touched = {entry.partition for entry in entries}
-        newest_first = map(self.manifests.open, reversed(self.manifests.manifests(latest)))
-        found = newest_of_partitions(newest_first, touched)
-        return self._live(latest, touched) if found is None else found
+        named = names_partitions(touched, schema)
+        newest_first = filter(named, reversed(self.manifests.manifests(latest)))
+        found = newest_of_partitions(map(self.manifests.open, newest_first), touched)
+        return self._live(latest, touched, schema) if found is None else found
 
     def _live(
-        self, latest: Snapshot | None, partitions: Iterable[bytes] | None
+        self, latest: Snapshot | None, partitions: set[bytes], schema: TableSchema
     ) -> list[ManifestEntry]:
+        """Return the live entries of partitions; manifests that can name none of them are not read."""
         if latest is None:
             return []
-        if partitions is None:
-            return self.manifests.live(latest)
-        wanted = set(partitions)
-        return self.manifests.live(latest, partitions=lambda _: wanted)
+        named = names_partitions(partitions, schema)
+        return self.manifests.live(latest, manifests=named, partitions=lambda _: partitions)
 
     def _statistics(
         self, changes: Changes, latest: Snapshot | None, schema: TableSchema

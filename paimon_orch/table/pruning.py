@@ -4,18 +4,19 @@ Everything here only ever says that no row *can* match; what stays is filtered r
 merged, a file is left out by the key alone, or together with all files that its keys may be in.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files.file_indexes import IndexedFiles
 from paimon_orch.files.skipping import UNKNOWN, StatsOf, matcher
 from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.bucket import buckets
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.bucket import buckets, hashed_key
 from paimon_orch.format.file_fields import FieldsOfFiles, file_fields
 from paimon_orch.format.joined import Indices
 from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
@@ -26,9 +27,12 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType, DataType
 from paimon_orch.merge.levels import sections
 from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
+from paimon_orch.table.manifests import ManifestFilter
 from paimon_orch.table.pruning_many import ManyFiles
 
 _MANY = 16  # files of a bucket that are judged together
+_MAX_PARTITIONS = 1_000  # to look for in each manifest's statistics
+_BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 _MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
 
 
@@ -186,18 +190,45 @@ class Pruner:
 
 def manifest_filter(
     specs: Iterable[Mapping[str, object]], schema: TableSchema
-) -> Callable[[ManifestFileMeta], bool] | None:
+) -> ManifestFilter | None:
     """Return a test of which manifests may name files of partitions; None where nothing can be told.
 
     Judged are columns whose values are surely those of the spec: text and whole numbers.
     """
     types = {field.name: field.type for field in schema.partition_fields}
-    null, chosen = schema.typed_options.default_partition_name, list[Predicate]()
-    for spec in specs:
+    null = schema.typed_options.default_partition_name
+    values = (
+        {name: _exact(text, types[name]) for name, text in spec.items() if text != null}
+        for spec in specs
+    )
+    return _names_one_of(values, schema)
+
+
+def names_partitions(partitions: Collection[bytes], schema: TableSchema) -> ManifestFilter | None:
+    """Return a test of which manifests may name files of serialized partitions, as :func:`manifest_filter` does."""
+    if len(partitions) > _MAX_PARTITIONS:
+        return None
+    fields = schema.partition_fields
+    names, types = [field.name for field in fields], [field.type for field in fields]
+    exact = [_kind(kind) in {"VARCHAR", "DATE", *_BITS} for kind in types]
+    values = (
+        dict(compress(zip(names, deserialize_row(partition, types), strict=True), exact))
+        for partition in partitions
+    )
+    return _names_one_of(values, schema)
+
+
+def _names_one_of(
+    partitions: Iterable[Mapping[str, object]], schema: TableSchema
+) -> ManifestFilter | None:
+    """Return a test whether a manifest may name one of the partitions; None as a value is not judged."""
+    types = {field.name: arrow_type(field.type) for field in schema.partition_fields}
+    chosen = list[Predicate]()
+    for values in partitions:
         tests = [
-            Leaf(name, "=", (pa.scalar(value, arrow_type(types[name])),))
-            for name, text in spec.items()
-            if text != null and (value := _exact(text, types[name])) is not None
+            Leaf(name, "=", (pa.scalar(value, types[name]),))
+            for name, value in values.items()
+            if value is not None
         ]
         if not tests:
             return None
@@ -205,12 +236,16 @@ def manifest_filter(
     return Pruner(schema, Or(tuple(chosen)), lambda _: schema).manifest if chosen else None
 
 
+def _kind(data_type: DataType) -> str:
+    return data_type.name if isinstance(data_type, AtomicType) else ""
+
+
 def _exact(text: object, data_type: DataType) -> str | int | None:
-    if not isinstance(text, str) or not isinstance(data_type, AtomicType):
+    if not isinstance(text, str):
         return None
-    if data_type.name == "VARCHAR":
+    if _kind(data_type) == "VARCHAR":
         return text
-    bits = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}.get(data_type.name)
+    bits = _BITS.get(_kind(data_type))
     digits = text.removeprefix("-")
     if bits is None or not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         return None
@@ -264,13 +299,22 @@ class _Buckets:
             return None
 
     def _alike(self, schema_id: int) -> bool:
-        """Tell whether a file's writer hashed the same columns as the same types."""
+        """Tell whether the writers of a file's rows hashed the same columns as the same types.
+
+        Compaction writes rows that are older than the file. Only in a primary key types never change.
+        """
         if schema_id not in self._hashed_alike:
-            stored = self._schema_of(schema_id)
-            pairs = [(f.id, _hashed_type(f.type)) for f in self._fields]
-            fields = stored.bucket_key_fields
-            self._hashed_alike[schema_id] = pairs == [(f.id, _hashed_type(f.type)) for f in fields]
+            first = schema_id if self._schema.primary_keys else 0
+            writers = range(schema_id, first - 1, -1)
+            self._hashed_alike[schema_id] = all(map(self._is_hashed_so, writers))
         return self._hashed_alike[schema_id]
+
+    def _is_hashed_so(self, schema_id: int) -> bool:
+        try:
+            stored = self._schema_of(schema_id)
+        except CorruptFileError:  # gone, and with it what it said
+            return False
+        return hashed_key(stored.bucket_key_fields) == hashed_key(self._fields)
 
 
 def _is_fixed(schema: TableSchema) -> bool:
@@ -286,12 +330,6 @@ def _hashes_surely(data_type: DataType) -> bool:
         return False
     limit = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}.get(data_type.name)
     return limit is None or data_type.params[0] <= limit
-
-
-def _hashed_type(data_type: DataType) -> object:
-    if isinstance(data_type, AtomicType) and data_type.name in ("VARCHAR", "VARBINARY"):
-        return data_type.name
-    return data_type.with_nullable(True)
 
 
 def values_of(predicate: Predicate, column: str) -> "list[pa.Scalar[pa.DataType]] | None":

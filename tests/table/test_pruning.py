@@ -7,6 +7,7 @@ import operator
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -23,6 +24,7 @@ from paimon_orch.files import writer
 from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.reader import FileReader
 from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.format.types import parse_type
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.storage import LocalFileIO
@@ -369,9 +371,26 @@ def test_bucket_is_hashed_by_the_count_that_the_file_was_written_with(tmp_path: 
         assert len(table.scan(filter=f"k = {k}").plan()) == 2
 
 
-def _set_option(table: Table, key: str, value: str) -> None:
-    from dataclasses import replace
+def test_rows_of_a_bucket_key_that_had_another_type_are_found_where_they_are(
+    tmp_path: Path,
+) -> None:
+    """Other engines let a bucket key change its type, and a compaction puts rows of both into one file."""
+    table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
+    for _ in range(3):
+        table.append(table_of("k", [(k,) for k in range(-9, 9)]))
+    schema = table.schema
+    field = replace(schema.fields[0], type=parse_type("BIGINT"))
+    assert table.schemas.create(replace(schema, id=1, fields=(field,)))
+    table.append(table_of("k", [(k,) for k in range(-9, 9)]))
 
+    step.compact(table, EXECUTOR, strategy="full")
+
+    assert {file.schema_id for split in table.files() for file in split.files} == {1}
+    for k in range(-9, 9):
+        assert table.scan(filter=f"k = {k}").to_arrow().num_rows == 4
+
+
+def _set_option(table: Table, key: str, value: str) -> None:
     schema = table.schema
     options = {**schema.options, key: value}
     assert table.schemas.create(replace(schema, id=schema.id + 1, options=options))
