@@ -1,7 +1,8 @@
 """``spark.readStream.format("paimon")``: a table's rows, then what changes, snapshot by snapshot."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,17 +10,20 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types import type_to_sql
 from paimon_orch.spark.source_follow import Follower, Position
 from paimon_orch.spark.source_options import FOLLOW, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema
 from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner
+from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner, bucket_splits
 from paimon_orch.table.read import with_constant_kind
 from paimon_orch.table.rows import ROW_KIND
 from paimon_orch.table.scan import Scan
@@ -34,7 +38,8 @@ else:
     except ImportError:  # before Spark 4.2, which ends such a trigger in its own way
         _AvailableNow = object
 
-_CAME = [KIND_TEXTS[0], KIND_TEXTS[2]]
+_INSERT, _, _UPDATE, _DELETE = KIND_TEXTS
+_CAME = [_INSERT, _UPDATE]
 _AUDIT = "audit_log"
 
 
@@ -77,10 +82,10 @@ def _levels(schema: TableSchema) -> range:
 
 @dataclass(frozen=True)
 class StreamPart(InputPartition):
-    """What one task reads: files of a snapshot, merged, or of changes, as they are."""
+    """What one task reads: files of a snapshot, merged, whose rows are all of one ``kind``, or of changes, as they are."""
 
     splits: tuple[BucketSplit, ...]
-    whole: bool
+    kind: str | None
 
 
 class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
@@ -123,34 +128,88 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         """Return the tasks of a batch, in the order of the changes."""
         self._seen = Position.of(end)
         batch = self._follower.batch(Position.of(start), self._seen)
+        self._check_types((*([batch.whole] if batch.whole else []), *batch.changes))
         found: list[InputPartition] = []
         if batch.whole is not None:
-            found += self._parts(self._begin(batch.whole), whole=True)
-        span = replace(self._changes.span, snapshots=batch.changes)
-        return found + self._parts(replace(self._changes, span=span).plan(), whole=False)
+            found += self._whole_parts(self._begin(batch.whole), _INSERT)
+        for replaces, snapshots in groupby(batch.changes, self._replaces):
+            if replaces:
+                found += chain.from_iterable(map(self._replaced, snapshots))
+            else:
+                span = replace(self._changes.span, snapshots=tuple(snapshots))
+                found += self._parts(replace(self._changes, span=span).plan(), None)
+        return found
+
+    def _replaces(self, snapshot: Snapshot) -> bool:
+        """Tell whether a snapshot is an overwrite that the table wants to be read (merge-tree facts 7.8)."""
+        schema = self._whole.schema
+        name = f"streaming-read-{'' if schema.primary_keys else 'append-'}overwrite"
+        return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.boolean(name)
+
+    def _replaced(self, snapshot: Snapshot) -> list[StreamPart]:
+        """Return what an overwrite took, of tables with keys, and what it brought."""
+        scan, manifests = self._whole, self._manifests
+        entries = [entry for entry in manifests.delta_entries(snapshot) if entry.bucket >= 0]
+        gone = [entry for entry in entries if entry.kind is FileKind.DELETE]
+        came = [entry for entry in entries if entry.kind is FileKind.ADD]
+        if not (gone and scan.schema.primary_keys and ROW_KIND.name in self._target.names):
+            return self._whole_parts(bucket_splits(came, ()), _INSERT)
+        hides = scan.schema.typed_options.deletion_vectors
+        before = self._follower.table.snapshots.get(snapshot.id - 1) if hides else None
+        taken = bucket_splits(gone, manifests.index_entries(before))
+        return [
+            *self._whole_parts(taken, _DELETE),
+            *self._whole_parts(bucket_splits(came, ()), _INSERT),
+        ]
+
+    def _check_types(self, snapshots: Sequence[Snapshot]) -> None:
+        """Refuse snapshots since which a column is of another type: its values may not be those of the type here."""
+        scan = self._whole
+        read = set(scan.fields)
+        if scan.predicate is not None:
+            read |= {scan.schema.field(name) for name in columns_of(scan.predicate)}
+        types = {field.id: field.type.with_nullable(True) for field in read}
+        newer = {one.schema_id for one in snapshots if one.schema_id > scan.schema.id}
+        for number in sorted(newer):
+            for field in scan.schemas.get(number).fields:
+                wanted = types.get(field.id, field.type)
+                if field.type.with_nullable(True) != wanted.with_nullable(True):
+                    raise PaimonError(
+                        f"{self._follower.table.identifier}: column {field.name!r} is {type_to_sql(field.type)} since "
+                        f"the query began, which reads it as {type_to_sql(wanted)}. Start the query again: it goes on "
+                        "where it stands, with the new type"
+                    )
 
     def _begin(self, snapshot: Snapshot) -> list[BucketSplit]:
         """Return the files of all rows that the changes after a snapshot do not bring again."""
-        scan = self._whole
-        planner = Planner(ManifestReader(scan.io, scan.paths), scan.schema)
-        splits = planner.splits(snapshot, levels=_levels(scan.schema))
-        whole = [split for split in splits if split.bucket >= 0]
-        return [piece for split in whole for piece in pieces(split, scan)]
+        schema = self._whole.schema
+        splits = Planner(self._manifests, schema).splits(snapshot, levels=_levels(schema))
+        return [split for split in splits if split.bucket >= 0]
 
-    def _parts(self, splits: list[BucketSplit], *, whole: bool) -> list[StreamPart]:
-        return [StreamPart(tuple(one), whole) for one in packed(splits, self._whole.schema)]
+    @property
+    def _manifests(self) -> ManifestReader:
+        return ManifestReader(self._whole.io, self._whole.paths)
+
+    def _whole_parts(self, splits: list[BucketSplit], kind: str) -> list[StreamPart]:
+        return self._parts([one for split in splits for one in pieces(split, self._whole)], kind)
+
+    def _parts(self, splits: list[BucketSplit], kind: str | None) -> list[StreamPart]:
+        return [StreamPart(tuple(one), kind) for one in packed(splits, self._whole.schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task; without a column of kinds those that came, not those that went."""
         assert isinstance(partition, StreamPart)
         for split in partition.splits:
-            for batch in self._whole_rows(split) if partition.whole else self._changed(split):
+            for batch in self._rows(split, partition.kind):
                 if batch.num_rows:
                     yield converted(batch, self._target)
 
-    def _whole_rows(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        for batch in self._whole.read_split(split):
-            yield with_constant_kind(batch, KIND_TEXTS[0])
+    def _rows(self, split: BucketSplit, kind: str | None) -> Iterator[pa.RecordBatch]:
+        if kind is None:
+            yield from self._changed(split)
+        else:
+            for batch in self._whole.read_split(split):
+                yield with_constant_kind(batch, kind)
 
     def _changed(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         for batch in self._changes.read_split(split):

@@ -20,7 +20,7 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.consumers import Consumers
-from paimon_orch.table.schema_changes import AddColumn
+from paimon_orch.table.schema_changes import AddColumn, UpdateType
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -37,7 +37,8 @@ class Query:
     def __init__(self, table: Table, at: dict[str, Any] | None = None, /, **options: str) -> None:
         self._options = place(table, **options)
         self._schema = source.schema_of(self._options)
-        self._reader = self._new_reader()
+        # one beside the driver, which plans, and one for the tasks, both as of the start
+        self._reader, self._tasks = self._new_reader(), self._new_reader()
         self.at: dict[str, Any] = self._reader.initialOffset() if at is None else at
 
     def _new_reader(self) -> PaimonStreamReader:
@@ -55,7 +56,7 @@ class Query:
         return found
 
     def _read(self, part: InputPartition) -> Iterator[Row]:
-        for batch in self._new_reader().read(cloudpickle.loads(cloudpickle.dumps(part))):
+        for batch in self._tasks.read(cloudpickle.loads(cloudpickle.dumps(part))):
             yield from (tuple(row.values()) for row in batch.to_pylist())
 
 
@@ -217,12 +218,72 @@ def test_an_overwrite_is_no_change(log: Table) -> None:
     assert query.rows() == [(8,)]
 
 
+def test_an_append_table_may_want_its_overwrites_read(tmp_path: Path) -> None:
+    option = {"streaming-read-append-overwrite": "true"}
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1", **option)
+    append(table, 1)
+    query, audit = Query(table, scan_mode="latest"), Query(table, table="db.t$audit_log")
+    append(table, 2)
+    table.overwrite(pa.table({"k": [7]}))
+    append(table, 8)
+
+    assert query.rows() == [(2,), (7,), (8,)]
+    assert audit.rows() == [("+I", k) for k in (1, 2, 7, 8)]
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_an_overwrite_that_is_read_takes_rows_and_brings_rows(tmp_path: Path, vectors: str) -> None:
+    options = {"streaming-read-overwrite": "true", "deletion-vectors.enabled": vectors}
+    table = new_table(
+        tmp_path,
+        "p STRING, k INT, v STRING",
+        key=("p", "k"),
+        partition_by=["p"],
+        bucket="1",
+        **options,
+    )
+    for v in "ab":
+        table.upsert(table_of("p k v", [("x", 1, v), ("x", 2 if v == "a" else 3, v), ("y", 1, v)]))
+        compact(table, InProcessExecutor())
+    query, audit = (
+        Query(table, table=f"db.t{name}", scan_mode="latest") for name in ("", "$audit_log")
+    )
+    table.overwrite(table_of("p k v", [("x", 1, "c"), ("x", 4, "c")]), {"p": "x"})
+    table.delete(table_of("p k", [("x", 4)]))
+
+    assert sorted(query.rows()) == [("x", 1, "c"), ("x", 4, "c")]
+    found = audit.rows()
+    assert sorted(found[:3]) == [("-D", "x", 1, "b"), ("-D", "x", 2, "a"), ("-D", "x", 3, "b")]
+    assert found[3:] == [
+        ("+I", "x", 1, "c"),
+        ("+I", "x", 4, "c"),
+        ("-D", "x", 4, None),
+    ]
+
+
 def test_columns_that_come_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
     query = Query(log, scan_mode="latest")
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("w", "INT")])
     log.append(pa.table({"k": [3], "w": [3]}))
 
     assert query.rows() == [(3,)]
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": "k", "filter": "v > 0"}])
+def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_again(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1")
+    table.append(table_of("k v", [(1, 1)]))
+    query = Query(table, **options)
+    query.rows()
+    Catalog(str(tmp_path)).alter_table("db.t", [UpdateType("v", "BIGINT"), AddColumn("w", "INT")])
+    table.append(table_of("k v w", [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)]))
+
+    with pytest.raises(PaimonError, match=r"'v' is BIGINT since .* reads it as INT. Start the que"):
+        query.rows()
+    again = Query(table, query.at, **options).rows()
+    assert again == ([(2,)] if options else [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)])
 
 
 def test_expired_snapshots_are_an_error_unless_the_stream_may_go_on(
