@@ -82,6 +82,8 @@ class BucketCompaction:
         self._outcome = CompactionOutcome()
         self._engine = merge_engine(reader.schema)
         self._expiry = RecordExpiry.of(reader.schema, task.now)
+        # the first row of a key may be too old when others are not; else a key expires as a whole
+        self._drop_each = self._expiry if self._engine.first_row_wins else None
         self._writers: list[RollingFileWriter] = []
         self._settles = False
 
@@ -210,7 +212,7 @@ class BucketCompaction:
                 yield rows
 
     def _unexpired(self, level: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        rows = batch if self._expiry is None else self._expiry.alive(batch)
+        rows = batch if self._drop_each is None else self._drop_each.alive(batch)
         if rows.num_rows:
             yield level, rows
 
@@ -266,6 +268,10 @@ class BucketCompaction:
     ) -> None:
         if lookup is not None:
             step = self._with_older_rows(step, lookup)
+        if self._expiry is not None and self._drop_each is None:
+            step = restricted(step, self._expiry.kept(step, whole=self._task.drop_delete))
+            if not len(step.order):
+                return
         step = self._engine.prepare(step)
         deletes = changelog is not None or not self._task.drop_delete
         merged = self._engine.merge(step, settles=self._settles, deletes=deletes)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tables import assert_healthy, levels_of, rows_of, small_batches
@@ -130,3 +131,35 @@ def test_statistics_of_another_schema_or_none_tell_nothing(tmp_path: Path) -> No
 
     assert expiry is not None
     assert not expiry.touches(split.files[0], {0: table.schema})
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS, {"changelog-producer": "lookup"}])
+def test_a_compaction_takes_expired_rows_away_and_changes_nothing_else(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Times go back and forth, so that the newest row of a key is older than the one it replaced."""
+    random, named = np.random.default_rng(17), {"num-sorted-run.compaction-trigger": "2", **options}
+    table = table_of(tmp_path, **named)
+    seconds, latest = int(NOON.timestamp()), dict[int, Any]()
+    with small_batches(3):
+        for turn in range(8):
+            written, deleted = (random.permutation(9)[:count].tolist() for count in (3, 2))
+            times = {k: seconds + int(random.integers(-7200, 7200)) for k in written}
+            latest |= times
+            going = {k: latest.pop(k, 0) for k in deleted}
+            kinds = ["+I"] * len(times) + ["-D"] * len(going)
+            values = [*times.values(), *going.values()]
+            rows = pa.table({"k": [*times, *going], "at": values, "kind": kinds})
+            table.upsert(rows, row_kind="kind")
+            now = NOON + timedelta(minutes=10 * turn)
+            is_full = turn % 4 == 3
+            compact(table, now, "full" if is_full else "minor")
+
+            found: dict[int, Any] = dict(rows_of(table))
+            expired = now.timestamp() - 3600
+            gone = {k: time for k, time in latest.items() if k not in found}
+            assert found.items() <= latest.items()
+            assert all(time < expired for time in gone.values())
+            assert not is_full or min(found.values(), default=expired) >= expired
+            latest = found
+    assert_healthy(table)

@@ -343,7 +343,7 @@ def test_a_table_holds_and_tells_what_the_model_does(case: str, mode: str, tree:
     rules = replace(CASES[case].rules, **MODES[mode])
     chosen = replace(CASES[case], rules=rules)
 
-    @settings(max_examples=4, deadline=None)
+    @settings(max_examples=3, deadline=None)
     @given(chosen.histories())
     def check(history: tuple[Shape, list[Any]]) -> None:
         shape, operations = history
