@@ -54,7 +54,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         default="local[*]", description="The Spark master, unless 'remote' names a server."
     )
     remote: str | None = Field(
-        default=None, description="A Spark Connect address, such as sc://spark:15002."
+        default=None, repr=False, description="A Spark Connect address, such as sc://spark:15002."
     )
     spark_config: dict[str, str] = Field(
         default={}, repr=False, description="Spark settings for a session that is started here."

@@ -1,7 +1,6 @@
 """The package itself on its way to the workers, for clusters on whose nodes it is not installed."""
 
 import hashlib
-import importlib.util
 import io
 import os
 import tempfile
@@ -12,9 +11,11 @@ from pathlib import Path
 import platformdirs
 from pyspark.sql import SparkSession
 
+# now: the client of Spark Connect puts what it has sent on the path of this process too, and it would come from there
+import pyspark_paimon
 from paimon_orch.errors import InputError
 
-PACKAGES = ("paimon_orch", "pyspark_paimon")
+_ROOTS = (Path(__file__).parents[1], Path(pyspark_paimon.__file__).parent)
 _NEVER = (1980, 1, 1, 0, 0, 0)  # the oldest date of the format: the same files are the same bytes
 
 
@@ -65,11 +66,9 @@ def _zipped() -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    for package in PACKAGES:
-        spec = importlib.util.find_spec(package)
-        root = Path((spec and spec.origin) or "").parent
+    for root in _ROOTS:
         if not (root / "__init__.py").is_file():
-            raise InputError(f"The package {package} is not here as files, so it cannot be sent.")
+            raise InputError(f"The package {root.name} is not here as files, so it cannot be sent.")
         for path in sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
-                yield f"{package}/{path.relative_to(root).as_posix()}", path
+                yield f"{root.name}/{path.relative_to(root).as_posix()}", path

@@ -16,6 +16,7 @@ import platformdirs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark import archive
@@ -83,7 +84,10 @@ def spark_session(
             archive.ship_package(session)
             register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
-        raise InputError(_not_started(remote or master, error)) from error
+        target, text = remote or master, str(error)
+        # a cause with a token would put into the traceback what the text leaves out
+        cause = error if _without_parameters(target, text) == text else None
+        raise InputError(_not_started(target, error)) from cause
     return session
 
 
@@ -96,11 +100,28 @@ def _name_python(settings: Mapping[str, str]) -> None:
 
 
 def active_session() -> SparkSession | None:
-    """Return the session of this process, whichever thread or library started it."""
+    """Return the session of this process, whichever thread or library started it.
+
+    None if a Spark Connect server has ended it, as one does after an hour without use: the next one is a new one.
+    """
     try:
-        return SparkSession.active()
+        session = SparkSession.active()
     except PySparkException:
         return None
+    if is_remote() and _is_ended(session):
+        _started[:] = [own for own in _started if own is not session]
+        session.stop()
+        return None
+    return session
+
+
+def _is_ended(session: SparkSession) -> bool:
+    """Ask the server, as the client does not know."""
+    try:
+        session.conf.get("spark.sql.session.timeZone")
+    except PySparkException as error:
+        return "INVALID_HANDLE.SESSION" in str(error)
+    return False
 
 
 def stop_session(session: SparkSession) -> None:
@@ -177,5 +198,18 @@ def _not_started(target: str, error: Exception) -> str:
         remedy = "Spark Connect needs more packages: pip install 'paimon-orch[connect]'."
     else:
         remedy = "Check the address, that JAVA_HOME is a working Java, and what Spark wrote above."
-    reason = str(error).strip().rstrip(".")
-    return f"A Spark session on {target} did not start: {reason}. {remedy}"
+    address, _ = _parted(target)
+    reason = _without_parameters(target, str(error).strip().rstrip("."))
+    return f"A Spark session on {address} did not start: {reason}. {remedy}"
+
+
+def _parted(target: str) -> tuple[str, list[str]]:
+    """Return an address and the parameters behind it; one of them may be a token, so that no text repeats them."""
+    address, *parameters = target.split(";")
+    return address, [one for one in parameters if one]
+
+
+def _without_parameters(target: str, text: str) -> str:
+    for parameter in _parted(target)[1]:
+        text = text.replace(parameter, parameter.partition("=")[0] + "=***")
+    return text

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
+from paimon_orch.files.defaults import with_default
 from paimon_orch.files.evolution import stored_as
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.bucket import hash_rows
@@ -26,7 +27,8 @@ from paimon_orch.spark.executor import (
     task_attempts,
 )
 from paimon_orch.spark.packed import Numbers, packed, task_number, unpacked
-from paimon_orch.spark.rows import in_arrow, with_times_of
+from paimon_orch.spark.rows import with_times_of
+from paimon_orch.spark.tasks import in_arrow
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.executor import Progress
@@ -128,7 +130,9 @@ def _numbers(rows: pa.RecordBatch, schema: TableSchema, *, by_bucket: bool) -> N
     partition, bucket = schema.partition_fields, schema.bucket_key_fields if by_bucket else []
     try:
         typed = {
-            field.name: stored_as(rows.column(field.name), arrow_type(field.type))
+            field.name: with_default(
+                stored_as(rows.column(field.name), arrow_type(field.type)), field
+            )
             for field in (*partition, *bucket)
         }
         if bucket:

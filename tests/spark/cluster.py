@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -49,6 +50,16 @@ def make_environment(root: Path) -> Path:
     start = "import hold; hold.install()"
     (packages / "workers.pth").write_text("\n".join([*dict.fromkeys(lines), start, ""]))
     return root / "bin" / "python"
+
+
+def pack_environment(python: Path, archive: Path) -> Path:
+    """Pack an environment with the package in it; as with ``venv-pack`` the interpreter stays a link."""
+    packages = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(python.parents[1], ".")
+        for name in ("paimon_orch", "pyspark_paimon"):
+            packed.add(HERE.parents[1] / name, f"{packages}/{name}")
+    return archive
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -98,7 +109,8 @@ def _ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[
 def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
     """Run a master and a worker on each address, and return the master's."""
     deploy, log4j = "org.apache.spark.deploy", _log4j(folder)
-    options = {"SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={log4j}"}
+    brief = os.environ["SPARK_SUBMIT_OPTS"]
+    options = {"SPARK_DAEMON_JAVA_OPTS": f"{brief} -Dlog4j2.configurationFile={log4j}"}
     options |= {"SPARK_DAEMON_MEMORY": "256m"}
     with ExitStack() as stack:
 

@@ -81,6 +81,17 @@ def units(folder: str) -> list[object]:
     return [b" ".join(done).decode(), seen[-1], outcome(fail), outcome(wait)]
 
 
+def released() -> list[str]:
+    """Have the server end the session, as it does with one that was idle for long; tell what a step then says."""
+    session = resource.session()
+    session.client.release_session()
+    try:
+        SparkExecutor(session).map(lambda _: b"", [1], label="too late")
+    except errors.PaimonError as error:
+        return [str(error), str(resource.session() is session)]
+    return []
+
+
 def watched(command: Callable[..., object]) -> Callable[..., object]:
     """Have a command that hangs end this process, and say where each thread was."""
 
@@ -96,6 +107,11 @@ def watched(command: Callable[..., object]) -> Callable[..., object]:
 
 if __name__ == "__main__":
     resource = SparkSessionResource(**json.loads(sys.argv[1]))
-    commands: dict[str, Callable[..., object]] = {"run": run, "workers": workers, "units": units}
+    commands: dict[str, Callable[..., object]] = {
+        "run": run,
+        "workers": workers,
+        "units": units,
+        "released": released,
+    }
     serve({name: watched(command) for name, command in commands.items()})
     resource.teardown_after_execution(None)  # type: ignore[arg-type] # it needs no context

@@ -7,6 +7,7 @@ this machine, and one file system is seen by all: that files reach the nodes is 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,14 @@ from typing import Any
 
 import pytest
 from peers.talk import Talk
-from spark.cluster import SPARK_HOME, clean_environment, driver, make_environment, standalone
+from spark.cluster import (
+    SPARK_HOME,
+    clean_environment,
+    driver,
+    make_environment,
+    pack_environment,
+    standalone,
+)
 from spark.every_step import STEPS, assert_done
 from steps.histories import loose_files, make_old
 
@@ -74,6 +82,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
@@ -170,29 +179,56 @@ def test_a_task_that_dawdles_is_done_a_second_time_and_counted_once(
     assert_only_orphans_are_left(table)
 
 
-def test_spark_submit_runs_a_program_with_the_package_beside_it(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    program = tmp_path / "nightly.py"
-    program.write_text(PROGRAM)
-    table = STEPS["compact, full"].make(tmp_path / "lake")
+def submitted(
+    cluster: Cluster, folder: Path, program: str, *arguments: str, **environment: str
+) -> list[str]:
+    """Run a program that compacts a table by ``spark-submit``, in a folder, and return the words that it prints."""
+    (folder / "nightly.py").write_text(program)
+    STEPS["compact, full"].make(folder / "lake")
     settings = {"cores.max": "1", "executor.memory": "512m", "driver.host": "127.0.0.1"}
-    settings["pyspark.python"] = str(cluster.python)
     confs = [f"--conf=spark.{name}={value}" for name, value in settings.items()]
-    archive = package_archive(tmp_path)
 
     done = subprocess.run(
         [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master, *confs,
-         "--py-files", str(archive), str(program), str(tmp_path / "lake")],
-        env=clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_DRIVER_PYTHON=sys.executable),
+         *arguments, "nightly.py", str(folder / "lake")],
+        env=clean_environment(SPARK_LOCAL_IP="127.0.0.1", **environment), cwd=folder,
         capture_output=True, text=True, check=False, timeout=_SECONDS,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [cluster.master, str(cluster.python), "True"]
-    table = Catalog(str(tmp_path / "lake")).table("db.t")
+    table = Catalog(str(folder / "lake")).table("db.t")
     assert check(table, deep=True).findings == ()
     assert len(list(table.files())) == 4
+    return done.stdout.split()
+
+
+def test_spark_submit_runs_a_program_with_the_package_beside_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    python = f"--conf=spark.pyspark.python={cluster.python}"
+    files = ["--py-files", str(package_archive(tmp_path))]
+
+    printed = submitted(
+        cluster, tmp_path, PROGRAM, python, *files, PYSPARK_DRIVER_PYTHON=sys.executable
+    )
+
+    assert printed == [cluster.master, str(cluster.python), "True"]
+
+
+def test_spark_submit_runs_a_program_in_a_packed_environment(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    archive = pack_environment(cluster.python, tmp_path / "environment.tar.gz")
+    shutil.unpack_archive(archive, tmp_path / "environment", filter="fully_trusted")
+    python = {"PYSPARK_PYTHON": "./environment/bin/python"}
+
+    printed = submitted(
+        cluster, tmp_path, PROGRAM + COUNT, "--archives", f"{archive}#environment", **python
+    )
+
+    assert [printed[0], *printed[2:]] == [cluster.master, "True", "40"]
+    assert printed[1].endswith("/environment/bin/python")
+    assert not printed[1].startswith(str(tmp_path))  # where the executor runs, not the driver
 
 
 PROGRAM = """
@@ -206,4 +242,8 @@ python = lambda unit: __import__("sys").executable.encode()
 result = compact(Catalog(sys.argv[1]).table("db.t"), SparkExecutor(session), strategy="full")
 where = SparkExecutor(session).map(python, [1], label="which Python")[0].decode()
 print(session.conf.get("spark.master"), where, result.snapshot_id is not None)
+"""
+
+COUNT = """
+print(session.read.format("paimon").load(f"{sys.argv[1]}/db.db/t").count())
 """

@@ -41,3 +41,16 @@ def test_units_are_done_fail_and_are_cancelled_as_on_classic_spark(
 @pytest.mark.parametrize("name", STEPS)
 def test_every_step_does_the_same_on_spark_connect(server: Talk, tmp_path: Path, name: str) -> None:
     assert_done(name, tmp_path, lambda: server.ask("run", step=name, warehouse=str(tmp_path))[0])
+
+
+def test_another_session_follows_one_that_the_server_has_ended(
+    server: Talk, tmp_path: Path
+) -> None:
+    message, is_same = server.ask("released")[0]
+
+    assert "session is of no use, start another one: " in message
+    assert "SESSION_CLOSED" in message
+    assert is_same == "False"
+    assert_done(
+        "delete", tmp_path, lambda: server.ask("run", step="delete", warehouse=str(tmp_path))[0]
+    )

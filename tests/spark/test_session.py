@@ -1,14 +1,20 @@
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from pyspark.errors import PySparkValueError
 from pyspark.sql import SparkSession
 
+from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.errors import InputError
 from paimon_orch.spark import java_in_use, spark_session, stop_session
 from paimon_orch.spark.session import with_retries
+
+TOKEN = "very-secret-value=="  # noqa: S105 - opens nothing
 
 ROUND_TRIP = """
 import json, os, sys
@@ -39,7 +45,7 @@ def run_in_a_process(
         capture_output=True,
         text=True,
         check=True,
-        timeout=110,
+        timeout=280,
     )
 
 
@@ -58,6 +64,7 @@ def path_without_java(tmp_path: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # a session starts cold: quick on a quiet machine
 def test_a_session_runs_without_any_java_on_the_workers_own_interpreter_and_leaves_nothing(
     tmp_path: Path, path_without_java: str
 ) -> None:
@@ -122,6 +129,22 @@ def test_a_session_that_does_not_start_says_where_and_what_to_do(
 
     with pytest.raises(InputError, match=r"sc://nowhere did not start.*paimon-orch\[connect\]"):
         spark_session(remote="sc://nowhere")
+
+
+def test_no_error_tells_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
+    # what Spark says of a token that ends in equal signs
+    invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
+    monkeypatch.setattr(
+        "paimon_orch.spark.session._start_connect", Mock(side_effect=invalid, spec=())
+    )
+
+    with pytest.raises(InputError, match=r"sc://nowhere/ did not start: .*token=\*\*\*") as caught:
+        spark_session(remote=f"sc://nowhere/;user_id=me;token={TOKEN}")
+
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+    resource = SparkSessionResource(remote=f"sc://nowhere/;token={TOKEN}")
+    assert TOKEN not in repr(resource) + str(resource)
 
 
 @pytest.fixture
