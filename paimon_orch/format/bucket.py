@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.binary_row import null_bits_size
 from paimon_orch.format.hive_hash import hive_hash
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types import AtomicType, DataType, Field
 
 _CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
 _C1 = np.uint32(0xCC9E2D51)
@@ -65,6 +65,17 @@ def buckets(
     raise InputError(
         f"option 'bucket-function.type' = {function!r} is not known; use default, mod or hive"
     )
+
+
+def hashed_key(fields: Sequence[Field]) -> list[tuple[int, object]]:
+    """Return what a bucket key is to those who hash it: equal for fields whose equal values have equal hashes."""
+    return [(field.id, _hashed_as(field.type)) for field in fields]
+
+
+def _hashed_as(data_type: DataType) -> object:
+    if isinstance(data_type, AtomicType) and data_type.name in ("VARCHAR", "VARBINARY"):
+        return data_type.name  # of any length
+    return data_type.with_nullable(True)
 
 
 def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -24,7 +25,10 @@ Mode = Literal["append", "overwrite"]
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """What every task of an ingest needs to know; ``first_sequence`` numbers the rows of each bucket."""
+    """What every task of an ingest needs to know; ``first_sequence`` numbers the rows of each bucket.
+
+    Of rows that were read from the table ``rows_are_new`` is false: their nulls are no place for default values.
+    """
 
     factory: FileWriterFactory
     first_sequence: Mapping[BucketId, int]
@@ -34,6 +38,7 @@ class IngestPlan:
     partitions: Spec | None = None
     commit_id: CommitId | None = None
     postponed: PostponeBuckets | None = None
+    rows_are_new: bool = True
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Write a task's rows and return an encoded :class:`CommitMessage`.
@@ -56,11 +61,16 @@ class IngestPlan:
             raise
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
+        conform = partial(
+            conform_rows,
+            schema=self.factory.schema,
+            row_kind=self.row_kind,
+            are_new=self.rows_are_new,
+        )
         if SEQUENCE_NUMBER.name not in rows.column_names:
-            return conform_rows(rows, self.factory.schema, row_kind=self.row_kind)
+            return conform(rows)
         order = rows.column(SEQUENCE_NUMBER.name)
-        rows = rows.drop_columns(SEQUENCE_NUMBER.name)
-        conformed = conform_rows(rows, self.factory.schema, row_kind=self.row_kind)
+        conformed = conform(rows.drop_columns(SEQUENCE_NUMBER.name))
         return conformed.append_column(SEQUENCE_NUMBER.name, order)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.bucket import hashed_key
 from paimon_orch.format.manifest import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -125,6 +126,9 @@ def _units(
     """Yield the work in one partition."""
     count = factory.schema.typed_options.bucket
     step = gcd(count, *(split.total_buckets for split in splits))
+    key = hashed_key(reader.schema.bucket_key_fields)
+    if any(hashed_key(old.bucket_key_fields) != key for old in reader.schemas.values()):
+        step = 1  # old rows were hashed as another type
     for first in range(step):
         sources = tuple(split for split in splits if split.bucket % step == first)
         targets = range(first, count, step)

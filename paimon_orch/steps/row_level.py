@@ -358,6 +358,6 @@ def _changes(
         tuple(entry for message in messages for entry in message.changelog),
         index,
         guards,
-        () if hashes is None else hashes.guards(entries),
+        () if hashes is None else hashes.guards(entries, index),
         guard,
     )

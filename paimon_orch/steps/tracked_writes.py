@@ -22,9 +22,13 @@ class TrackedWriter:
     _writers: dict[tuple[BucketId, FileSource], RollingFileWriter] = field(default_factory=dict)
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows with ``_ROW_ID``, null for new rows; without ``_SEQUENCE_NUMBER`` they count as changed."""
+        """Take rows with ``_ROW_ID``, null for new rows; without ``_SEQUENCE_NUMBER`` they count as changed.
+
+        Rows that are not even changed keep their nulls where columns have defaults by now.
+        """
         schema = self.factory.schema
-        conformed = conform_rows(rows.select(schema.names), schema)
+        are_new = ROW_SEQUENCE.name not in rows.column_names
+        conformed = conform_rows(rows.select(schema.names), schema, are_new=are_new)
         unknown = pa.nulls(rows.num_rows, pa.int64())
         for column in (ROW_ID, ROW_SEQUENCE):
             given = column.name in rows.column_names

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.files.defaults import default_of
+from paimon_orch.format.bucket import hashed_key
 from paimon_orch.format.casts import can_cast
 from paimon_orch.format.option_rules import check_option_change, columns_of, renamed_column
 from paimon_orch.format.schema import TableSchema, assign_field_ids, validate
@@ -311,4 +312,20 @@ def _retyped(schema: TableSchema, column: Column, old: DataType, new: str | Data
         raise InputError(
             f"column {_text(path)!r} cannot change from {type_to_sql(old)} to {type_to_sql(target)}{hint}"
         )
+    if len(path) == 1:
+        _refuse_bucket_key(schema, path[0], target)
     return target
+
+
+def _refuse_bucket_key(schema: TableSchema, name: str, target: DataType) -> None:
+    """Refuse to hash a bucket key as another type: readers would look for old rows in other buckets."""
+    function = schema.typed_options.text("bucket-function.type", "default").lower()
+    if not schema.options.get("bucket-key") or function == "mod":
+        return
+    for field in schema.bucket_key_fields:
+        changed = replace(field, type=target)
+        if field.name == name and hashed_key([field]) != hashed_key([changed]):
+            raise InputError(
+                f"column {name!r} belongs to the bucket key and cannot change from {type_to_sql(field.type)} to "
+                f"{type_to_sql(target)}: its values would belong to other buckets"
+            )

@@ -10,6 +10,7 @@ from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.manifest_columns import Manifest
+from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
@@ -134,11 +135,13 @@ def _check_order(
     """Refuse a compaction of level 0 that leaves a file there which was behind one of its inputs.
 
     Writers that started from one snapshot number their rows alike. Of rows with equal numbers that of the compacted file
-    counted, and now that of the file left on level 0 would: the value of a key would change by the compaction.
+    counted, and now that of the file left on level 0 would: the value of a key would change by the compaction. Files that
+    wait for a bucket are numbered from 0 each, and later ones are moved later.
     """
     compacted: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     for entry in delta:
-        if entry.kind is FileKind.DELETE and entry.file.level == 0:
+        waits = entry.bucket == POSTPONE_BUCKET
+        if entry.kind is FileKind.DELETE and entry.file.level == 0 and not waits:
             compacted.setdefault((entry.partition, entry.bucket), []).append(entry.file)
     for entry in live:
         left = entry.file

@@ -137,9 +137,17 @@ class HashIndex:
     files: Mapping[BucketId, IndexManifestEntry]
     unindexed: Mapping[BucketId, tuple[DataFileMeta, ...]]
 
-    def guards(self, entries: Iterable[ManifestEntry]) -> tuple[HashGuard, ...]:
-        """Return what must still hold when new files are committed."""
+    def guards(
+        self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
+    ) -> tuple[HashGuard, ...]:
+        """Return what must still hold when new files and indexes are committed.
+
+        The index of every bucket that was written to, and where keys are new, so that an overwrite may have brought them
+        meanwhile, of all buckets of the partition.
+        """
+        grown = {item.partition for item in index}
         written = dict.fromkeys((entry.partition, entry.bucket) for entry in entries)
+        written |= {at: None for at in (*self.files, *self.unindexed) if at[0] in grown}
         names = {at: self.files[at].file_name for at in written if at in self.files}
         return tuple(HashGuard(*at, names.get(at)) for at in written)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
@@ -40,7 +41,7 @@ class SchemaStore:
                 raise CorruptFileError(
                     path, "is missing, but a snapshot or data file needs it"
                 ) from None
-            self._read[schema_id] = TableSchema.from_json(data, path)
+            self._read[schema_id] = _decoded(data, path)
         return self._read[schema_id]
 
     def get_all(self, schema_ids: Iterable[int]) -> dict[int, TableSchema]:
@@ -61,3 +62,9 @@ class SchemaStore:
         """
         check_engine(schema)
         return self.io.create(self.path(schema.id), schema.to_json())
+
+
+# Each step opens its table anew, and decoding takes longer than reading.
+@lru_cache(maxsize=256)
+def _decoded(data: bytes, path: str) -> TableSchema:
+    return TableSchema.from_json(data, path)

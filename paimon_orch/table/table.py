@@ -41,7 +41,7 @@ from paimon_orch.table.snapshots import SnapshotStore
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.tags import Tags, rollback
 from paimon_orch.table.timetravel import Moment
-from paimon_orch.table.write import TableWriter, check_writable, conform_rows, unread_values
+from paimon_orch.table.write import TableWriter, check_writable, conform_rows, rows_to_delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +238,17 @@ class Table:
         return self._write(rows, commit_id=commit_id)
 
     def delete(self, rows: pa.Table, *, commit_id: CommitId | None = None) -> Snapshot | None:
-        """Delete rows of a primary-key table by key; columns beyond the key may be missing."""
+        """Delete rows of a primary-key table by key.
+
+        Columns beyond the key, the partition and ``sequence.field`` may be missing. All rows are deletes, whatever the
+        column that ``rowkind.field`` names says.
+        """
         schema = self.schema
         if not schema.primary_keys:
             raise InputError(
                 f"{self.identifier} has no primary key, so there is no key to delete by"
             )
-        for column in schema.fields:
-            if column.name not in rows.column_names and column.name not in schema.primary_keys:
-                rows = rows.append_column(column.name, unread_values(column, rows.num_rows))
+        rows = rows_to_delete(rows, schema)
         return self._write(rows, kind=RowKind.DELETE, commit_id=commit_id)
 
     def overwrite(
@@ -376,7 +378,7 @@ class Table:
                 CommitKind.OVERWRITE, tuple(entries), index=tuple(index), overwrite=replaced
             )
         elif entries or self.options.boolean("commit.force-create-snapshot"):
-            guards = () if hashes is None else hashes.guards(entries)
+            guards = () if hashes is None else hashes.guards(entries, index)
             changes = Changes(
                 CommitKind.APPEND,
                 tuple(entries),

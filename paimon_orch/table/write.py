@@ -48,15 +48,18 @@ def conform_rows(
     *,
     row_kind: str | None = None,
     kind: RowKind = RowKind.INSERT,
+    are_new: bool = True,
 ) -> pa.Table:
     """Return rows in the table's columns and types; with primary key also with ``_VALUE_KIND``.
 
-    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``; without it all rows are of ``kind``. Raises
-    :class:`InputError` for missing, unknown or uncastable columns and for nulls where the table has none.
+    ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. Without it rows are of ``kind``; inserts are what the
+    column says that ``rowkind.field`` names, if it does. Rows that are not new keep their nulls in columns with a default.
+    Raises :class:`InputError` for missing, unknown or uncastable columns and for nulls where the table has none.
     """
-    row_kind = row_kind or schema.options.get("rowkind.field")
+    if kind is RowKind.INSERT:
+        row_kind = row_kind or schema.options.get("rowkind.field")
     check_columns(rows.column_names, schema, row_kind=row_kind)
-    columns = {column.name: _conformed(rows, column) for column in schema.fields}
+    columns = {column.name: _conformed(rows, column, are_new=are_new) for column in schema.fields}
     if row_kind is None:
         kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
     else:
@@ -96,7 +99,7 @@ def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | 
         )
 
 
-def _conformed(rows: pa.Table, column: Field) -> pa.Array:
+def _conformed(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
     array, target = rows.column(column.name).combine_chunks(), arrow_type(column.type)
     try:
         array = stored_as(array, target)
@@ -104,7 +107,7 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
         raise InputError(
             f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
         ) from error
-    array = with_default(array, column)
+    array = with_default(array, column) if are_new else array
     if array.null_count and not column.type.nullable:
         raise InputError(
             f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
@@ -115,6 +118,25 @@ def _conformed(rows: pa.Table, column: Field) -> pa.Array:
             f"column {column.name!r} has null at {path!r}, which is NOT NULL; nothing was written"
         )
     return array
+
+
+def rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Return rows with all columns, of which a delete by key needs the key, the partition and the order of its rows.
+
+    Raises :class:`InputError` if one of these is missing: the delete would go elsewhere, or lose against what is there.
+    """
+    order = schema.typed_options.names("sequence.field")
+    needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *order))
+    missing = [name for name in needed if name not in rows.column_names]
+    if missing:
+        raise InputError(
+            f"rows to delete need the columns {', '.join(needed)}: those of the primary key, of the partition and of "
+            f"'sequence.field'; {', '.join(missing)} is missing. Nothing was deleted."
+        )
+    for column in schema.fields:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column.name, unread_values(column, rows.num_rows))
+    return rows
 
 
 def unread_values(column: Field, length: int) -> pa.Array:

@@ -11,17 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 from tables import assert_healthy, new_table, rows_of, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.row_level import delete
 from paimon_orch.steps.sort_compact import Order, OrderStrategy
+from paimon_orch.table.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 def grid(root: Path, **options: str) -> Table:
@@ -129,6 +126,19 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
 
     assert rows_of(table, columns=columns) == before
     assert_healthy(table)
+
+
+@pytest.mark.parametrize("tracking", ["false", "true"])
+def test_nulls_stay_where_a_column_has_a_default_by_now(
+    spark: SparkSession, tmp_path: Path, tracking: str
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled=tracking)
+    table.append(table_of("k v", [(2, None), (1, "a")]))
+    Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("v", "unknown")])
+
+    sort_table(spark, table, Order(("k",)))
+
+    assert rows_of(table) == [(1, "a"), (2, None)]
 
 
 def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 
+from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.format.bucket import buckets
 from paimon_orch.spark import writer
 from paimon_orch.steps import ingest
+from paimon_orch.table.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -251,6 +253,20 @@ def test_keys_of_dynamic_buckets_stay_in_their_bucket(spark: SparkSession, tmp_p
 
     assert sorted(split.bucket for split in table.files()) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert rows_of(table) == sorted((k % 3, k, "b") for k in range(90))
+    assert_healthy(table)
+
+
+def test_rows_that_get_their_partition_by_default_go_to_the_task_of_that_partition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(
+        tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=["p"], bucket="-1"
+    )
+    Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("p", "z")])  # null is another task's
+
+    writer.write(frame_of(spark, [("z", 1), (None, 2)], "p string, k bigint"), table)
+
+    assert rows_of(table) == [("z", 1), ("z", 2)]
     assert_healthy(table)
 
 

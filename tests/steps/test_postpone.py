@@ -15,6 +15,7 @@ from paimon_orch.format.bucket import buckets
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact, ingest, postpone
+from paimon_orch.steps.check import check
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.postpone import in_order
@@ -200,6 +201,26 @@ def test_files_are_moved_once(tmp_path: Path) -> None:
 
     assert len(before - stored_files(table)) == 1
     assert rows_of(table) == [(1, 1, "a")]
+
+
+def test_files_are_moved_while_others_come_to_wait(tmp_path: Path) -> None:
+    table = waiting_table(tmp_path)
+    table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
+    planned = postpone.plan(table)
+    table.upsert(table_of("p k v", [(1, 5, "b")]))
+
+    postpone.commit(table, [CommitMessage.decode(postpone.run(unit)) for unit in planned.units])
+
+    assert rows_of(table) == [(1, k, "a") for k in range(9)]
+    postpone.move_postponed(table, InProcessExecutor())
+    assert rows_of(table)[5] == (1, 5, "b")
+
+
+def test_a_check_takes_the_rows_that_wait_as_they_came(tmp_path: Path) -> None:
+    table = waiting_table(tmp_path)
+    table.upsert(table_of("p k v", [(1, 4, "a"), (1, 9, "b"), (1, 1, "c"), (1, 4, "d")]))
+
+    assert check(table, deep=True).findings == ()
 
 
 def test_the_files_of_a_writer_keep_their_order(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.files.writer import RollingFileWriter
+from paimon_orch.format.types import parse_type
 from paimon_orch.steps import rescale as step
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
@@ -153,6 +154,20 @@ def test_few_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert sum(handed) == 4_000
     assert max(handed) <= 400
+
+
+def test_rows_whose_bucket_key_had_another_type_are_rescaled(tmp_path: Path) -> None:
+    """Another engine has changed it: old rows lie where the values of that type belong."""
+    table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
+    table.append(table_of("k", [(k,) for k in range(-9, 9)]))
+    schema = table.schema
+    field = replace(schema.fields[0], type=parse_type("BIGINT"))
+    assert table.schemas.create(replace(schema, id=1, fields=(field,)))
+
+    rescale(table, 6)
+
+    assert rows_of(table) == [(k,) for k in range(-9, 9)]
+    assert check(table, deep=True).findings == ()
 
 
 def test_rows_in_a_wrong_bucket_are_not_lost(tmp_path: Path) -> None:

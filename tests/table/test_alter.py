@@ -11,7 +11,7 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types import parse_columns, type_to_sql
+from paimon_orch.format.types import parse_columns, parse_type, type_to_sql
 from paimon_orch.storage import FileIO, LocalFileIO
 from paimon_orch.table.alter import changed_schema
 from paimon_orch.table.schema_changes import (
@@ -196,6 +196,17 @@ def test_nested_rows_in_old_files_are_read_in_their_new_shape(tmp_path: Path) ->
         {"x": 1, "z": "a", "n": None},
         None,
     ]
+
+
+def test_a_bucket_key_is_hashed_as_it_was() -> None:
+    schema = schema_of("k INT, s VARCHAR(3), v INT", bucket="4", bucket_key="k,s")
+
+    with pytest.raises(InputError, match="belongs to the bucket key"):
+        after(schema, UpdateType("k", "BIGINT"))
+
+    assert after(schema, UpdateType("s", "STRING")).field("s").type == parse_type("STRING")
+    by_value = schema_of("k INT", bucket="4", bucket_key="k", bucket_function__type="mod")
+    assert after(by_value, UpdateType("k", "BIGINT")).field("k").type == parse_type("BIGINT")
 
 
 def test_options_follow_a_renamed_column() -> None:

@@ -36,14 +36,12 @@ OUTSIDE = ["../../x", "/etc/passwd", "..", "a/b", "a\\b", "", "a\0b"]
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of three snapshots with a deletion vector."""
     root = tmp_path_factory.mktemp("healthy")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        table = new_table(root, deletion_vectors__enabled="true")
-        rows = [(n, f"value {n}") for n in range(500)]
-        table.upsert(table_of("k v", rows))
-        compact.compact(table, InProcessExecutor(), strategy="full")
-        table.upsert(table_of("k v", [(7, "new"), (900, "x")]))
-        compact.compact(table, InProcessExecutor())
+    table = new_table(root, deletion_vectors__enabled="true")
+    rows = [(n, f"value {n}") for n in range(500)]
+    table.upsert(table_of("k v", rows))
+    compact.compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(7, "new"), (900, "x")]))
+    compact.compact(table, InProcessExecutor())
     return root
 
 

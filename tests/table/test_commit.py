@@ -328,7 +328,6 @@ OUTCOMES = ["done", "lost", "answer lost", "late", "raced"]
 def test_whatever_is_lost_on_the_way_each_load_is_there_once(plans: list[list[str]]) -> None:
     """A caller that repeats each load until it is told that it is done, over a store that loses requests and answers."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
         table = new_table(Path(folder), key=(), bucket="-1", commit__min_retry_wait="0 ms")
         outcomes, late, others = list[str](), list[tuple[str, bytes]](), list[int]()
 

@@ -252,6 +252,19 @@ def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table
     assert rows_of(table) == [(k, "new") for k in range(3)]
 
 
+def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(table: Table) -> None:
+    """They went to a bucket that neither the old rows nor the new ones have."""
+    table.upsert(numbered(25, 30))
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(30, 33, "late").to_batches())
+    table.overwrite(numbered(30, 33, "new"))
+
+    with pytest.raises(CommitConflictError, match="dynamic bucket"):
+        ingest.commit(table, planned, [result], 0)
+
+    assert rows_of(table) == [(k, "new") for k in range(30, 33)]
+
+
 def test_two_first_writers_of_a_table_do_not_both_win(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="-1")
     planned = ingest.plan(table, ["k", "v"])

@@ -64,7 +64,6 @@ def test_of_each_column_the_newest_file_counts(
     updates: list[tuple[set[str], int]], size: int, hidden: set[int]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
         patch.setattr(writer, "_MIN_GROUP_ROWS", 1)
         table = evolving_table(Path(folder))
         add(table, table_of("a b c", [(-1, -1, -1)] * 3))

@@ -124,6 +124,29 @@ def test_a_delete_needs_the_key_alone(tmp_path: Path) -> None:
     assert rows_of(table) == [(2, "b")]
 
 
+def test_a_delete_that_could_not_win_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path / "order", "k INT, s INT", sequence__field="s")
+    table.upsert(table_of("k s", [(1, 5)]))
+    with pytest.raises(InputError, match="need the columns k, s"):
+        table.delete(table_of("k", [(1,)]))
+    table.delete(table_of("k s", [(1, 6)]))
+    assert rows_of(table) == []
+
+    table = new_table(tmp_path / "partition", "p INT, k INT", partition_by=["p"])
+    with pytest.raises(InputError, match="need the columns k, p"):
+        table.delete(table_of("k", [(1,)]))
+
+
+def test_a_delete_is_one_whatever_the_column_of_kinds_says(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, kind STRING", rowkind__field="kind")
+    table.upsert(table_of("k kind", [(1, "+I"), (2, "+I"), (3, "+I")]))
+
+    table.delete(table.scan(filter="k = 1").to_arrow())
+    table.delete(table_of("k", [(2,)]))
+
+    assert rows_of(table) == [(3, "+I")]
+
+
 def test_tables_without_key_keep_every_row_in_order(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     table.append(table_of("k v", [(1, "a"), (1, "a")]))
