@@ -22,7 +22,7 @@ from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.statistics import SimpleStats
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.table import Table
 
 COLUMNS = (

@@ -11,7 +11,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types import Field, type_to_sql
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit, visible_rows
 from paimon_orch.table.scan import Scan

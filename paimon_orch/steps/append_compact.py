@@ -26,7 +26,7 @@ from paimon_orch.steps.compaction import (
     Strategy,
     chosen_splits,
 )
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
 from paimon_orch.table.messages import CommitMessage

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.table import Table
 
 

@@ -12,7 +12,7 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.partition import value_text
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table

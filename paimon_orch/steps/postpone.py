@@ -16,7 +16,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.dynamic_bucket import BucketId
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text

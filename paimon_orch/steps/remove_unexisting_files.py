@@ -7,7 +7,7 @@ from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEnt
 from paimon_orch.format.manifest import ManifestEntry
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.table import Table
 
 

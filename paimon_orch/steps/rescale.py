@@ -19,7 +19,7 @@ from paimon_orch.merge.stream import MergeRun, merge_runs
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import any_of, parse_specs, partition_text
 from paimon_orch.table.plan import BucketSplit

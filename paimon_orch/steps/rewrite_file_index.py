@@ -22,7 +22,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit

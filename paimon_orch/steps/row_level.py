@@ -35,7 +35,7 @@ from paimon_orch.steps.row_changes import (
 )
 from paimon_orch.steps.row_rules import check_changeable, deletions, to_write
 from paimon_orch.steps.tracked_writes import write_tracked
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex
 from paimon_orch.table.filter import bound_filter

@@ -21,7 +21,7 @@ from paimon_orch.steps.append_compact import (
 from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import CompactionPlan, Partitions, chosen_splits
 from paimon_orch.steps.row_level import TargetUnit, packed
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table

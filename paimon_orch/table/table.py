@@ -19,13 +19,8 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.branches import Branches
-from paimon_orch.table.commit import (
-    Changes,
-    CommitId,
-    PartitionFilter,
-    TableCommit,
-    new_commit_user,
-)
+from paimon_orch.table.changes import Changes, PartitionFilter
+from paimon_orch.table.commit import CommitId, TableCommit, new_commit_user
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter, has_dynamic_buckets
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.incremental import Incremental, Span

@@ -21,7 +21,7 @@ from paimon_orch.errors import InputError, StorageError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compaction import BucketCompaction
 from paimon_orch.steps import compact as step
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.write import TableWriter, conform_rows
 

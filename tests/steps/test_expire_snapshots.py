@@ -39,7 +39,7 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

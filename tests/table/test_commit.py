@@ -19,7 +19,8 @@ from paimon_orch.errors import CommitConflictError, InputError, StorageError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.commit import Changes, new_commit_user
+from paimon_orch.table.changes import Changes
+from paimon_orch.table.commit import new_commit_user
 from paimon_orch.table.table import Table
 
 PROCESSES, COMMITS = 4, 5
@@ -424,7 +425,7 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
     def full(*_: Any) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("paimon_orch.table.commit.TableCommit._statistics", full)
+    monkeypatch.setattr("paimon_orch.table.next_snapshot.NextSnapshot._statistics", full)
     with pytest.raises(StorageError, match="the disk is full"):
         table.upsert(table_of("k v", [(2, "b")]))
 

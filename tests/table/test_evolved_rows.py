@@ -19,7 +19,7 @@ from paimon_orch.format.binary_row import EMPTY_ROW
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.evolved_rows import EvolvedRows, same_rows
 from paimon_orch.table.table import Table
 

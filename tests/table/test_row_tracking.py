@@ -23,7 +23,7 @@ from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, Mani
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.commit import Changes
+from paimon_orch.table.changes import Changes
 from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.table import Table
