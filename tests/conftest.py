@@ -1,5 +1,6 @@
 """Fixtures of all tests. Spark starts when the first test asks for it, and only then."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +16,33 @@ settings.register_profile("local", deadline=None)
 if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")
 
+# The JVM of a session, in whichever process, and of a Connect server. It runs for a minute or two: what the second
+# compiler and a parallel collector gain there is less than they take.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
 
+# First: xdist reads the groups in this hook too, and would before a plain one of this file.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for a session: ``-m 'not spark'`` leaves it out, and one worker runs it all."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Nothing is synced to the disk, which takes most of the time of small tables.
+
+    Tests kill processes, and those lose nothing that they have written: only a machine that dies does.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

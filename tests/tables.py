@@ -30,12 +30,8 @@ Row = tuple[Any, ...]
 
 @contextmanager
 def small_batches(rows: int) -> Iterator[None]:
-    """Cut files into row groups, and reads into batches, of so few rows that tests of few rows have many of them.
-
-    Nothing is synced to the disk meanwhile: that takes most of the time of small tests.
-    """
+    """Cut files into row groups, and reads into batches, of so few rows that tests of few rows have many of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
         patch.setattr(writer, "_MIN_GROUP_ROWS", rows)
         patch.setattr(writer, "ROW_GROUP_ROWS", rows)
         defaults = FileReader.read.__kwdefaults__

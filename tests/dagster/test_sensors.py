@@ -346,9 +346,8 @@ def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
 
 
 def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
-    settled: Ticks, orders: Table, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
+    settled: Ticks, orders: Table, upsert: Upsert
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     for number in range(120):
         upsert(orders, DAYS[number % 2], amount=number)
 

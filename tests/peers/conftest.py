@@ -11,17 +11,12 @@ from peers.peers import Peer, PeerUnavailableError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test of this folder with `peers`."""
+    """Marks every test of this folder with `peers`; one worker runs them all, and starts each peer once."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.peers)
-
-
-@pytest.fixture(autouse=True)
-def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Syncing to the disk takes most of the time of small tables."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
+            item.add_marker(pytest.mark.xdist_group("peers"))
 
 
 @pytest.fixture(scope="session")

@@ -39,11 +39,6 @@ def kinds(*names: str) -> pytest.MarkDecorator:
 every_kind = kinds(*KINDS)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 def filled(root: Path, **kind: Any) -> Table:
     """Keys 0 to 19 in two commits; those below 3 have no value."""
     table = new_table(root, "k BIGINT, v STRING, n INT", **kind)

@@ -13,12 +13,6 @@ from paimon_orch.table.table import Table
 
 
 @pytest.fixture
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed process loses nothing that it has written: only a machine that dies does."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-@pytest.fixture
 def table(tmp_path: Path) -> Table:
     """A table with a tag and a branch, all of whose files are old."""
     table = make_table(tmp_path / "w", "vectors", HISTORY)

@@ -28,7 +28,6 @@ from paimon_orch.table.table import Table
 
 MARKS = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
-    pytest.mark.usefixtures("unsynced"),
 ]
 
 _CHANGES = {"os.link", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"}

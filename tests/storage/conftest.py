@@ -18,6 +18,21 @@ from paimon_orch.storage import FileIO, resolve_warehouse
 
 SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
 _START_SECONDS = 60
+# Moto looks whether a key is there and puts it afterwards: of two such requests at once both may be told that they were
+# first, which S3 rules out. So it gets them one by one.
+_SERVER = """
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+moto, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def application(environ, start_response):
+    with one:
+        return moto(environ, start_response)
+
+run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("moto") / "server.log"
     with log.open("wb") as sink:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        command = [sys.executable, "-c", _SERVER, str(port)]
         server = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
         _wait_for(server, port, log.read_text)
