@@ -27,7 +27,7 @@ from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
 from paimon_orch.spark.jobs import Jobs, jobs_of
 from paimon_orch.spark.session import TASK_ATTEMPTS
-from paimon_orch.spark.tasks import ArrowTask, in_tasks, without_archives
+from paimon_orch.spark.tasks import ArrowTask, in_tasks, lightened
 from paimon_orch.steps.executor import Join, Progress, Undo
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class SparkExecutor:
         def frame(session: SparkSession) -> DataFrame:
             pieces = in_tasks(session, count, sent, RESULT_COLUMNS)
             gathered = pieces.repartition(parts, "id").sortWithinPartitions("id")
-            return gathered.mapInArrow(without_archives(received), RESULT_COLUMNS)
+            return gathered.mapInArrow(lightened(received), RESULT_COLUMNS)
 
         return self.results(frame, count, label=label, progress=progress)
 

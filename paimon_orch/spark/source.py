@@ -20,7 +20,7 @@ from paimon_orch.spark.source_filters import predicate_of
 from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema, visible_schema
-from paimon_orch.spark.tasks import forget_archives
+from paimon_orch.spark.tasks import lighten_worker
 from paimon_orch.table.incremental import Incremental
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.rows import ROW_KIND, Rows
@@ -52,6 +52,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     """Return the columns of what the options of a read or a stream name."""
     asked = SourceOptions.of(options, tuple(dict.fromkeys((*READ, *FOLLOW))))
     rows = _rows(asked, asked.columns())
+    lighten_worker()
     return spark_schema(visible_schema(_offered(rows, asked)))
 
 
@@ -108,6 +109,7 @@ class PaimonReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task: splits or changes, packed by size."""
+        lighten_worker()
         rows = self._rows
         if isinstance(rows, Scan):
             cut = [piece for split in rows.plan() for piece in pieces(split, rows)]
@@ -123,7 +125,7 @@ class PaimonReader(DataSourceReader):
         for batch in self._batches(partition):
             if batch.num_rows:
                 yield converted(batch, self.target)
-        forget_archives()
+        lighten_worker()
 
     def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:

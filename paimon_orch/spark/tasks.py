@@ -1,7 +1,13 @@
-"""Functions of ours in Spark's tasks: a task for each of some units, or for the rows of a frame."""
+"""Functions of ours in Spark's tasks: a task for each of some units, or for the rows of a frame.
 
+Python workers live on from task to task, and before and after each PySpark cleans up: 80 ms of processor time where our
+modules are loaded, as long as a small task takes. :func:`lighten_worker` leaves it little to do.
+"""
+
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -23,7 +29,7 @@ def in_tasks(
                 yield from run(number)
 
     numbers = session.range(0, count, 1, max(1, count))
-    return numbers.mapInArrow(without_archives(task), schema)
+    return numbers.mapInArrow(lightened(task), schema)
 
 
 def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
@@ -34,29 +40,44 @@ def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> Dat
         return task(batch.rename_columns(names) for batch in batches)
 
     numbered = frame.toDF(*map(str, range(len(names))))
-    return numbered.mapInArrow(without_archives(named), schema)
+    return numbered.mapInArrow(lightened(named), schema)
 
 
-def without_archives(
+def lightened(
     task: ArrowTask,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a task that calls :func:`forget_archives` in the end."""
+    """Return a task that calls :func:`lighten_worker` in the end."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from task(batches)
         finally:
-            forget_archives()
+            lighten_worker()
 
     return run
 
 
-def forget_archives() -> None:
-    """Forget who finds modules in archives; Python makes the few finders anew that it asks again.
+def lighten_worker() -> None:
+    """Spare this process what PySpark does between tasks, or plans, if it is one of its workers.
 
-    Before each task PySpark has all finders look again, and up to Python 3.11 each of those for a folder of ``pyspark.zip``
-    and of the jar beside it reads the names of the whole archive: 40 ms a task.
+    Before each task all finders of modules look again, and up to Python 3.11 each of those for a folder of ``pyspark.zip``
+    and of the jar beside it reads the names of the whole archive. They are forgotten; Python makes those anew that it
+    asks. After each task all objects are looked through for garbage: those of the modules are taken out of it.
     """
+    name = getattr(sys.modules["__main__"].__spec__, "name", "")
+    if name == "pyspark.daemon":
+        _forget_archives()
+        _freeze()
+
+
+def _forget_archives() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             sys.path_importer_cache.pop(path, None)
+
+
+@cache
+def _freeze() -> None:
+    """Once is enough: what the first task leaves are modules, and little else."""
+    gc.collect()
+    gc.freeze()

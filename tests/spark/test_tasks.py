@@ -1,16 +1,26 @@
 """What tasks leave behind in the worker that runs them."""
 
+from __future__ import annotations
+
+import gc
 import importlib
+import os
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 from zipimport import zipimporter
 
 import pyarrow as pa
 import pytest
 
-from paimon_orch.spark.tasks import without_archives
+from paimon_orch.spark import tasks
+from paimon_orch.spark.tasks import in_tasks, lightened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def archives() -> set[str]:
@@ -19,25 +29,29 @@ def archives() -> set[str]:
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An archive on the path with two modules."""
+    """An archive with two modules, on the path of a worker without the objects of one."""
     path = str(tmp_path / "modules.zip")
     with zipfile.ZipFile(path, "w") as file:
         for name in ("one", "two"):
             file.writestr(f"archived_{name}.py", f"NAME = {name!r}\n")
     monkeypatch.syspath_prepend(path)
+    spec = SimpleNamespace(name="pyspark.daemon")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(tasks, "_freeze", lambda: None)
     yield path
     for name in ("one", "two"):
         sys.modules.pop(f"archived_{name}", None)
 
 
-def test_python_is_not_made_to_read_archives_again_before_the_next_task(archive: str) -> None:
+def test_archives_are_not_read_again_before_the_next_task_and_are_found_all_the_same(
+    archive: str,
+) -> None:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             names = [importlib.import_module("archived_one").NAME]
             yield batch.append_column("name", pa.array(names))
 
-    batch = pa.record_batch({"id": [1]})
-    running = without_archives(task)(iter([batch]))
+    running = lightened(task)(iter([pa.record_batch({"id": [1]})]))
     found = next(running)
     assert archive in archives()
     assert list(running) == []
@@ -54,5 +68,26 @@ def test_a_task_that_fails_is_no_exception(archive: str) -> None:
         raise RuntimeError("no more rows")
 
     with pytest.raises(RuntimeError, match="no more rows"):
-        list(without_archives(task)(iter(())))
-    assert not archives()
+        list(lightened(task)(iter(())))
+    assert archive not in archives()
+
+
+def test_a_worker_has_little_to_look_through_after_its_first_task(spark: SparkSession) -> None:
+    def look(_: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch(
+            {"pid": [os.getpid()], "frozen": [gc.get_freeze_count()], "archives": [len(archives())]}
+        )
+
+    met, again = set[int](), 0
+    for _ in range(6):
+        [(pid, frozen, found)] = in_tasks(
+            spark, 1, look, "pid long, frozen long, archives long"
+        ).collect()
+        if pid in met:
+            again += 1
+            assert frozen > 10_000
+            assert not found
+        met.add(pid)
+
+    assert again
+    assert not gc.get_freeze_count()  # here nothing is touched
