@@ -114,7 +114,10 @@ public class JavaPeer {
         Identifier table = Identifier.create(name[0], name[1]);
         if (asked.get("do").asText().equals("create")) return create(catalog, table, asked.get("spec"));
         if (asked.get("do").asText().equals("alter")) return alter(catalog, table, asked.get("changes"));
-        Table found = catalog.getTable(table).copy(texts(asked.get("options")));
+        Map<String, String> options = texts(asked.get("options"));
+        // else 0.9 may fail: its threads that read manifests share a HashMap
+        options.put("scan.manifest.parallelism", "1");
+        Table found = catalog.getTable(table).copy(options);
         if (asked.get("do").asText().equals("read")) return read(found, asked.get("where"));
         FileStoreTable opened = (FileStoreTable) found;
         switch (asked.get("do").asText()) {
