@@ -64,8 +64,8 @@ def lighten_worker() -> None:
     and of the jar beside it reads the names of the whole archive. They are forgotten; Python makes those anew that it
     asks. After each task all objects are looked through for garbage: those of the modules are taken out of it.
     """
-    name = getattr(sys.modules["__main__"].__spec__, "name", "")
-    if name == "pyspark.daemon":
+    started_as = getattr(sys.modules["__main__"], "__spec__", None)
+    if started_as is not None and started_as.name == "pyspark.daemon":
         _forget_archives()
         _freeze()
 
