@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
@@ -19,12 +18,12 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.row_kind import is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import Indices
 from paimon_orch.merge.stream import Step
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MILLISECONDS_FROM = 10**12  # a BIGINT from here on counts milliseconds
-Mask = npt.NDArray[np.bool_]
 _TIMES = ("INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 

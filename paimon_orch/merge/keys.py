@@ -20,9 +20,8 @@ from paimon_orch.merge.pack import pack
 Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]
 
-_DENSE = (
-    8  # keys of a step in a span so many times its rows: a place for each costs less than a sort
-)
+# Keys of a step in a span of at most so many times its rows: a place for each costs less than a sort.
+_DENSE = 8
 _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
 
