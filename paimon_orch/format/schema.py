@@ -14,9 +14,9 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.file_index.options import index_specs
 from paimon_orch.format.hive_hash import check_hive_key
-from paimon_orch.format.merge_rules import check_merge_rules
-from paimon_orch.format.option_rules import check_options
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.primary_key_validation import check_merge_rules
+from paimon_orch.format.options.validation import check_options
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,

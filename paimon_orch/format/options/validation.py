@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
+from paimon_orch.format.options.typed_options import Options
 
 _BOOLEANS = (
     "aggregation.remove-record-on-delete",

@@ -6,7 +6,7 @@ Whatever also needs the columns' types or the engines themselves is checked wher
 from collections.abc import Sequence
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
+from paimon_orch.format.options.typed_options import Options
 
 ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
 PRODUCERS = ("none", "input", "full-compaction", "lookup")
