@@ -235,8 +235,8 @@ def read(
             order_by=order_by,
             snapshot_id=snapshot,
             tag=tag,
-            timestamp=millis_of(timestamp),
-            watermark=millis_of(watermark),
+            timestamp=millis_of("--timestamp", timestamp),
+            watermark=millis_of("--watermark", watermark),
         )
     )
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)

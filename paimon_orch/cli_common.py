@@ -6,14 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pendulum
 import typer
-from pendulum.parsing.exceptions import ParserError
 from rich.console import Console
 from rich.progress import Progress
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.options import Options
+from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
@@ -70,11 +68,13 @@ def specs_of(text: str | None) -> list[str] | None:
 
 
 def duration_of(option: str, text: str | None) -> timedelta | None:
-    """Return a duration as options of tables have it, such as ``30 d``."""
-    try:
-        return None if text is None else Options({option: text}).duration(option, "")
-    except OverflowError:
-        raise InputError(f"{option} {text} is longer than there are times") from None
+    """Return a duration such as ``30 d``; None if there is no text."""
+    return None if text is None else parse_duration(option, text)
+
+
+def cutoff_of(option: str, text: str | None) -> int | None:
+    """Return epoch milliseconds of a point in time or of a duration ago; None if there is no text."""
+    return None if text is None else parse_cutoff(option, text)
 
 
 def pair_of(text: str, example: str) -> tuple[str, str]:
@@ -85,22 +85,9 @@ def pair_of(text: str, example: str) -> tuple[str, str]:
     return key, value
 
 
-def parse_time(text: str) -> int:
-    """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = pendulum.parse(text, tz="local")
-    except (ParserError, TypeError, ValueError) as error:
-        raise InputError(f"time {text!r} must be ISO 8601 or epoch milliseconds") from error
-    if not isinstance(moment, pendulum.DateTime):
-        raise InputError(f"time {text!r} names no moment; write for example 2026-01-31T12:00:00")
-    return int(moment.timestamp() * 1000)
-
-
-def millis_of(text: str | None) -> int | None:
-    """Return epoch milliseconds as :func:`parse_time` does; None where there is no text."""
-    return None if text is None else parse_time(text)
+def millis_of(option: str, text: str | None) -> int | None:
+    """Return epoch milliseconds of a point in time; None if there is no text."""
+    return None if text is None else parse_timestamp(option, text)
 
 
 def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None:

@@ -1,7 +1,8 @@
 """Commands that expire, clean and check."""
 
 import sys
-from datetime import datetime
+import time
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -12,15 +13,14 @@ from paimon_orch.cli_common import (
     Identifier,
     Master,
     Warehouse,
+    cutoff_of,
     duration_of,
-    millis_of,
     open_table,
     print_names,
     print_values,
     spark_of,
     specs_of,
 )
-from paimon_orch.errors import InputError
 from paimon_orch.steps import check as check_step
 from paimon_orch.steps import compact_manifests as manifest_step
 from paimon_orch.steps import expire_changelogs as changelog_step
@@ -35,13 +35,14 @@ from paimon_orch.steps.executor import Executor, SizedExecutor
 from paimon_orch.steps.quarantine import Quarantine
 from paimon_orch.steps.retention import Limits
 
-OlderThan = Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")]
+OlderThan = Annotated[
+    str | None, typer.Option(help="a duration such as '3 d', or ISO 8601, or epoch milliseconds")
+]
 Partitions = Annotated[str | None, typer.Option(help="dt=a;dt=b")]
 RetainMax = Annotated[int | None, typer.Option(help="keep at most so many")]
 RetainMin = Annotated[int | None, typer.Option(help="keep at least so many")]
 MaxDeletes = Annotated[int | None, typer.Option(help="delete at most so many")]
 
-_FIRST, _LAST = 10**11, 253_402_214_400_000  # epoch milliseconds: 1973 and the end of 9999
 _LARGE_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
 
 quarantine_app = typer.Typer(
@@ -93,23 +94,13 @@ def expire_snapshots(
 def _limits(
     retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
 ) -> Limits:
-    before = _before(older_than)
+    before = cutoff_of("--older-than", older_than)
     return {
         "retain_max": retain_max,
         "retain_min": retain_min,
         "older_than": before,
         "max_deletes": max_deletes,
     }
-
-
-def _before(older_than: str | None) -> int | None:
-    """Return epoch milliseconds; a date without dashes, a year or seconds would be some day in 1970, and delete nothing."""
-    before = millis_of(older_than)
-    if before is not None and not _FIRST <= before <= _LAST:
-        raise InputError(
-            f"--older-than {older_than} is no time of a table; write for example 2026-01-31, or epoch milliseconds"
-        )
-    return before
 
 
 def _would_expire(planned: expire_step.ExpirationPlan) -> str:
@@ -141,7 +132,10 @@ def remove_orphan_files(
     """Delete files that nothing refers to and that are older than a day (or --older-than)."""
     target, executor = open_table(ctx, warehouse, table), _executor(master)
     planned = orphan_step.plan(
-        target, executor, older_than=_before(older_than), partitions=specs_of(partitions)
+        target,
+        executor,
+        older_than=cutoff_of("--older-than", older_than),
+        partitions=specs_of(partitions),
     )
     left = [f"left alone: {text}" for text in planned.left_alone]
     if dry_run:
@@ -219,12 +213,13 @@ def empty_quarantine(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    older_than: Annotated[str, typer.Option(help="how long they are kept, e.g. '7 d'")] = "7 d",
+    older_than: OlderThan = "7 d",
     dry_run: DryRun = False,
 ) -> None:
     """Delete quarantined files after their time."""
-    found, kept = _quarantine(ctx, warehouse, table), duration_of("--older-than", older_than)
-    assert kept is not None
+    found, cutoff = _quarantine(ctx, warehouse, table), cutoff_of("--older-than", older_than)
+    assert cutoff is not None
+    kept = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
     if dry_run:
         print(f"would delete {found.count(found.due(kept))} files; nothing was changed")
         return
@@ -350,7 +345,7 @@ def expire_tags(
     as_json: AsJson = False,
 ) -> None:
     """Delete tags whose time is over, and the files that only they keep."""
-    before = _before(older_than)
+    before = cutoff_of("--older-than", older_than)
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006 - as tags have it
     step = tag_step.plan if dry_run else tag_step.expire_tags
     print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)

@@ -178,7 +178,8 @@ def rollback(
     Later snapshots and tags are removed. Nothing may write meanwhile.
     """
     target = open_table(ctx, warehouse, table)
-    time, reached = millis_of(timestamp), millis_of(watermark)
+    time = millis_of("--timestamp", timestamp)
+    reached = millis_of("--watermark", watermark)
     moment = Moment(snapshot, tag, time, reached)
     if dry_run and moment:
         found, newest = rollback_target(target.snapshots, moment), target.snapshots.latest_id()

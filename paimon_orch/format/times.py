@@ -1,0 +1,68 @@
+"""Durations and points in time as people write them: in commands, components and run configs."""
+
+import re
+import time
+from datetime import timedelta
+
+import pendulum
+from pendulum.parsing.exceptions import ParserError
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+
+_FIRST, _LAST = 10**11, 253_402_214_400_000  # epoch milliseconds: 1973 and the end of 9999
+_DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
+
+
+def parse_duration(name: str, text: str) -> timedelta:
+    """Return a duration such as ``30 d``; the :class:`InputError` for other text starts with ``name`` and ``text``.
+
+    Unlike in table options, where a number without a unit means milliseconds, the unit is required.
+    """
+    try:
+        if _DURATION.fullmatch(text):
+            return Options({name: text}).duration(name, "")
+    except OverflowError:
+        raise InputError(f"{name} {text!r} is too long; the limit is 999999999 d") from None
+    except InputError:
+        pass
+    raise InputError(
+        f"{name} {text!r} is not a duration; write a whole number and a unit, for example '3 d', '12 h' or '30 min'"
+    )
+
+
+def parse_timestamp(name: str, text: str) -> int:
+    """Return epoch milliseconds of an ISO 8601 text (local time if it names no zone) or of a number."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = pendulum.parse(text, tz="local")
+    except (ParserError, TypeError, ValueError, OverflowError):
+        moment = None
+    if not isinstance(moment, pendulum.DateTime):
+        raise InputError(
+            f"{name} {text!r} is not a point in time; write ISO 8601, for example 2026-01-31T12:00:00, or epoch "
+            "milliseconds"
+        )
+    return int(moment.timestamp() * 1000)
+
+
+def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
+    """Return epoch milliseconds of a point in time, or of a duration such as ``3 d`` before ``now_millis`` (or now).
+
+    Raises :class:`InputError` for points in time before 1973 and after 9999: a date without dashes, a year, or epoch
+    seconds would be read as a time in 1970.
+    """
+    if _DURATION.fullmatch(text):
+        now = int(time.time() * 1000) if now_millis is None else now_millis
+        return max(0, now - parse_duration(name, text) // timedelta(milliseconds=1))
+    try:
+        cutoff = parse_timestamp(name, text)
+    except InputError:
+        cutoff = 0
+    if not _FIRST <= cutoff <= _LAST:
+        raise InputError(
+            f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time between the years 1973 and "
+            "9999, for example 2026-01-31 or epoch milliseconds"
+        )
+    return cutoff
