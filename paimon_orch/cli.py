@@ -27,6 +27,7 @@ from paimon_orch.cli_common import (
     DryRun,
     Identifier,
     Master,
+    MergeLevel0,
     Warehouse,
     bar,
     check_there,
@@ -36,6 +37,7 @@ from paimon_orch.cli_common import (
     open_catalog,
     open_table,
     print_result,
+    say_what_a_scan_leaves_out,
     spark_of,
     specs_of,
 )
@@ -184,6 +186,10 @@ def _print_report(report: TableReport) -> None:
         f"{report.hidden_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
         f"level 0 {report.level0_files}, small {report.small_files}"
     )
+    if report.rows_not_visible:
+        print(
+            f"{report.rows_not_visible:,} records are not visible to batch readers before a compaction"
+        )
     if report.health is not None:
         print(report.health)
     shown = RichTable("partition", "bucket", "files by level", "rows", "hidden", "MB")
@@ -219,26 +225,26 @@ def read(
         str | None, typer.Option(help="the first snapshot that has reached it; as --timestamp")
     ] = None,
     branch: Annotated[str | None, typer.Option(help="branch")] = None,
+    merge_level_0: MergeLevel0 = None,
     form: Annotated[Format, typer.Option("--format", help="how to print")] = Format.TABLE,
 ) -> None:
     """Print rows."""
     if branch == "":
         raise InputError("--branch names no branch; leave it out to read main")
     identifier = table if branch is None else f"{table}$branch_{branch}"
-    scan = (
-        open_catalog(ctx, warehouse)
-        .open(identifier)
-        .scan(
-            None if columns is None else [name.strip() for name in columns.split(",")],
-            where,
-            limit=limit,
-            order_by=order_by,
-            snapshot_id=snapshot,
-            tag=tag,
-            timestamp=millis_of("--timestamp", timestamp),
-            watermark=millis_of("--watermark", watermark),
-        )
+    opened = open_catalog(ctx, warehouse).open(identifier)
+    scan = opened.scan(
+        None if columns is None else [name.strip() for name in columns.split(",")],
+        where,
+        limit=limit,
+        order_by=order_by,
+        snapshot_id=snapshot,
+        tag=tag,
+        timestamp=millis_of("--timestamp", timestamp),
+        watermark=millis_of("--watermark", watermark),
+        merge_level_0=merge_level_0,
     )
+    say_what_a_scan_leaves_out(opened, scan)
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
 
 

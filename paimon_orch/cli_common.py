@@ -13,7 +13,11 @@ from rich.progress import Progress
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.rows import Rows
+from paimon_orch.table.scan import Scan
+from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
+from paimon_orch.table.visibility import not_visible_in_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +26,13 @@ Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s
 Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="tell what would be done, change nothing")]
+MergeLevel0 = Annotated[
+    bool | None,
+    typer.Option(
+        help="read level 0 of tables with deletion vectors, and of first-row tables, or leave it out [default: as the "
+        "table's options say]",
+    ),
+]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -99,6 +110,18 @@ def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None
     else:
         shown = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
         print("; ".join(shown))
+
+
+def say_what_a_scan_leaves_out(opened: Table | SystemTable, scan: Rows) -> None:
+    """Say on stderr how many records a scan leaves out until they are compacted, and how to read them."""
+    rows = scan.rows_not_visible
+    if rows:
+        table = opened.table if isinstance(opened, SystemTable) else opened
+        merges = isinstance(scan, Scan) and scan.visibility.skips_level_0
+        merge = "--merge-level-0" if merges else None
+        errors.print(
+            f"note: {not_visible_in_scan(table.identifier, table.paths, rows, merge)}", markup=False
+        )
 
 
 def spark_of(master: str) -> "SparkSession":

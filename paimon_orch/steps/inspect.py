@@ -11,6 +11,7 @@ from paimon_orch.steps.health import Health, health, health_of
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,17 @@ class TableReport:
         return sum(file.row_count for file in visible) - self.hidden_rows
 
     @property
+    def rows_not_visible(self) -> int:
+        """Return the records that batch readers leave out until they are compacted."""
+        skips = Visibility(self.schema).skips_level_0
+        return sum(
+            file.row_count
+            for bucket in self.buckets
+            for file in bucket.files
+            if bucket.bucket < 0 or (skips and file.level == 0)
+        )
+
+    @property
     def level0_files(self) -> int:
         """Return the number of files that wait for compaction."""
         return sum(file.level == 0 for file in self.files) if self.schema.primary_keys else 0
@@ -143,6 +155,7 @@ class TableReport:
                 "rows": self.row_count,
                 "physical_rows": self.physical_rows,
                 "hidden_rows": self.hidden_rows,
+                "rows_not_visible": self.rows_not_visible,
                 "files": self.file_count,
                 "bytes": self.bytes,
                 "level0_files": self.level0_files,

@@ -80,6 +80,11 @@ class Ordered(Rows):
         """Return the schema of the rows."""
         return self.rows.arrow_schema
 
+    @property
+    def rows_not_visible(self) -> int:
+        """Count the records that the other rows leave out."""
+        return self.rows.rows_not_visible
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, all of which are held in memory if there is no limit."""
         return in_order(self.rows.to_batches(), self.keys, self.limit, self.arrow_schema)

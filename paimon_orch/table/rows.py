@@ -29,6 +29,11 @@ class Rows(ABC):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in bounded memory."""
 
+    @property
+    def rows_not_visible(self) -> int:
+        """Count the records that are left out until they are compacted; only scans of tables leave any out."""
+        return 0
+
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a record batch reader, which Polars and DuckDB take as it is."""
         return pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches())

@@ -27,6 +27,7 @@ from paimon_orch.table.read import BucketReader
 from paimon_orch.table.rows import Rows, filtered, limited
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.top_files import top_splits
+from paimon_orch.table.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Scan(Rows):
     """What to read; made by :meth:`Table.scan`.
 
     With ``order`` rows come sorted by it, the first ``limit`` ones if there is a limit. ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
-    a row too, and a column ``rowkind`` may be among ``fields``.
+    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read.
     """
 
     io: FileIO
@@ -48,6 +49,27 @@ class Scan(Rows):
     levels: range = ALL_LEVELS
     audit: bool = False
     order: tuple[SortKey, ...] = ()
+    merge_level_0: bool | None = None
+
+    @property
+    def visibility(self) -> Visibility:
+        """Return which files the scan leaves out as batch readers do."""
+        return Visibility(self.schema, self.merge_level_0)
+
+    @property
+    def rows_not_visible(self) -> int:
+        """Count the records that the scan leaves out until they are compacted.
+
+        These are inserts, updates and deletes in files of level 0 (deletion vectors, ``first-row``) and in postpone
+        buckets of the partitions that the filter selects. Read from manifests; 0 for tables whose rows are visible at once.
+        """
+        if self.levels.start > 0:
+            return 0
+        pruner = None
+        if self.predicate is not None:
+            pruner = Pruner(self.schema, self.predicate, self.schemas.get, asks_indexes=False)
+        manifests = ManifestReader(self.io, self.paths)
+        return self.visibility.rows_not_visible(manifests, self.snapshot, pruner)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -59,8 +81,8 @@ class Scan(Rows):
 
         With ``asks_indexes`` the file indexes in manifests leave out files too.
         """
-        options, levels = self.schema.typed_options, self.levels
-        if self.schema.primary_keys and options.batch_scan_skips_level0:
+        levels = self.levels
+        if self.visibility.skips_level_0:
             levels = range(max(1, levels.start), levels.stop)
         predicate, pruner = self._on_columns(), None
         if predicate is not None:

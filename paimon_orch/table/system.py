@@ -16,6 +16,7 @@ from paimon_orch.table import metadata
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.ordering import Ordered, parse_order
 from paimon_orch.table.rows import ROW_KIND, Rows, filtered, limited
+from paimon_orch.table.scan import Scan
 from paimon_orch.table.timetravel import Moment
 
 if TYPE_CHECKING:
@@ -66,12 +67,15 @@ class SystemTable:
         tag: str | None = None,
         timestamp: int | None = None,
         watermark: int | None = None,
+        merge_level_0: bool | None = None,
     ) -> Rows:
         """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
         moment = Moment(snapshot_id, tag, timestamp, watermark)
+        rows = self._rows(columns, filter, limit if order_by is None else None, moment)
+        if isinstance(rows, Scan):
+            rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
-            return self._rows(columns, filter, limit, moment)
-        rows = self._rows(columns, filter, None, moment)
+            return rows
         schema = TableSchema(0, tuple(fields_of_arrow(rows.arrow_schema)), 0, (), (), {})
         return Ordered(rows, parse_order(order_by, schema), limit)
 

@@ -101,6 +101,7 @@ class Table:
         tag: str | None = None,
         timestamp: int | None = None,
         watermark: int | None = None,
+        merge_level_0: bool | None = None,
     ) -> Scan:
         """Describe a read of one snapshot; nothing is read before the scan is asked for rows.
 
@@ -108,7 +109,8 @@ class Table:
         snapshot not after it counts; of a ``watermark`` the oldest snapshot counts that has reached it. At most one of
         the four is given. Tables with row tracking have two more columns, ``_ROW_ID`` and ``_SEQUENCE_NUMBER``, for
         those who name them. With ``order_by``, as in ``"price desc nulls last, id"``, the ``limit`` takes the first rows
-        in that order. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
+        in that order. ``merge_level_0`` reads rows that are not compacted yet where readers leave them out (deletion vectors,
+        ``first-row``); False leaves them out whatever ``deletion-vectors.merge-on-read`` says. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
         """
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         if columns is not None and not columns:
@@ -124,7 +126,7 @@ class Table:
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
         scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
-        return replace(scan, order=parse_order(order_by, schema))
+        return replace(scan, order=parse_order(order_by, schema), merge_level_0=merge_level_0)
 
     def incremental(
         self,

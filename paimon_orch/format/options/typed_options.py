@@ -168,9 +168,13 @@ class Options:
     @property
     def batch_scan_skips_level0(self) -> bool:
         """Tell whether batch readers leave out level 0 (merge-tree section 7.2)."""
-        if self.deletion_vectors:
-            return not self.boolean("deletion-vectors.merge-on-read")
-        return self.merge_engine == "first-row"
+        merges = self.deletion_vectors and self.boolean("deletion-vectors.merge-on-read")
+        return self.shows_compacted_rows and not merges
+
+    @property
+    def shows_compacted_rows(self) -> bool:
+        """Return whether batch readers see level 0 only on request: ``first-row``, or deletion vectors."""
+        return self.deletion_vectors or self.merge_engine == "first-row"
 
     @property
     def compaction_trigger(self) -> int:

@@ -1,0 +1,95 @@
+"""Rows that batch readers do not see before compaction (format sections 11.3, 11.4 and 11.11).
+
+Tables with deletion vectors and tables of the merge engine ``first-row`` are read from level 1 on; rows in postpone buckets
+are read by no scan.
+"""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.pruning import Pruner
+
+_LEVEL_0 = range(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Which files of a table batch readers leave out.
+
+    ``merge_level_0`` overrides the options of the table: True reads level 0 too, False leaves it out where the table is
+    read from level 1 on.
+    """
+
+    schema: TableSchema
+    merge_level_0: bool | None = None
+
+    @property
+    def skips_level_0(self) -> bool:
+        """Return whether level 0 is left out."""
+        options = self.schema.typed_options
+        if not self.schema.primary_keys or self.merge_level_0:
+            return False
+        if self.merge_level_0 is None:
+            return options.batch_scan_skips_level0
+        return options.shows_compacted_rows
+
+    def count(self, entries: Iterable[ManifestEntry]) -> int:
+        """Return the records in added files that readers leave out."""
+        skips = self.skips_level_0
+        return sum(
+            entry.file.row_count
+            for entry in entries
+            if entry.kind is FileKind.ADD
+            and (entry.bucket < 0 or (skips and entry.file.level == 0))
+        )
+
+    def rows_not_visible(
+        self, manifests: ManifestReader, snapshot: Snapshot | None, pruner: Pruner | None = None
+    ) -> int:
+        """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
+
+        With ``pruner`` those of the partitions that its filter selects. Only manifests are read, and only those that name
+        files of level 0.
+        """
+        if snapshot is None or not (self.skips_level_0 or is_postponed(self.schema)):
+            return 0
+
+        def keep(manifest: ManifestFileMeta) -> bool:
+            return manifest.min_level in (0, None) and (pruner is None or pruner.manifest(manifest))
+
+        partitions = None if pruner is None else pruner.partitions
+        return self.count(
+            manifests.live(snapshot, manifests=keep, partitions=partitions, levels=_LEVEL_0)
+        )
+
+
+def compact_command(identifier: str, paths: TablePaths) -> str:
+    """Return the command that makes the rows of a table visible."""
+    warehouse = paths.root.rsplit("/", 2)[0]
+    return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
+
+
+def not_visible_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
+    """Return the sentence to show after a write whose rows readers do not see yet."""
+    return (
+        f"{rows:,} of the records written to {identifier} are not visible to batch readers before a compaction; run "
+        f"`{compact_command(identifier, paths)}`"
+    )
+
+
+def not_visible_in_scan(
+    identifier: str, paths: TablePaths, rows: int, merge: str | None = None
+) -> str:
+    """Return the sentence to show with a read that leaves records out; ``merge`` is what reads them."""
+    return (
+        f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
+        f"`{compact_command(identifier, paths)}`"
+    ) + (f", or read them with {merge}" if merge else "")
