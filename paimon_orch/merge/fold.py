@@ -115,33 +115,41 @@ class LastNonNullValue(Select):
 
 
 class FirstValue(Select):
-    """``first_value``: the first row's value, null or not."""
-
-    skip_nulls = False
+    """``first_value``: the value of the first row, null or not."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
-        self._initialized: Mask = np.zeros(groups, bool)
+        self._has_first: Mask = np.zeros(groups, bool)
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Take the row's value if it is the first."""
-        first = ~self._initialized[groups]
-        if self.skip_nulls:
-            first &= self.valid[rows]
+        first = ~self._has_first[groups]
         self.reset(groups[first], rows[first])
-        self._initialized[groups[first]] = True
+        self._has_first[groups[first]] = True
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
-        """Take the older row: it comes before the first one."""
-        known = self._initialized[groups]
+        """Take the row's value, except for the first call of a group, which keeps the value that it has.
+
+        Java calls its function with the two arguments exchanged; what it remembers of earlier calls stays the same.
+        """
+        known = self._has_first[groups]
         self.reset(groups[known], rows[known])
-        self.add(groups[~known], rows[~known])
+        self._has_first[groups] = True
 
 
 class FirstNonNullValue(FirstValue):
     """``first_non_null_value``."""
 
-    skip_nulls = True
+    def add(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value if it is the first one that is not null."""
+        some = self.valid[rows]
+        super().add(groups[some], rows[some])
+
+    def add_older(self, groups: Indices, rows: Indices) -> None:
+        """Take the row's value, null or not, unless a value is there that no call has counted as the first yet."""
+        counts = ~self._has_first[groups] & (self.at[groups] != _NULL)
+        self.reset(groups[~counts], rows[~counts])
+        self._has_first[groups[counts]] = True
 
 
 class Extreme(Select):

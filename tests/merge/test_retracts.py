@@ -29,6 +29,8 @@ PARTIAL = {"merge-engine": "partial-update"}
 PARTIAL_REMOVING = PARTIAL | {"partial-update.remove-record-on-delete": "true"}
 GROUP = PARTIAL | {"fields.s.sequence-group": "a"}
 SUM_GROUP = GROUP | {"fields.a.aggregate-function": "sum"}
+FIRST_GROUP = GROUP | {"fields.a.aggregate-function": "first_non_null_value"}
+FIRST_VALUE_GROUP = GROUP | {"fields.a.aggregate-function": "first_value"}
 GROUP_REMOVING = GROUP | {"partial-update.remove-record-on-sequence-group": "s"}
 TWO = PARTIAL | {"fields.s,b.sequence-group": "a"}
 
@@ -174,6 +176,41 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         SUM_GROUP,
         [("+I", (5, 1, 1)), ("+I", (4, 10, 2)), ("-U", (3, 4, None)), ("-U", (6, 2, None))],
         ("+I", (6, 5, 2)),
+    ),
+    "sequence group: the first value is that of the row that came late and last": (
+        FIRST_GROUP,
+        [("+I", (9, 1, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1))],
+        ("+I", (9, 3, 1)),
+    ),
+    "sequence group: a late null replaces the first value": (
+        FIRST_GROUP,
+        [("+I", (9, 1, 1)), ("+I", (5, None, 1))],
+        ("+I", (9, None, 1)),
+    ),
+    "sequence group: of two late rows after a null the one that came first stays": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1)), ("+I", (9, 4, 1))],
+        ("+I", (9, 2, 1)),
+    ),
+    "sequence group: a third late row after a null replaces the value again": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1)), ("+I", (4, 4, 1))],
+        ("+I", (9, 4, 1)),
+    ),
+    "sequence group: a value after a late one is the first that counts": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (9, 4, 1)), ("+I", (9, 5, 1))],
+        ("+I", (9, 4, 1)),
+    ),
+    "sequence group: the first value, null or not, is that of the last late row": (
+        FIRST_VALUE_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1))],
+        ("+I", (9, 3, 1)),
+    ),
+    "sequence group: after a delete the first late call keeps the value that is there": (
+        FIRST_VALUE_GROUP | {"fields.a.ignore-retract": "true"},
+        [("-D", (9, 1, 1)), ("+I", (5, 2, 1)), ("+I", (6, 3, 1))],
+        ("+I", (9, 3, 1)),
     ),
     "sequence group: ignore-retract leaves the aggregate as it is": (
         SUM_GROUP | {"fields.a.ignore-retract": "true"},
