@@ -20,6 +20,7 @@ from measure import medians, peer_seconds, show
 from paimon_orch import Catalog
 from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.statistics import SimpleStats
 from paimon_orch.table.changes import Changes
@@ -44,7 +45,7 @@ def make_table(warehouse: Path, files: int) -> Table:
     step = -(-files // COMMITS)
     for start in range(0, files, step):
         entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
-        table.new_commit().commit(Changes(CommitKind.APPEND, entries))
+        table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.APPEND, entries))
     return table
 
 

@@ -7,6 +7,7 @@ import pendulum
 from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.storage.options import parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.incremental import Incremental
@@ -25,8 +26,13 @@ FOLLOW = (
     *("scan-mode", "from-snapshot", "from-timestamp"),
     *("max-snapshots-per-trigger", "fail-on-data-loss", "consumer-id"),
 )
-WRITE = (*_PLACE, "row-kind", "commit-user", "commit-identifier", "overwrite-partition")
-STREAM_WRITE = (*_PLACE, "row-kind", "checkpointlocation")
+_ALLOW = ("allow-stale-external", "allow-unknown-options")
+WRITE = (
+    *_PLACE,
+    *_ALLOW,
+    *("row-kind", "commit-user", "commit-identifier", "overwrite-partition"),
+)
+STREAM_WRITE = (*_PLACE, *_ALLOW, "row-kind", "checkpointlocation")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,7 +68,9 @@ class SourceOptions:
         if branch := self.values.get("branch"):
             name, separator, system = identifier.partition("$")
             identifier = f"{name}$branch_{branch}{separator}{system}"
-        return Catalog(warehouse, **given).open(identifier)
+        stale, unknown = (self.flag(name, default=False) for name in _ALLOW)
+        allowances = Allowances(stale_external=stale, unknown_options=unknown)
+        return Catalog(warehouse, allowances=allowances, **given).open(identifier)
 
     def _place(self) -> tuple[str, str]:
         warehouse, table = self.values.get("warehouse"), self.values.get("table")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.column_figures import ColumnGatherer, can_gather
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNames
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
@@ -83,6 +84,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
     ``columns`` are those to gather figures of: none by default, all (but nested ones) with None. Raises
     :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
     """
+    table.check_step(StepKind.METADATA)
     schema, snapshot = table.schema, table.snapshot()
     chosen = tuple(
         _chosen(schema.fields if columns is None else schema.select(list(columns)), columns)
@@ -142,7 +144,9 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
     with table.io.open_output(path) as sink:
         sink.write(statistics.to_json())
     try:
-        snapshot = table.new_commit().commit(Changes(CommitKind.ANALYZE, statistics=name))
+        snapshot = table.new_commit(StepKind.METADATA).commit(
+            Changes(CommitKind.ANALYZE, statistics=name)
+        )
     except (CommitConflictError, InputError):
         table.io.delete(path)
         raise

@@ -12,6 +12,7 @@ from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.append import AppendPicker, Group, marks_of
@@ -102,6 +103,7 @@ def plan(
 
     ``minor`` waits until small files are worth a rewrite, or enough of their rows are hidden; ``full`` does not wait.
     """
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)
     snapshot = table.snapshots.latest()
@@ -167,7 +169,7 @@ def commit(
     index = tuple(item for message in messages for item in message.index)
     changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
     with discarded_if_refused(table, messages):
-        snapshot = table.new_commit().commit(changes)
+        snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
     return result_of(planned, messages, snapshot)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.table import Table
@@ -32,6 +33,7 @@ class ManifestPlan:
 
 def plan(table: Table) -> ManifestPlan:
     """Look at the manifests of the newest snapshot, by its lists alone."""
+    table.check_step(StepKind.METADATA)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return ManifestPlan()
@@ -49,4 +51,6 @@ def compact_manifests(table: Table) -> Snapshot | None:
     """Merge the manifests in one snapshot; None if there is nothing to do."""
     if not plan(table):
         return None
-    return table.new_commit().commit(Changes(CommitKind.COMPACT, merge_manifests=True))
+    return table.new_commit(StepKind.METADATA).commit(
+        Changes(CommitKind.COMPACT, merge_manifests=True)
+    )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expire_tags import delete_tag
 from paimon_orch.table.table import Table
@@ -90,6 +91,7 @@ def create_tags(table: Table) -> list[str]:
     Tags that such a table made before and has too many of (``tag.num-retained-max``) are deleted. Nothing happens to
     tables that do not ask for tags.
     """
+    table.check_step(StepKind.TAG)
     options = table.options
     made, retained = due_tags(table), _retained(options)
     for name, number in made.items():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import delete_all, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 from paimon_orch.steps.retention import Limits, Retention
@@ -50,6 +51,7 @@ def plan(table: Table, **limits: Unpack[Limits]) -> ChangelogPlan:
     For the limits see :class:`Limits`; where there are no options of changelogs those of snapshots count. The newest
     changelog stays.
     """
+    table.check_step(StepKind.DELETE)
     options = table.options
     versions = VersionStore(table.io, table.paths.root).all()
     mine = {

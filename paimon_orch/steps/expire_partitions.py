@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from paimon_orch.errors import InputError
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition import value_text
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -62,6 +63,7 @@ def plan(
     ``values-time`` reads the time out of the partition's values, ``update-time`` takes the newest of its files. ``now``
     is local wall clock time. A partition whose time cannot be read never expires.
     """
+    table.check_step(StepKind.DELETE)
     schema = table.schema
     options = _with(
         schema.typed_options,
@@ -236,5 +238,7 @@ def expire_partitions(
     )
     for batch in planned.batches:
         chosen = frozenset(batch)
-        table.new_commit().commit(Changes(CommitKind.OVERWRITE, overwrite=chosen.__contains__))
+        table.new_commit(StepKind.DELETE).commit(
+            Changes(CommitKind.OVERWRITE, overwrite=chosen.__contains__)
+        )
     return planned

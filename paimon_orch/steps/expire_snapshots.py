@@ -12,6 +12,7 @@ from typing import Unpack
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.deletion import DeletionResult, delete_all, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
@@ -86,6 +87,7 @@ def plan(
     For the limits see :class:`Limits`; a snapshot goes by age only if its successor is older. What tags, branches,
     consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
     """
+    table.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if now_millis is None else now_millis
     options = table.options
     retention = Retention.of_snapshots(options, now, limits)

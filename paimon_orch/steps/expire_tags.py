@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 from paimon_orch.table.garbage import Garbage, GarbageCollector
@@ -51,6 +52,7 @@ def plan(
     table: Table, *, older_than: datetime | None = None, now: datetime | None = None
 ) -> list[str]:
     """Return the tags whose time is over, and those made before ``older_than`` (local time), by name."""
+    table.check_step(StepKind.TAG | StepKind.DELETE)
     moment = datetime.now() if now is None else now
     modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
     expired = []
@@ -96,6 +98,7 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Gar
     As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
     is deleted if it cannot be told what others need.
     """
+    table.check_step(StepKind.TAG | StepKind.DELETE)
     store = VersionStore(table.io, table.paths.root)
     versions = store.all()
     garbage = _garbage(table, name, versions)

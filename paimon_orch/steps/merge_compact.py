@@ -6,6 +6,7 @@ from datetime import datetime
 
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.choose import choose_full, choose_minor
 from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
@@ -73,6 +74,7 @@ def plan(
     now: datetime | None,
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compact.plan`."""
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     merge_engine(schema)
     snapshot = table.snapshots.latest()
@@ -155,7 +157,7 @@ def commit(
     changelog = tuple(entry for message in buckets.values() for entry in message.changelog)
     changes = Changes(CommitKind.COMPACT, entries, changelog, index, planned.guards)
     with discarded_if_refused(table, buckets.values()):
-        snapshot = table.new_commit().commit(changes)
+        snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
     return _result(planned, buckets, snapshot)
 
 

@@ -10,6 +10,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -81,6 +82,7 @@ def plan(
     ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Raises :class:`InputError` for
     tables without postpone buckets.
     """
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     if not is_postponed(schema):
         raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
@@ -135,7 +137,7 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discarded_if_refused(table, messages):
-        return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+        return table.new_commit(StepKind.COMPACT).commit(Changes(CommitKind.COMPACT, entries))
 
 
 def move_postponed(

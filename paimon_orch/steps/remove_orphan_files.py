@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import DeletionResult, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.quarantine import Quarantine
@@ -99,6 +100,7 @@ def plan(
     :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be read, and
     :class:`UnsupportedError` if there are files but no version that refers to any.
     """
+    table.check_step(StepKind.DELETE)
     schema, before = table.schema, _before(older_than)
     specs = None if partitions is None else parse_specs(partitions, schema)
     store = VersionStore(table.io, table.paths.root)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
 from paimon_orch.format.manifest import ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
 from paimon_orch.table.changes import Changes
@@ -34,6 +35,7 @@ class LostFiles:
 
 def plan(table: Table) -> LostFiles:
     """Look for every live data file of the newest snapshot, level 0 included."""
+    table.check_step(StepKind.DELETE)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return LostFiles()
@@ -59,7 +61,7 @@ def commit(table: Table, lost: LostFiles) -> Snapshot | None:
     index = _without(table, {entry.file.file_name for entry in lost.entries})
     entries = tuple(entry.deleted() for entry in lost.entries)
     changes = Changes(CommitKind.OVERWRITE, entries, index=tuple(index))
-    return table.new_commit().commit(changes)
+    return table.new_commit(StepKind.DELETE).commit(changes)
 
 
 def _without(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:

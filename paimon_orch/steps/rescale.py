@@ -13,6 +13,7 @@ from paimon_orch.files.reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.bucket import hashed_key
 from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.stream import MergeRun, merge_runs
@@ -89,6 +90,7 @@ def plan(
     Writers go by the option ``bucket``: change it too, or they refuse the partition. Raises :class:`UnsupportedError`
     for tables without fixed buckets, and :class:`InputError` if rows wait on level 0 that readers do not see.
     """
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     count = schema.typed_options.bucket if bucket_num is None else bucket_num
     if schema.typed_options.bucket < 1 or schema.typed_options.boolean("row-tracking.enabled"):
@@ -243,4 +245,4 @@ def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]
         overwrite=frozenset(split.partition for split in planned.splits).__contains__,
     )
     with discarded_if_refused(table, done):
-        return table.new_commit().commit(changes)
+        return table.new_commit(StepKind.COMPACT).commit(changes)

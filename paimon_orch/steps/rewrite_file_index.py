@@ -17,6 +17,7 @@ from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.options import IndexSpec, index_specs
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
@@ -150,6 +151,7 @@ def plan(
     ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
     of index files are read, no data.
     """
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     specs = _checked_specs(schema)
     snapshot = table.snapshots.latest()
@@ -348,7 +350,7 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discarded_if_refused(table, messages):
-        return table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+        return table.new_commit(StepKind.COMPACT).commit(Changes(CommitKind.COMPACT, entries))
 
 
 def rewrite_file_index(

@@ -14,6 +14,7 @@ from paimon_orch.files.reader import POSITION, BucketFile, FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.predicate import Predicate, columns_of, to_arrow
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -152,6 +153,7 @@ class RowLevelResult:
 
 def plan(table: Table, where: str | Predicate | None, operation: str = "delete") -> RowLevelPlan:
     """Find the files that may hold rows of a filter, from metadata alone."""
+    table.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
     check_changeable(schema, operation)
     predicate = bound_filter(where, schema)
@@ -296,7 +298,9 @@ def apply(
         raise
     with discarded_if_refused(table, messages):
         changes = _changes(planned, messages, set(marked), guard, hashes)
-        snapshot = None if changes is None else table.new_commit().commit(changes)
+        snapshot = (
+            None if changes is None else table.new_commit(StepKind.WRITE_ROWS).commit(changes)
+        )
     entries = [entry for message in messages for entry in message.entries]
     counts = {key: sum(change.counts.get(key, 0) for change in done) for key in _COUNTED.values()}
     removed = sum(len(message.deleted) for message in messages)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.reader import FileReader
 from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.append_vectors import is_unaware
@@ -64,6 +65,7 @@ def plan(
     Raises :class:`UnsupportedError` for other than append tables without buckets, :class:`InputError` for columns that
     nothing can be sorted by.
     """
+    table.check_step(StepKind.COMPACT)
     schema = table.schema
     _check(table, schema, order)
     snapshot = table.snapshots.latest()
@@ -135,4 +137,4 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     index = tuple(entry.deleted() for unit in units_of(planned) for entry in unit.vectors)
     changes = Changes(CommitKind.OVERWRITE, (*removed, *added), index=index)
     with discarded_if_refused(table, messages):
-        return table.new_commit().commit(changes)
+        return table.new_commit(StepKind.COMPACT).commit(changes)

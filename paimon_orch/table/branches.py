@@ -1,7 +1,7 @@
 """Branches: schemas, snapshots and tags of their own over the same data files (format section 3.3)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, NotFoundError
@@ -27,6 +27,8 @@ class Branches:
 
     io: FileIO
     root: str
+    check: Callable[[], None] = lambda: None
+    """Refuses a change of branches that the table's options speak against."""
 
     def names(self) -> list[str]:
         """Return the names of all branches but main, sorted.
@@ -47,6 +49,7 @@ class Branches:
         Done again after a failure it completes what was begun. Raises :class:`InputError` if the name is taken or not
         allowed, :class:`NotFoundError` if there is no such tag.
         """
+        self.check()
         paths = self._paths(name)
         files = self._first_files(paths, tag)
         if name in self.names() and not self._is_begun(paths, files):
@@ -115,6 +118,7 @@ class Branches:
         The branch stays. Nothing may write to either of them meanwhile; done again after a failure it completes what
         was begun. Raises :class:`InputError` if the branch has no snapshot.
         """
+        self.check()
         ids, paths = self.snapshots(name), TablePaths(self.root, name)
         branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
         first = ids[0]

@@ -9,14 +9,17 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.arrow import fields_of_arrow
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.alter import alter_schema
 from paimon_orch.table.mode_change import check_vectors_switch
-from paimon_orch.table.schema_changes import SchemaChange
+from paimon_orch.table.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
 
@@ -34,13 +37,17 @@ class Catalog:
     >>> table = catalog.table("db.orders")
     """
 
-    def __init__(self, uri: str, **storage_options: Any) -> None:
+    def __init__(
+        self, uri: str, *, allowances: Allowances = NO_ALLOWANCES, **storage_options: Any
+    ) -> None:
         """Open a warehouse: a local path, a ``file:`` URI or an object store's; it need not exist yet.
 
         ``storage_options`` are those of fsspec for the store, such as ``key``, ``secret`` and ``endpoint_url``; further
-        ones are read from the environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object.
+        ones are read from the environment variable ``PAIMON_STORAGE_OPTIONS``, a JSON object. ``allowances`` are those
+        of all tables opened here, as by :meth:`Table.allow`.
         """
         self.uri = str(uri)
+        self.allowances = allowances
         self.io, self.root = resolve_warehouse(self.uri, storage_options)
 
     def __repr__(self) -> str:
@@ -63,9 +70,8 @@ class Catalog:
     def table(self, identifier: str) -> Table:
         """Return ``database.table`` or ``database.table$branch_name``; :class:`NotFoundError` if absent."""
         name, _, branch = identifier.partition(_BRANCH)
-        table = Table(
-            identifier, self.io, TablePaths(self._table_root(name), branch or MAIN_BRANCH)
-        )
+        paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
+        table = Table(identifier, self.io, paths, self.allowances)
         if not table.schemas.ids():
             raise NotFoundError(self._missing(name, branch))
         return table
@@ -107,7 +113,8 @@ class Catalog:
         """Create a table, and its database if need be.
 
         ``columns`` is ``"id BIGINT NOT NULL, v DOUBLE"`` or an Arrow schema. Raises :class:`InputError` if the table
-        exists (unless ``if_not_exists``) or the definition breaks a rule of the format.
+        exists (unless ``if_not_exists``) or the definition breaks a rule of the format. Options that some step will
+        refuse, and unknown ones, are logged as warnings.
         """
         fields = parse_columns(columns) if isinstance(columns, str) else fields_of_arrow(columns)
         schema = new_schema(
@@ -118,11 +125,14 @@ class Catalog:
             comment=comment,
             time_millis=int(time.time() * 1000),
         )
-        table = Table(identifier, self.io, TablePaths(self._table_root(identifier)))
+        paths = TablePaths(self._table_root(identifier))
+        table = Table(identifier, self.io, paths, self.allowances)
         store = SchemaStore(self.io, table.paths)
         created = not store.ids() and store.create(schema)
         if not created and not if_not_exists:
             raise InputError(f"table {identifier} exists already in {self.uri}")
+        if created:
+            warn_of_options(identifier, schema.options)
         return table
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
@@ -165,11 +175,12 @@ class Catalog:
         if _BRANCH in identifier:
             raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
         try:
-            self.table(identifier)
+            table = self.table(identifier)
         except NotFoundError:
             if if_exists:
                 return
             raise
+        require_external_systems(identifier, table.options.values, self.allowances)
         self.io.delete_dir(self._table_root(identifier))
 
     def rename_table(self, identifier: str, to: str) -> Table:
@@ -182,6 +193,7 @@ class Catalog:
         if _BRANCH in identifier or _BRANCH in to:
             raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
         source, target = self.table(identifier), self._table_root(to)
+        source.check_step(StepKind.METADATA)
         database = to.split(".", maxsplit=1)[0]
         if database not in self.databases():
             known = ", ".join(self.databases()) or "none"
@@ -199,10 +211,14 @@ class Catalog:
         >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
         """
         table, changes = self.table(identifier), list(changes)
+        table.check_step(StepKind.ALTER)
         check_vectors_switch(table, changes)
-        return alter_schema(
+        schema = alter_schema(
             table.schemas,
             changes,
             has_snapshots=lambda: table.snapshots.latest_id() is not None,
             time_millis=int(time.time() * 1000),
         )
+        altered = {change.key for change in changes if isinstance(change, SetOption)}
+        warn_of_options(identifier, {k: v for k, v in schema.options.items() if k in altered})
+        return schema

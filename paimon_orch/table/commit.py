@@ -76,7 +76,8 @@ class TableCommit:
     """Commits changes to one table and branch for one commit user.
 
     After a commit ``attempts`` tells how many times it was tried. ``duplicate`` tells that the user had committed this
-    identifier before, by another call: the files of this one are no part of the table then.
+    identifier before, by another call: the files of this one are no part of the table then. ``check`` refuses a schema
+    whose options speak against the step; each attempt asks it, as options may change meanwhile.
     """
 
     schemas: SchemaStore
@@ -84,6 +85,7 @@ class TableCommit:
     manifests: ManifestReader
     user: str
     clock: Callable[[], float] = time.time
+    check: Callable[[TableSchema], None] = lambda _: None
     attempts: int = field(default=0, init=False)
     duplicate: bool = field(default=False, init=False)
 
@@ -167,6 +169,7 @@ class TableCommit:
             return earlier
         state.seen = 0 if latest is None else latest.id
         schema = self.schemas.latest()
+        self.check(schema)
         writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
         coming = NextSnapshot(state.changes, latest, schema, self.snapshots, self.manifests)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -12,6 +13,8 @@ from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
 from paimon_orch.format.manifest import ManifestEntry
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.row_kind import RowKind
@@ -33,6 +36,7 @@ from paimon_orch.table.postpone import PostponeBuckets, is_postponed
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore
+from paimon_orch.table.step_gate import list_stale_options, require_step, warn_of_unknown_options
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.tags import Tags, rollback
 from paimon_orch.table.timetravel import Moment
@@ -50,6 +54,30 @@ class Table:
     identifier: str
     io: FileIO
     paths: TablePaths
+    allowances: Allowances = NO_ALLOWANCES
+
+    def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
+        """Return the table for a run that goes on although options speak against its steps.
+
+        ``stale_external``: steps change the table although Iceberg metadata, a metastore or a callback is not informed.
+        ``unknown_options``: steps change the table although an option may be of a newer release of Paimon.
+        """
+        return replace(
+            self,
+            allowances=Allowances(stale_external=stale_external, unknown_options=unknown_options),
+        )
+
+    def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
+        """Refuse a step that the table's options speak against, by default those of the newest schema.
+
+        Raises :class:`UnsupportedError` naming each option. What :meth:`allow` permits is logged as a warning.
+        """
+        options = (schema or self.schema).options
+        require_step(self.identifier, options, step, self.allowances)
+
+    def stale_external_options(self) -> list[str]:
+        """Return the options, with their values, of which another system is stale after a step that was allowed."""
+        return list_stale_options(self.options.values, EVERY_CHANGE, self.allowances)
 
     @property
     def schemas(self) -> SchemaStore:
@@ -64,12 +92,12 @@ class Table:
     @property
     def tags(self) -> Tags:
         """Return access to the tags."""
-        return Tags(self.snapshots)
+        return Tags(self.snapshots, check=partial(self.check_step, StepKind.TAG))
 
     @property
     def branches(self) -> Branches:
         """Return access to the branches of the table."""
-        return Branches(self.io, self.paths.root)
+        return Branches(self.io, self.paths.root, check=partial(self.check_step, StepKind.METADATA))
 
     @property
     def manifests(self) -> ManifestReader:
@@ -121,7 +149,10 @@ class Table:
                 snapshot.schema_id
             )  # gone: refused, even where the newest schema is read with
         # time travel reads with the schema of that time
-        schema = self.schemas.get(snapshot.schema_id) if moment and snapshot else self.schema
+        newest = self.schema
+        self.check_step(StepKind.READ if moment else StepKind.READ | StepKind.DEFAULT_READ, newest)
+        warn_of_unknown_options(self.identifier, newest.options)
+        schema = self.schemas.get(snapshot.schema_id) if moment and snapshot else newest
         readable = replace(schema, fields=(*schema.fields, *tracking_fields(schema)))
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
@@ -144,6 +175,7 @@ class Table:
         diff between tags; between ids changelog if the table has a producer, else delta.
         """
         schema = self.schema
+        self.check_step(StepKind.READ, schema)
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = Span.of(self.snapshots, start, end, mode, schema)
         return Incremental(
@@ -208,11 +240,15 @@ class Table:
             return None
         return PostponeBuckets.of(schema, [] if fresh else self.files())
 
-    def new_commit(self, user: str | None = None) -> TableCommit:
-        """Return a committer for one job."""
+    def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:
+        """Return a committer for one job, which does ``step``."""
         schemas = self.schemas
         return TableCommit(
-            schemas, self.snapshots, self.manifests, user or new_commit_user(schemas.latest())
+            schemas,
+            self.snapshots,
+            self.manifests,
+            user or new_commit_user(schemas.latest()),
+            check=partial(self.check_step, step),
         )
 
     def upsert(
@@ -273,6 +309,7 @@ class Table:
 
         Later snapshots and tags are removed, schemas stay. Nothing may write to the table meanwhile.
         """
+        self.check_step(StepKind.METADATA)
         return rollback(self.snapshots, Moment(snapshot_id, tag, timestamp, watermark))
 
     def truncate(self) -> Snapshot | None:
@@ -292,9 +329,12 @@ class Table:
         return self._remove(any_of(specs, schema))
 
     def _remove(self, chosen: PartitionFilter) -> Snapshot | None:
+        self.check_step(StepKind.WRITE_ROWS)
         if not any(chosen(split.partition) for split in self.files()):
             return None
-        return self.new_commit().commit(Changes(CommitKind.OVERWRITE, overwrite=chosen))
+        return self.new_commit(StepKind.WRITE_ROWS).commit(
+            Changes(CommitKind.OVERWRITE, overwrite=chosen)
+        )
 
     def _write(
         self,
@@ -306,6 +346,7 @@ class Table:
         partitions: Spec | Sequence[Spec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
+        self.check_step(StepKind.WRITE_ROWS)
         check_writable(self.schema)
         committed = self.committed(commit_id)
         if committed is not None:
@@ -343,7 +384,7 @@ class Table:
         """Return the snapshot that makes a commit a duplicate; None if it is to be made."""
         if commit_id is None:
             return None
-        return self.new_commit(commit_id.user).committed(commit_id.identifier)
+        return self.new_commit(StepKind.WRITE_ROWS, commit_id.user).committed(commit_id.identifier)
 
     def commit_entries(
         self,
@@ -387,7 +428,7 @@ class Table:
             return None
         if commit_id is not None:
             changes = replace(changes, identifier=commit_id.identifier)
-        commit = self.new_commit(None if commit_id is None else commit_id.user)
+        commit = self.new_commit(StepKind.WRITE_ROWS, None if commit_id is None else commit_id.user)
         snapshot = commit.commit(changes)
         if commit.duplicate:
             written = CommitMessage(tuple(entries), tuple(index), tuple(changelog))

@@ -27,6 +27,8 @@ class Tags:
 
     snapshots: SnapshotStore
     clock: Callable[[], datetime] = datetime.now
+    check: Callable[[], None] = lambda: None
+    """Refuses a change of tags that the table's options speak against."""
 
     def names(self) -> list[str]:
         """Return the names of all tags, sorted."""
@@ -55,6 +57,7 @@ class Tags:
         One that has expired is taken from another tag. Raises :class:`InputError` if the name is taken,
         :class:`NotFoundError` if there is no such snapshot.
         """
+        self.check()
         path = self.path(name)
         snapshot, data = self._content(snapshot_id, time_retained)
         if not self.snapshots.io.create(path, data):
@@ -74,6 +77,7 @@ class Tags:
         time_retained: timedelta | None = None,
     ) -> Snapshot:
         """Let a tag that exists keep another snapshot, by default the newest, or another time."""
+        self.check()
         self.get(name)
         io, path = self.snapshots.io, self.path(name)
         before = io.read_bytes(path)
@@ -86,6 +90,7 @@ class Tags:
 
     def rename(self, name: str, to: str) -> None:
         """Give a tag another name, which must be free. Done again after a failure it completes what was begun."""
+        self.check()
         self.get(name)
         io, path = self.snapshots.io, self.path(to)
         data = io.read_bytes(self.path(name))
@@ -96,6 +101,7 @@ class Tags:
 
     def delete(self, name: str) -> None:
         """Remove a tag. Files that it alone kept stay until orphan files are removed."""
+        self.check()
         self.get(name)
         self.snapshots.io.delete(self.path(name))
 

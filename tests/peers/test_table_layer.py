@@ -16,6 +16,7 @@ from paimon_orch import Catalog
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.manifest import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import postpone
 from paimon_orch.steps.analyze import analyze
@@ -79,7 +80,7 @@ def rewrite(table: Table) -> None:
         ManifestEntry(kind, split.partition, 0, -1, file)
         for kind, file in [*removed, *((FileKind.ADD, file) for file in writer.close())]
     )
-    table.new_commit().commit(Changes(CommitKind.COMPACT, entries))
+    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.COMPACT, entries))
 
 
 def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Peer) -> None:

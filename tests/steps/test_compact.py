@@ -18,6 +18,7 @@ from tables import (
 )
 
 from paimon_orch.errors import InputError, StorageError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compaction import BucketCompaction
 from paimon_orch.steps import compact as step
@@ -208,7 +209,7 @@ def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
         writer.write(conform_rows(table_of("k v", [(1, value)]), table.schema))
         written.append(tuple(writer.close()))
     for entries in reversed(written):
-        table.new_commit().commit(Changes(CommitKind.APPEND, entries))
+        table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.APPEND, entries))
     before = rows_of(table)
     monkeypatch.undo()
 

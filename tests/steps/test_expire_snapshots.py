@@ -32,6 +32,7 @@ from tables import new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import expire_snapshots as step
 from paimon_orch.steps.check import check
@@ -241,7 +242,7 @@ def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_the
     table = chain(tmp_path, 1, manifest__merge_min_count="1")
     first = table.manifests.live(table.snapshots.get(1))
     table.truncate()
-    table.new_commit().commit(Changes(CommitKind.OVERWRITE, tuple(first)))
+    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.OVERWRITE, tuple(first)))
     table.upsert(table_of("k v", [(2, "2")]))
 
     expire_snapshots(table, retain_max=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,7 +21,7 @@ def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(ENVIRONMENT, json.dumps({"secret": "of-the-environment"}))
     opened: list[Catalog] = []
 
-    def catalog(uri: str, **options: object) -> Catalog:
+    def catalog(uri: str, **options: Any) -> Catalog:
         opened.append(Catalog(uri, **options))
         return opened[-1]
 
@@ -47,9 +48,9 @@ def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_options_of_one_call_are_not_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
-    given: list[dict[str, object]] = []
+    given: list[dict[str, Any]] = []
 
-    def catalog(uri: str, **options: object) -> Catalog:
+    def catalog(uri: str, **options: Any) -> Catalog:
         given.append(options)
         return Catalog(uri, **options)
 

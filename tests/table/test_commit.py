@@ -16,6 +16,7 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog, CommitId
 from paimon_orch.errors import CommitConflictError, InputError, StorageError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
@@ -470,7 +471,7 @@ def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     first = table.upsert(table_of("k v", [(1, "a")]))
     assert first is not None
-    commit = table.new_commit()
+    commit = table.new_commit(StepKind.WRITE_ROWS)
     commit.clock = lambda: 0.0
 
     assert commit.commit(Changes(CommitKind.APPEND)).time_millis == first.time_millis

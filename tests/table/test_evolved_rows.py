@@ -18,6 +18,7 @@ from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.binary_row import EMPTY_ROW
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.evolved_rows import EvolvedRows, same_rows
@@ -49,7 +50,7 @@ def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFi
         names = tuple(field.name for field in fields)
         file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
     entry = ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, -1, file)
-    table.new_commit().commit(Changes(CommitKind.APPEND, (entry,)))
+    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.APPEND, (entry,)))
     return file
 
 

@@ -20,6 +20,7 @@ from paimon_orch.files.reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE, tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
@@ -118,7 +119,7 @@ def test_a_rewrite_keeps_ids_and_sequence_numbers(tmp_path: Path, kind: str) -> 
     table.append(table_of("k v", [(3, "c")]))
     before = rows_of(table, columns=COLUMNS)
 
-    snapshot = table.new_commit().commit(rewrite(table))
+    snapshot = table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table))
 
     [file] = files_of(table)
     assert (file.first_row_id, file.min_sequence_number, file.max_sequence_number) == (None, 1, 2)
@@ -165,7 +166,7 @@ def test_compaction_keeps_ids(table: Table) -> None:
 
 
 def test_changed_rows_get_the_number_of_the_snapshot_that_changes_them(table: Table) -> None:
-    table.new_commit().commit(rewrite(table, changed=True))
+    table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table, changed=True))
 
     assert rows_of(table, columns=COLUMNS) == [(1, 0, 3), (2, 1, 3), (3, 2, 3)]
 
@@ -191,9 +192,9 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
         return Changes(CommitKind.COMPACT, (entry,))
 
     with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
-        table.new_commit().commit(claim(1))
+        table.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
     with pytest.raises(CommitConflictError, match="ids below 3 only"):
-        table.new_commit().commit(claim(3))
+        table.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
     assert table.snapshots.latest_id() == 2
 
 

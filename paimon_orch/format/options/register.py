@@ -1,0 +1,60 @@
+"""Look up table options by key, known ones and families, and find keys that look like misspelt or newer options."""
+
+import difflib
+import re
+from functools import cache
+
+from paimon_orch.format.options import core_options, engine_options
+from paimon_orch.format.options.table_option import TableOption, by_key, family_pattern
+
+REGISTER = by_key(
+    core_options.HONOURED,
+    core_options.EXTERNAL,
+    core_options.CHANGES_FORMAT,
+    core_options.HARMLESS,
+    engine_options.ENGINE_OPTIONS,
+    engine_options.OLDER_NAMES,
+    engine_options.UNDOCUMENTED,
+)
+"""All options with a fixed key."""
+
+_FAMILIES = [(family_pattern(option.key), option) for option in core_options.FAMILIES]
+_TABLE_OPTIONS = by_key(
+    core_options.HONOURED,
+    core_options.EXTERNAL,
+    core_options.CHANGES_FORMAT,
+    core_options.HARMLESS,
+)
+_SEPARATOR = re.compile(r"[.-]")
+
+
+def _first_segment(key: str) -> str:
+    return _SEPARATOR.split(key, maxsplit=1)[0].lower()
+
+
+_FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
+    _first_segment(option.key) for option in core_options.FAMILIES
+}
+
+
+def find_option(key: str) -> TableOption | None:
+    """Return what is registered for a key, None for a key that no release documents."""
+    option = REGISTER.get(key)
+    if option is not None:
+        return option
+    return next((option for pattern, option in _FAMILIES if pattern.fullmatch(key)), None)
+
+
+def may_be_newer_option(key: str) -> bool:
+    """Return whether an unknown key begins as table options do: it is misspelt, or of a newer release.
+
+    Any other unknown key is a property of the user's own.
+    """
+    return find_option(key) is None and _first_segment(key) in _FIRST_SEGMENTS
+
+
+@cache
+def nearest_option(key: str) -> str | None:
+    """Return the known key that is most like an unknown one, None if there is none like it."""
+    keys = [*REGISTER, *(option.key for option in core_options.FAMILIES)]
+    return next(iter(difflib.get_close_matches(key, keys, n=1, cutoff=0.75)), None)

@@ -1,0 +1,140 @@
+"""Which steps a table's options allow: one gate for all steps, by the register of options.
+
+A step is refused before it changes anything when an option means something that is not implemented, when another
+system would not be informed, or when an option is unknown and may be of a newer release.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.options.register import find_option, may_be_newer_option, nearest_option
+from paimon_orch.format.options.table_option import EVERY_CHANGE, OptionClass, StepKind, TableOption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowances:
+    """What the user permits for one run although the table's options speak against it."""
+
+    stale_external: bool = False
+    """Change the table although Iceberg metadata, a metastore or a callback is not informed."""
+    unknown_options: bool = False
+    """Change the table although an option is unknown and may be of a newer release."""
+
+
+NO_ALLOWANCES = Allowances()
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One option of a table that speaks against a step; ``option`` is None if its key is unknown."""
+
+    key: str
+    value: str
+    option: TableOption | None
+
+    @property
+    def is_external(self) -> bool:
+        """Return whether the step itself is right, and another system is not informed of it."""
+        return self.option is not None and self.option.option_class is OptionClass.EXTERNAL
+
+    def is_allowed(self, allowances: Allowances) -> bool:
+        """Return whether the user permits the step nevertheless."""
+        if self.option is None:
+            return allowances.unknown_options
+        return self.is_external and allowances.stale_external
+
+    def describe(self) -> str:
+        """Return the option with its value, and what would go wrong."""
+        if self.option is None:
+            nearest = nearest_option(self.key)
+            hint = f" (did you mean {nearest!r}?)" if nearest else ""
+            return (
+                f"option {self.key!r} = {self.value!r} is not known{hint}; "
+                "it may belong to a newer release of Paimon"
+            )
+        known = ""
+        if self.option.option_class is OptionClass.HONOURED and self.option.choices:
+            known = f" (implemented: {', '.join(self.option.choices)})"
+        return f"option {self.key!r} = {self.value!r}: {self.option.consequence}{known}"
+
+    def advise(self, step: StepKind) -> str:
+        """Return what to do about a step that is refused."""
+        if self.option is None:
+            return (
+                "Correct or remove the option, or allow unknown options for this run: --allow-unknown-options, "
+                "in Python Table.allow(unknown_options=True)."
+            )
+        if self.is_external and not step & (StepKind.READ | StepKind.DEFAULT_READ):
+            return (
+                "Use Java Paimon for this step, or accept that the other system is stale until you update it: "
+                "--allow-stale-external, in Python Table.allow(stale_external=True)."
+            )
+        if step & StepKind.DEFAULT_READ and self.option.steps is StepKind.DEFAULT_READ:
+            return "Name a snapshot, tag or time to read, remove the option, or read the table with Java Paimon."
+        if self.key == "type":
+            return "Use an engine that knows this type of table."
+        return "Use Java Paimon for this step, or remove the option if the table does not need it."
+
+
+def find_obstacles(options: Mapping[str, str], step: StepKind) -> Iterator[Obstacle]:
+    """Yield the options that speak against a step; unknown ones speak against changes, not against reads."""
+    for key, value in sorted(options.items()):
+        option = find_option(key)
+        if option is None:
+            if step & EVERY_CHANGE and may_be_newer_option(key):
+                yield Obstacle(key, value, None)
+        elif option.blocks(value, step):
+            yield Obstacle(key, value, option)
+
+
+def check_step(
+    table: str,
+    options: Mapping[str, str],
+    step: StepKind,
+    allowances: Allowances = NO_ALLOWANCES,
+) -> tuple[Obstacle, ...]:
+    """Refuse a step that the options of ``table`` speak against; return the obstacles that the user allows.
+
+    Raises :class:`UnsupportedError` naming every option, its value, what would go wrong and what to do. A query
+    authorization (``query-auth.enabled``) cannot be allowed for reads.
+    """
+    obstacles = list(find_obstacles(options, step))
+    reads = bool(step & (StepKind.READ | StepKind.DEFAULT_READ))
+    refused = [o for o in obstacles if reads or not o.is_allowed(allowances)]
+    if refused:
+        refuse(table, refused, step)
+    return tuple(obstacles)
+
+
+def refuse(table: str, obstacles: Sequence[Obstacle], step: StepKind) -> NoReturn:
+    """Raise the error that names the options which speak against a step."""
+    reasons = "; ".join(obstacle.describe() for obstacle in obstacles)
+    advice = " ".join(dict.fromkeys(obstacle.advise(step) for obstacle in obstacles))
+    what = "read" if step & (StepKind.READ | StepKind.DEFAULT_READ) else "change"
+    raise UnsupportedError(f"cannot {what} {table}: {reasons}. {advice} Nothing was changed.")
+
+
+def describe_options(options: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each option that some step will refuse, or that looks misspelt."""
+    every = EVERY_CHANGE | StepKind.READ | StepKind.DEFAULT_READ | StepKind.ALTER
+    obstacles = [
+        f"some steps will be refused: {obstacle.describe()}"
+        for obstacle in find_obstacles(options, every)
+    ]
+    misspelt = [
+        f"option {key!r} is not an option of Paimon (did you mean {nearest_option(key)!r}?)"
+        for key in options
+        if find_option(key) is None and not may_be_newer_option(key) and nearest_option(key)
+    ]
+    return obstacles + misspelt
+
+
+def unknown_options(options: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each unknown key that may be of a newer release, for readers."""
+    return [
+        Obstacle(key, value, None).describe()
+        for key, value in sorted(options.items())
+        if may_be_newer_option(key)
+    ]

@@ -1,0 +1,63 @@
+"""The gate before every step on a table: refuse, or warn once of what the user has allowed."""
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+
+from paimon_orch.format.options.step_support import (
+    Allowances,
+    check_step,
+    describe_options,
+    find_obstacles,
+    refuse,
+    unknown_options,
+)
+from paimon_orch.format.options.table_option import StepKind
+
+logger = logging.getLogger(__name__)
+
+
+def require_step(
+    table: str, options: Mapping[str, str], step: StepKind, allowances: Allowances
+) -> None:
+    """Refuse a step as :func:`check_step` does; log what is allowed once for each table and option."""
+    for obstacle in check_step(table, options, step, allowances):
+        consequence = "stale after this run" if obstacle.is_external else "allowed for this run"
+        _warn_once(f"{table}: {consequence}: {obstacle.describe()}")
+
+
+def list_stale_options(
+    options: Mapping[str, str], step: StepKind, allowances: Allowances
+) -> list[str]:
+    """Return ``key=value`` of the options of which another system is not informed by a step that is allowed."""
+    return [
+        f"{obstacle.key}={obstacle.value}"
+        for obstacle in find_obstacles(options, step)
+        if obstacle.is_external and obstacle.is_allowed(allowances)
+    ]
+
+
+def require_external_systems(
+    table: str, options: Mapping[str, str], allowances: Allowances
+) -> None:
+    """Refuse to drop a table that another system refers to; whatever else its options mean is dropped with it."""
+    external = [o for o in find_obstacles(options, StepKind.DELETE) if o.is_external]
+    if external and not allowances.stale_external:
+        refuse(table, external, StepKind.DELETE)
+
+
+def warn_of_options(table: str, options: Mapping[str, str]) -> None:
+    """Log the options of a new or altered table that some step will refuse, and those that are unknown."""
+    for sentence in describe_options(options):
+        logger.warning("%s: %s", table, sentence)
+
+
+def warn_of_unknown_options(table: str, options: Mapping[str, str]) -> None:
+    """Log once for each table and option that a key is unknown and may be of a newer release."""
+    for sentence in unknown_options(options):
+        _warn_once(f"{table}: {sentence}")
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)

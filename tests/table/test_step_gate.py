@@ -1,0 +1,236 @@
+"""Options that are not implemented stop every step that they would make wrong, and the table is unchanged."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.steps import (
+    analyze,
+    compact,
+    compact_manifests,
+    expire_changelogs,
+    expire_snapshots,
+    expire_tags,
+    remove_orphan_files,
+    remove_unexisting_files,
+    rescale,
+    rewrite_file_index,
+)
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.table import Table
+
+ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
+ICEBERG = ("metadata.iceberg.storage", "table-location")
+
+
+def _table(tmp_path: Path, **options: str) -> Table:
+    """A table with two commits, whose options are set as another writer would have stored them."""
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options={"bucket": "1"}
+    )
+    table.upsert(ROWS)
+    table.upsert(ROWS)
+    _store_options(table, options)
+    return table
+
+
+def _store_options(table: Table, options: dict[str, str]) -> None:
+    path = Path(table.schemas.path(table.schema.id))
+    schema = json.loads(path.read_bytes())
+    schema["options"] |= options
+    path.write_text(json.dumps(schema))
+
+
+def _digest(table: Table) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(table.paths.root).rglob("*")):
+        digest.update(str(path).encode())
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+CHANGES: dict[str, Callable[[Table], object]] = {
+    "upsert": lambda table: table.upsert(ROWS),
+    "overwrite": lambda table: table.overwrite(ROWS),
+    "delete": lambda table: table.delete(ROWS.select(["id"])),
+    "truncate": lambda table: table.truncate(),
+    "compact": lambda table: compact.compact(table, InProcessExecutor(), strategy="full"),
+    "plan of compaction": compact.plan,
+    "compact manifests": compact_manifests.compact_manifests,
+    "analyze": lambda table: analyze.analyze(table, InProcessExecutor()),
+    "rewrite file index": lambda table: rewrite_file_index.rewrite_file_index(
+        table, InProcessExecutor()
+    ),
+    "rescale": lambda table: rescale.rescale(table, 2, InProcessExecutor()),
+    "expire snapshots": lambda table: expire_snapshots.expire_snapshots(table, retain_max=1),
+    "plan of expiration": lambda table: expire_snapshots.plan(table, retain_max=1),
+    "expire changelogs": expire_changelogs.expire_changelogs,
+    "expire tags": expire_tags.expire_tags,
+    "remove orphan files": remove_orphan_files.remove_orphan_files,
+    "remove unexisting files": remove_unexisting_files.remove_unexisting_files,
+    "create tag": lambda table: table.tags.create("now"),
+    "create branch": lambda table: table.branches.create("dev"),
+    "rollback": lambda table: table.rollback(1),
+    "rename": lambda table: Catalog(str(Path(table.paths.root).parents[1])).rename_table(
+        "db.t", "db.u"
+    ),
+    "drop": lambda table: Catalog(str(Path(table.paths.root).parents[1])).drop_table("db.t"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_change_is_refused_while_iceberg_metadata_would_become_stale(
+    name: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **dict([ICEBERG]))
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage.*allow-stale-external"):
+        CHANGES[name](table)
+    assert _digest(table) == before
+
+
+@pytest.mark.parametrize("name", sorted(set(CHANGES) - {"rename", "drop"}))
+def test_every_change_goes_on_when_stale_iceberg_metadata_is_allowed(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = _table(tmp_path, **dict([ICEBERG])).allow(stale_external=True)
+    table = Table(f"db.{name}", table.io, table.paths, table.allowances)  # a warning of its own
+    with caplog.at_level(logging.WARNING):
+        CHANGES[name](table)
+    assert "stale after this run: option 'metadata.iceberg.storage'" in caplog.text
+    assert table.stale_external_options() == ["metadata.iceberg.storage=table-location"]
+
+
+@pytest.mark.parametrize("name", sorted(set(CHANGES) - {"drop"}))
+def test_every_change_is_refused_while_an_option_may_be_of_a_newer_release(
+    name: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **{"merge-engin": "aggregation"})
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"'merge-engin'.*did you mean 'merge-engine'"):
+        CHANGES[name](table)
+    assert _digest(table) == before
+
+
+def test_unknown_options_can_be_allowed_for_one_run(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"sequence.of-tomorrow": "1"})
+    allowed = table.allow(unknown_options=True)
+    assert compact.compact(allowed, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+def test_a_property_of_the_users_own_stops_nothing(tmp_path: Path) -> None:
+    table = _table(tmp_path, owner="alice", **{"my-team.cost-centre": "17"})
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+def test_a_reader_warns_once_of_an_unknown_option(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = _table(tmp_path, **{"scan.of-tomorrow": "1"})
+    with caplog.at_level(logging.WARNING):
+        assert table.scan().to_arrow().num_rows == 2
+        assert table.scan().to_arrow().num_rows == 2
+    assert caplog.text.count("scan.of-tomorrow") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("chain-table.enabled", "true"),
+        ("type", "format-table"),
+        ("query-auth.enabled", "true"),
+        ("fields.v.map.storage-layout", "shared-shredding"),
+    ],
+)
+def test_a_reader_that_would_return_other_rows_is_refused(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **{key: value})
+    with pytest.raises(UnsupportedError, match=key):
+        table.scan()
+    with pytest.raises(UnsupportedError, match=key):
+        table.allow(stale_external=True, unknown_options=True).scan()
+
+
+def test_a_stored_time_travel_is_refused_unless_the_caller_names_a_snapshot(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"scan.snapshot-id": "1"})
+    with pytest.raises(UnsupportedError, match=r"scan\.snapshot-id.*Name a snapshot"):
+        table.scan()
+    assert table.scan(snapshot_id=2).to_arrow().num_rows == 2
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metadata.iceberg.storage", "DISABLED"),
+        ("chain-table.enabled", "False"),
+        ("type", "TABLE"),
+        ("commit.callbacks", ""),
+    ],
+)
+def test_a_default_value_stops_nothing_however_it_is_written(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **{key: value})
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    commit = table.new_commit(StepKind.COMPACT)
+    planned = compact.plan(table, strategy="full")
+    messages = [unit.run() for unit in planned.units]
+    _store_options(table, dict([ICEBERG]))
+    snapshot = table.snapshot()
+    with pytest.raises(UnsupportedError, match="iceberg"):
+        compact.commit(table, planned, [_decoded(message) for message in messages])
+    assert table.snapshot() == snapshot
+    assert commit.attempts == 0
+
+
+def _decoded(message: Any) -> Any:
+    from paimon_orch.table.messages import CommitMessage
+
+    return CommitMessage.decode(message)
+
+
+def test_the_option_that_stops_a_table_can_be_removed_by_alter(tmp_path: Path) -> None:
+    from paimon_orch.table.schema_changes import ResetOption
+
+    table = _table(tmp_path, **dict([ICEBERG]))
+    Catalog(str(tmp_path)).alter_table("db.t", [ResetOption(ICEBERG[0])])
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+def test_create_warns_of_options_that_stop_steps_and_of_misspelt_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        Catalog(str(tmp_path)).create_table(
+            "db.t",
+            "id BIGINT",
+            options={
+                "deletion-vector.enabled": "true",
+                "bukcet": "1",
+                "metastore.partitioned-table": "true",
+                "owner": "alice",
+            },
+        )
+    assert (
+        "'deletion-vector.enabled' = 'true' is not known (did you mean 'deletion-vectors.enabled'?)"
+        in caplog.text
+    )
+    assert "did you mean 'bucket'?" in caplog.text
+    assert "the metastore is not informed" in caplog.text
+    assert "owner" not in caplog.text
