@@ -155,9 +155,34 @@ class FreshnessAttributes(dg.Model, dg.Resolvable):
         )
 
 
-class SnapshotExpirationAttributes(dg.Model, dg.Resolvable):
-    """What is kept (by default what the table's options say), and when the rest goes (by default hourly)."""
+class MaintenanceAttributes(dg.Model, dg.Resolvable):
+    """The policy of a maintenance job, and when its schedule runs.
 
+    All attributes but ``dry_run`` and ``cron`` are those of the job's config, by the same names: they are its defaults.
+    """
+
+    cron: str | None = Field(default=None, description="When the schedule runs.")
+    dry_run: bool = Field(
+        default=False,
+        description="Whether the schedule only shows what it would delete. Runs from the launchpad are dry runs unless "
+        "their config says dry_run: false.",
+    )
+    use_spark: bool = Field(
+        default=False, description="List and delete on Spark: for tables of very many files."
+    )
+
+    def job_config(self) -> dict[str, Any]:
+        """Return the defaults of the job's config; what is not given is left to the job."""
+        left = {"cron", "dry_run"} if self.use_spark else {"cron", "dry_run", "use_spark"}
+        return self.model_dump(exclude=left, exclude_none=True)
+
+
+class SnapshotExpirationAttributes(MaintenanceAttributes):
+    """Which snapshots are kept; what is not given is taken from the table's options."""
+
+    cron: str | None = Field(
+        default=None, description="When; by default hourly, at a minute of the table's own."
+    )
     retain_min: int | None = Field(
         default=None, ge=1, description="So many snapshots are kept at least."
     )
@@ -167,14 +192,20 @@ class SnapshotExpirationAttributes(dg.Model, dg.Resolvable):
     retain_for: str | None = Field(
         default=None, description="Snapshots younger than this are kept, e.g. 24 h."
     )
-    cron: str | None = Field(
-        default=None, description="When; by default hourly, at a minute of the table's own."
+    max_deletes: int | None = Field(
+        default=None, ge=0, description="A run deletes at most so many snapshots."
     )
 
 
-class OrphanFilesAttributes(dg.Model, dg.Resolvable):
-    """How old orphans must be to go, and when (by default weekly); ``quarantine`` moves them aside instead."""
+class OrphanFilesAttributes(MaintenanceAttributes):
+    """How old files that nothing refers to must be to be removed; ``quarantine`` moves them aside instead."""
 
+    cron: str | None = Field(default=None, description="When; by default on Sundays.")
+    dry_run: bool = Field(
+        default=True,
+        description="Whether the schedule only shows them. Runs from the launchpad are dry runs unless their config says "
+        "dry_run: false.",
+    )
     older_than: str = Field(
         default="3 d",
         description="Longer than the longest write takes from its first file to its commit.",
@@ -183,19 +214,20 @@ class OrphanFilesAttributes(dg.Model, dg.Resolvable):
         default=False,
         description="Move them aside instead; paimon-orch quarantine brings them back or empties it.",
     )
-    dry_run: bool = Field(default=True, description="The schedule only shows them.")
-    cron: str | None = Field(default=None, description="When; by default on Sundays.")
 
 
-class PartitionExpirationAttributes(dg.Model, dg.Resolvable):
-    """The age at which partitions are dropped, and when that is looked at (by default nightly)."""
+class PartitionExpirationAttributes(MaintenanceAttributes):
+    """The age at which partitions are dropped."""
 
-    expiration_time: str = Field(description="The age of a partition that goes, e.g. 90 d.")
+    cron: str | None = Field(default=None, description="When; by default nightly.")
+    expiration_time: str = Field(description="Partitions older than this are dropped, e.g. 90 d.")
     strategy: Literal["values-time", "update-time"] | None = Field(
         default=None,
         description="Age by the value or by the last change; by default as the table says.",
     )
-    cron: str | None = Field(default=None, description="When; by default nightly.")
+    max_expires: int | None = Field(
+        default=None, ge=0, description="A run drops at most so many partitions."
+    )
 
 
 class SparkAttributes(dg.Model, dg.Resolvable):

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
-from paimon_orch.dagster.attributes import TableAttributes
+from paimon_orch.dagster.attributes import MaintenanceAttributes, TableAttributes
 from paimon_orch.dagster.checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
@@ -141,29 +141,40 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         return [sensor]
 
     def _jobs(self) -> list[dg.JobDefinition]:
-        builders = [build_expire_snapshots_job, build_remove_orphan_files_job]
+        builders = {
+            EXPIRE_SNAPSHOTS.action: build_expire_snapshots_job,
+            REMOVE_ORPHAN_FILES.action: build_remove_orphan_files_job,
+        }
         if self.partition_expiration is not None:
-            builders.append(build_expire_partitions_job)
-        return [build(self.table, key_prefix=self.key_prefix) for build in builders]
+            builders[EXPIRE_PARTITIONS.action] = build_expire_partitions_job
+        policies = self._policies()
+        return [
+            build(
+                self.table,
+                config=policies[action].job_config() if action in policies else None,
+                key_prefix=self.key_prefix,
+            )
+            for action, build in builders.items()
+        ]
 
-    def _schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
+    def _policies(self) -> dict[str, MaintenanceAttributes]:
+        """Return the policies that are given, by action: those of jobs that have a schedule."""
         policies = {
             EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
             REMOVE_ORPHAN_FILES.action: self.orphan_files,
             EXPIRE_PARTITIONS.action: self.partition_expiration,
         }
-        given = {
-            action: policy.model_dump(exclude_none=True)
-            for action, policy in policies.items()
-            if policy is not None
-        }
-        cron = {action: policy.pop("cron") for action, policy in given.items() if "cron" in policy}
+        return {action: policy for action, policy in policies.items() if policy is not None}
+
+    def _schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
+        given = self._policies()
+        cron = {action: policy.cron for action, policy in given.items() if policy.cron is not None}
         states = dg.DefaultScheduleStatus
         status = states.RUNNING if self.running else states.STOPPED
         schedules = build_maintenance_schedules(
             [job for job in jobs if job.tags[ACTION_TAG] in given],
             cron=cron,
-            config=given,
+            config={action: {"dry_run": policy.dry_run} for action, policy in given.items()},
             default_status=status,
         )
         if self.trigger == "schedule":

@@ -1,10 +1,12 @@
 """Factories of jobs: maintenance of a whole table, where a backfill would mean nothing.
 
 All are of one shape: an op ``<action>`` with its config, which may be a dry run, and figures in an observation of the
-table's asset.
+table's asset. The ``config`` of a factory is the policy of the table: the default run config of the job, the default of
+each field that a run leaves out, and what the job's schedule runs with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -19,6 +21,7 @@ from paimon_orch.dagster.upkeep import (
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
     C,
+    RemoveOrphanFilesConfig,
     Step,
 )
 from paimon_orch.steps.executor import InProcessExecutor
@@ -26,36 +29,67 @@ from paimon_orch.steps.executor import InProcessExecutor
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
 
 
-def build_expire_snapshots_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+def build_expire_snapshots_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
     """Return the job ``expire_snapshots__<database>__<table>``, in the launchpad a dry run.
 
-    It deletes snapshots by the table's options or the config's, and what only they need. This and all jobs of this
-    module take the resources ``paimon`` and ``spark``; Spark starts if ``use_spark`` says so.
+    It deletes snapshots by ``config`` (``retain_min``, ``retain_max``, ``retain_for``, ``max_deletes``), by the table's
+    options where that says nothing, and the files that only they need. This and all jobs of this module take the
+    resources ``paimon`` and ``spark``; Spark starts if ``use_spark`` says so.
     """
-    return _build_job(EXPIRE_SNAPSHOTS, table, key_prefix)
+    return _build_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
 
 
 def build_remove_orphan_files_job(
-    table: str, *, key_prefix: Sequence[str] = ()
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
     """Return the job ``remove_orphan_files__<database>__<table>``, in the launchpad a dry run.
 
     It removes files that nothing refers to, or puts them aside, and fails before that if a check finds the table damaged.
     """
-    return _build_job(REMOVE_ORPHAN_FILES, table, key_prefix)
+    shown = {"older_than": RemoveOrphanFilesConfig().older_than}
+    return _build_job(REMOVE_ORPHAN_FILES, table, shown | dict(config or {}), key_prefix)
 
 
-def build_expire_partitions_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+def build_expire_partitions_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
     """Return the job ``expire_partitions__<database>__<table>``, in the launchpad a dry run: drops old partitions."""
-    return _build_job(EXPIRE_PARTITIONS, table, key_prefix)
+    return _build_job(EXPIRE_PARTITIONS, table, config or {}, key_prefix)
 
 
-def build_compact_manifests_job(table: str, *, key_prefix: Sequence[str] = ()) -> dg.JobDefinition:
+def build_compact_manifests_job(
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
     """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests."""
-    return _build_job(COMPACT_MANIFESTS, table, key_prefix)
+    return _build_job(COMPACT_MANIFESTS, table, config or {}, key_prefix)
 
 
-def _build_job(step: Step[C], table: str, key_prefix: Sequence[str]) -> dg.JobDefinition:
+def job_config(job: dg.JobDefinition) -> dict[str, Any]:
+    """Return the config that the op of a maintenance job has by default, as far as it is not the op's own."""
+    run_config = job.run_config or {}
+    config: dict[str, Any] = run_config["ops"][job.tags[ACTION_TAG]]["config"]
+    return dict(config)
+
+
+def _build_job(
+    step: Step[C], table: str, config: Mapping[str, Any], key_prefix: Sequence[str]
+) -> dg.JobDefinition:
+    step = step.with_policy(config)
+    defaults = {"dry_run": step.config().dry_run, **config}
     name, asset = object_name(step.action, table, key_prefix), table_key(table, key_prefix)
     description = step.description.format(table=table)
 
@@ -83,6 +117,7 @@ def _build_job(step: Step[C], table: str, key_prefix: Sequence[str]) -> dg.JobDe
         name=name,
         description=description,
         tags={TABLE_TAG: table, ACTION_TAG: step.action},
+        config={"ops": {step.action: {"config": defaults}}},
         executor_def=dg.in_process_executor,
     )
     def maintenance() -> None:

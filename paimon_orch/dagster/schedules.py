@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.dagster.changes import Watch, identity
-from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG
+from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, job_config
 from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
 from paimon_orch.dagster.requests import CompactionTarget, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
@@ -17,7 +17,7 @@ from paimon_orch.dagster.upkeep import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
-    duration,
+    STEPS,
 )
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.policy import CompactionPolicy, Decision
@@ -28,12 +28,6 @@ _CRON = {
     COMPACT_MANIFESTS.action: "{minute} 4 * * 6",
     REMOVE_ORPHAN_FILES.action: "{minute} 5 * * 0",
 }
-_CONFIG: Mapping[str, Mapping[str, Any]] = {
-    # what is being written by the slowest writer must not be taken for lost
-    REMOVE_ORPHAN_FILES.action: {"older_than": "3 d"},
-}
-
-_DURATIONS = {"retain_for", "older_than", "expiration_time"}
 
 
 def build_compaction_schedule(
@@ -106,22 +100,22 @@ def build_maintenance_schedules(
     execution_timezone: str = "UTC",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each maintenance job, which it runs in earnest: ``dry_run`` is false unless ``config`` says.
+    """Return a schedule for each maintenance job: runs have the job's own config, but are no dry runs.
 
-    Snapshots expire hourly, partitions nightly, manifests are merged on Saturdays and orphans of three days removed on
-    Sundays; each at a minute of the table's own. ``cron`` and ``config`` go before that, by action, such as
-    ``expire_snapshots``.
+    So a dry run in the launchpad plans what the schedule does. ``config``, by action such as ``expire_snapshots``, says
+    what is different in runs of the schedule: ``{"remove_orphan_files": {"dry_run": True}}``, say; a policy belongs to
+    the job. Snapshots expire hourly, partitions nightly, manifests are merged on Saturdays and orphans removed on
+    Sundays, each at a minute of the table's own, unless ``cron`` says when, by action.
     """
-    cron, config = {**_CRON, **(cron or {})}, {**_CONFIG, **(config or {})}
+    cron, config = {**_CRON, **(cron or {})}, config or {}
     unknown = sorted({*cron, *config} - set(_CRON))
     if unknown:
         raise InputError(f"no action is called {', '.join(unknown)}; there are {', '.join(_CRON)}")
     schedules = []
     for job in jobs:
         action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
-        chosen = {"dry_run": False, **config.get(action, {})}
-        for name in _DURATIONS & chosen.keys():
-            duration(name, chosen[name])  # refused here, not in a run at night
+        chosen = {**job_config(job), "dry_run": False, **config.get(action, {})}
+        STEPS[action].check_config(chosen)
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, ValidationError, create_model
 
 from paimon_orch.dagster.metadata import Metadata, rows_table
+from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.steps import compact_manifests as manifest_step
 from paimon_orch.steps import expire_partitions as partition_step
@@ -44,7 +45,7 @@ class RemoveOrphanFilesConfig(StepConfig):
     """Orphans are files that no snapshot, tag, changelog or branch names."""
 
     older_than: str = Field(
-        default="1 d",
+        default="3 d",  # an uncommitted file of the slowest writer is no orphan
         description="Leave younger files alone, e.g. '3 d'. Must be longer than the longest write takes.",
     )
     quarantine: bool = Field(
@@ -98,14 +99,54 @@ class Outcome:
         return metadata
 
 
+_DURATIONS = ("retain_for", "older_than", "expiration_time")
+
+
 @dataclass(frozen=True, slots=True)
 class Step(Generic[C]):
-    """A step by its name; ``perform`` changes nothing if the config says ``dry_run``."""
+    """A step by its name; ``perform`` changes nothing if the config says ``dry_run``.
+
+    :ivar config: the class of the op's config; its defaults are the policy of the job
+    """
 
     action: str
     description: str
     config: type[C]
     perform: Callable[[Table, C, Executor, Progress], Outcome]
+
+    def with_policy(self, policy: Mapping[str, Any]) -> "Step[C]":
+        """Return the step whose config has the values of ``policy`` as defaults.
+
+        Raises :class:`InputError` for a name that the config does not have, and for a value that it does not take.
+        """
+        self.check_config(policy)
+        fields: dict[str, Any] = {
+            name: (known.annotation, Field(default=policy[name], description=known.description))
+            for name, known in self.config.model_fields.items()
+            if name in policy
+        }
+        config = create_model(self.config.__name__, __base__=self.config, **fields)
+        return replace(self, config=config)
+
+    def check_config(self, config: Mapping[str, Any]) -> None:
+        """Raise :class:`InputError` for a name that the config does not have, and for a value that it does not take."""
+        known = self.config.model_fields
+        unknown = sorted(config.keys() - known.keys())
+        if unknown:
+            raise InputError(
+                f"{self.action} has no config {', '.join(unknown)}; there are {', '.join(known)}"
+            )
+        try:
+            self.config(**config)
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, each['loc']))} = {each['input']!r}: {each['msg']}"
+                for each in error.errors()
+            )
+            raise InputError(f"config of {self.action}: {wrong}") from error
+        for name in _DURATIONS:
+            if config.get(name) is not None:
+                duration(name, config[name])  # refused here, not in a run at night
 
 
 def _expire_snapshots(
@@ -233,3 +274,9 @@ COMPACT_MANIFESTS = Step(
     CompactManifestsConfig,
     _compact_manifests,
 )
+
+STEPS: Mapping[str, Step[Any]] = {
+    step.action: step
+    for step in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
+}
+"""The steps by their actions."""

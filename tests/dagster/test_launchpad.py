@@ -1,0 +1,301 @@
+"""The policy of a component is what its jobs plan, whoever starts them: the launchpad, a run with little config, a schedule."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    PaimonTableComponent,
+    build_expire_snapshots_job,
+    build_remove_orphan_files_job,
+)
+from paimon_orch.dagster.attributes import MaintenanceAttributes
+from paimon_orch.dagster.upkeep import STEPS
+from paimon_orch.errors import InputError
+from paimon_orch.table.table import Table
+
+POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "expire_snapshots": {"retain_min": 2, "retain_for": "24 h", "max_deletes": 7},
+    "remove_orphan_files": {"older_than": "9 d", "quarantine": True},
+    "expire_partitions": {"expiration_time": "30 d", "strategy": "values-time", "max_expires": 3},
+}
+ATTRIBUTES = {
+    "expire_snapshots": "snapshot_expiration",
+    "remove_orphan_files": "orphan_files",
+    "expire_partitions": "partition_expiration",
+}
+DAY_SECONDS = 24 * 3600
+OLD, YOUNG = "2000-01-01", "2999-01-01"
+
+
+def component(**attributes: Any) -> dg.Definitions:
+    policies = {ATTRIBUTES[action]: dict(policy) for action, policy in POLICIES.items()}
+    policies["orphan_files"]["dry_run"] = False
+    given = {"table": "lake.orders", **policies, **attributes}
+    return PaimonTableComponent.from_attributes_dict(attributes=given).definitions()
+
+
+def job_of(defs: dg.Definitions, action: str) -> dg.JobDefinition:
+    [job] = [job for job in defs.jobs or [] if job.name == f"{action}__lake__orders"]
+    assert isinstance(job, dg.JobDefinition)
+    return job
+
+
+def schedule_config(defs: dg.Definitions, action: str) -> dict[str, Any]:
+    """The config of the op in a run that the schedule asks for."""
+    [schedule] = [s for s in defs.schedules or [] if s.name == f"{action}__lake__orders_schedule"]
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    [request] = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
+    config: dict[str, Any] = request.run_config["ops"][action]["config"]
+    return config
+
+
+def observed(
+    job: dg.JobDefinition, resources: Mapping[str, object], run_config: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What a run reports, the plan as rows."""
+    result = job.execute_in_process(run_config, resources=dict(resources))
+    [observation] = [
+        event.asset_observation_data.asset_observation
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    ]
+    found = {key: value.value for key, value in observation.metadata.items()}
+    if "paimon/plan" in found:
+        found["paimon/plan"] = [record.data for record in found["paimon/plan"].records]
+    return found
+
+
+def launched(
+    job: dg.JobDefinition, resources: Mapping[str, object], **config: object
+) -> dict[str, Any]:
+    """What a run reports that is launched with this config of its op only."""
+    action = job.tags["paimon/action"]
+    return observed(job, resources, {"ops": {action: {"config": config}}})
+
+
+@pytest.fixture
+def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
+    """A table on which each job has something to do by its policy, and more by the defaults of the table and of Paimon."""
+    table = paimon.catalog().create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT, amount INT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={
+            "bucket": "1",
+            "snapshot.num-retained.min": "1",
+            "snapshot.time-retained": "1 ms",
+            "partition.expiration-time": "1 d",
+            "partition.timestamp-formatter": "yyyy-MM-dd",
+        },
+    )
+    recent = time.strftime("%Y-%m-%d", time.localtime(time.time() - 9 * DAY_SECONDS))
+    for day in (OLD, recent, YOUNG):
+        upsert(table, day)
+    for number in (1, 2):  # these two are old enough to expire after a day
+        path = Path(table.snapshots.path(number))
+        snapshot = json.loads(path.read_text())
+        snapshot["timeMillis"] -= 3 * DAY_SECONDS * 1000
+        path.write_text(json.dumps(snapshot))
+    upsert(table, YOUNG)
+    bucket = Path(paimon.warehouse, "lake.db", "orders", f"dt={YOUNG}", "bucket-0")
+    for name, days in {"data-old-0.parquet": 10, "data-recent-0.parquet": 5}.items():
+        (bucket / name).write_bytes(b"lost")
+        then = time.time() - days * DAY_SECONDS
+        os.utime(bucket / name, (then, then))
+    return table
+
+
+@pytest.mark.parametrize("action", POLICIES)
+def test_default_run_config_of_a_job_is_the_policy_of_the_component(action: str) -> None:
+    job = job_of(component(), action)
+
+    assert job.run_config == {"ops": {action: {"config": {"dry_run": True, **POLICIES[action]}}}}
+
+
+@pytest.mark.parametrize("action", POLICIES)
+def test_schedule_runs_the_default_run_config_of_its_job_but_deletes(action: str) -> None:
+    assert schedule_config(component(), action) == {**POLICIES[action], "dry_run": False}
+
+
+@pytest.mark.parametrize("config", [None, {"dry_run": True}], ids=str)
+@pytest.mark.parametrize("action", POLICIES)
+def test_dry_run_plans_what_the_schedule_would_do(
+    work: Table,
+    resources: Mapping[str, object],
+    action: str,
+    config: dict[str, Any] | None,
+) -> None:
+    defs = component()
+    run_config = None if config is None else {"ops": {action: {"config": config}}}
+    scheduled = schedule_config(defs, action) | {"dry_run": True}
+
+    shown = observed(job_of(defs, action), resources, run_config)
+    planned = launched(job_of(defs, action), resources, **scheduled)
+
+    assert shown == planned
+    assert len(shown["paimon/plan"]) >= 1
+    assert work.snapshots.ids() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("action", "figure"),
+    [
+        ("expire_snapshots", "snapshots"),
+        ("remove_orphan_files", "files"),
+        ("expire_partitions", "partitions"),
+    ],
+)
+def test_run_with_only_dry_run_false_deletes_what_the_dry_run_planned(
+    work: Table, resources: Mapping[str, object], action: str, figure: str
+) -> None:
+    job = job_of(component(), action)
+    planned = launched(job, resources, dry_run=True)
+    done = launched(job, resources, dry_run=False)
+
+    assert done[f"paimon/{action}_{figure}"] == planned[f"paimon/{action}_planned_{figure}"]
+    assert done[f"paimon/{action}_{figure}"] >= 1
+    assert work.snapshots.latest_id()
+
+
+def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dry_run_false(
+    orders: Table, upsert: Callable[..., None], resources: Mapping[str, object]
+) -> None:
+    for amount in range(51):
+        upsert(orders, OLD, amount=amount)
+    for number in range(1, 41):  # older than the hour that the table keeps them
+        path = Path(orders.snapshots.path(number))
+        snapshot = json.loads(path.read_text())
+        snapshot["timeMillis"] -= 89 * 60 * 1000
+        path.write_text(json.dumps(snapshot))
+    defs = component(snapshot_expiration={"retain_for": "24 h"})
+
+    launched(job_of(defs, "expire_snapshots"), resources, dry_run=False)
+
+    assert len(orders.snapshots.ids()) == 51
+
+
+def test_null_in_the_launchpad_returns_to_the_options_of_the_table(
+    work: Table, resources: Mapping[str, object]
+) -> None:
+    job = job_of(component(), "expire_snapshots")
+
+    launched(job, resources, dry_run=False, retain_for=None, retain_min=None)
+
+    assert work.snapshots.ids() == [4]
+
+
+def test_policy_of_a_job_built_in_python_is_its_default_and_that_of_its_schedule() -> None:
+    job = build_expire_snapshots_job("lake.orders", config={"retain_for": "2 d"})
+
+    assert job.run_config == {
+        "ops": {"expire_snapshots": {"config": {"dry_run": True, "retain_for": "2 d"}}}
+    }
+
+
+def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_is_told() -> None:
+    defs = component(
+        snapshot_expiration={"dry_run": True}, orphan_files={"older_than": "3 d", "dry_run": False}
+    )
+
+    assert schedule_config(defs, "expire_snapshots")["dry_run"] is True
+    assert schedule_config(defs, "remove_orphan_files")["dry_run"] is False
+    for action in POLICIES:
+        job = job_of(defs, action)
+        assert job.run_config
+        assert job.run_config["ops"][action]["config"]["dry_run"] is True
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"retain": 3}, "no config retain; there are .*retain_min"),
+        ({"retain_min": "many"}, "retain_min = 'many'"),
+        ({"retain_for": "soon"}, "retain_for.*soon"),
+    ],
+)
+def test_policy_that_the_job_cannot_have_is_refused_when_it_is_built(
+    config: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        build_expire_snapshots_job("lake.orders", config=config)
+
+
+def test_orphans_of_a_job_without_a_policy_are_three_days_old_as_those_of_its_schedule(
+    work: Table, resources: Mapping[str, object]
+) -> None:
+    assert work
+
+    shown = launched(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
+
+    assert len(shown["paimon/plan"]) == 2
+
+
+@pytest.mark.parametrize("action", POLICIES)
+def test_yaml_has_all_config_of_a_job(action: str) -> None:
+    attribute = PaimonTableComponent.model_fields[ATTRIBUTES[action]]
+    [policy] = [
+        kind
+        for kind in getattr(attribute.annotation, "__args__", ())
+        if isinstance(kind, type) and issubclass(kind, MaintenanceAttributes)
+    ]
+
+    assert set(policy.model_fields) - {"cron"} == set(STEPS[action].config.model_fields)
+
+
+@pytest.mark.slow
+def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path: Path) -> None:
+    """The query is the one by which the page fills its editor."""
+    file = tmp_path / "location.py"
+    attributes = {
+        "table": "lake.orders",
+        "warehouse": "/lake",
+        "snapshot_expiration": {"retain_for": "24 h"},
+        "orphan_files": {"older_than": "5 d"},
+    }
+    file.write_text(
+        "from paimon_orch.dagster import PaimonTableComponent\n"
+        f"component = PaimonTableComponent.from_attributes_dict(attributes={attributes!r})\n"
+        "defs = component.definitions()\n"
+    )
+    fields = " ".join(
+        f"{action}: runConfigSchemaOrError(selector: {{repositoryName: {json.dumps('__repository__')}, "
+        f"repositoryLocationName: {json.dumps(file.name)}, pipelineName: {json.dumps(action + '__lake__orders')}}}) "
+        "{ ... on RunConfigSchema { rootDefaultYaml } }"
+        for action in ("expire_snapshots", "remove_orphan_files")
+    )
+    done = subprocess.run(
+        [
+            Path(sys.executable).parent / "dagster-graphql",
+            "--python-file",
+            file,
+            "--ephemeral-instance",
+            "--text",
+            f"{{ {fields} }}",
+        ],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [answer] = [line for line in done.stdout.splitlines() if line.startswith('{"data"')]
+
+    shown = {
+        action: yaml.safe_load(found["rootDefaultYaml"])["ops"][action]["config"]
+        for action, found in json.loads(answer)["data"].items()
+    }
+    assert shown == {
+        "expire_snapshots": {"dry_run": True, "retain_for": "24 h"},
+        "remove_orphan_files": {"dry_run": True, "older_than": "5 d", "quarantine": False},
+    }
