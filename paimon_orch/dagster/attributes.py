@@ -12,8 +12,8 @@ from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.checks import Limit
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.upkeep import duration
 from paimon_orch.errors import InputError
+from paimon_orch.format.times import parse_duration
 from paimon_orch.steps.policy import CompactionPolicy
 
 _Scalar = str | bool | int | float
@@ -143,14 +143,16 @@ class FreshnessAttributes(dg.Model, dg.Resolvable):
             raise InputError("freshness needs one of 'fail_after' and 'deadline_cron'")
         if self.fail_after is not None:
             return dg.FreshnessPolicy.time_window(
-                fail_window=duration("fail_after", self.fail_after),
-                warn_window=duration("warn_after", self.warn_after) if self.warn_after else None,
+                fail_window=parse_duration("fail_after", self.fail_after),
+                warn_window=parse_duration("warn_after", self.warn_after)
+                if self.warn_after
+                else None,
             )
         if self.within is None:
             raise InputError("freshness by 'deadline_cron' needs 'within'")
         return dg.FreshnessPolicy.cron(
             deadline_cron=str(self.deadline_cron),
-            lower_bound_delta=duration("within", self.within),
+            lower_bound_delta=parse_duration("within", self.within),
             timezone=self.timezone,
         )
 

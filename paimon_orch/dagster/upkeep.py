@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationError, create_model
 
 from paimon_orch.dagster.metadata import Metadata, rows_table
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
+from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps import compact_manifests as manifest_step
 from paimon_orch.steps import expire_partitions as partition_step
 from paimon_orch.steps import expire_snapshots as snapshot_step
@@ -99,7 +98,11 @@ class Outcome:
         return metadata
 
 
-_DURATIONS = ("retain_for", "older_than", "expiration_time")
+_TIMES: Mapping[str, Callable[[str, str], object]] = {
+    "retain_for": parse_duration,
+    "older_than": parse_cutoff,
+    "expiration_time": parse_duration,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +147,18 @@ class Step(Generic[C]):
                 for each in error.errors()
             )
             raise InputError(f"config of {self.action}: {wrong}") from error
-        for name in _DURATIONS:
+        for name, parse in _TIMES.items():
             if config.get(name) is not None:
-                duration(name, config[name])  # refused here, not in a run at night
+                parse(name, config[name])  # refused here, not in a run at night
 
 
 def _expire_snapshots(
     table: Table, config: ExpireSnapshotsConfig, executor: Executor, progress: Progress
 ) -> Outcome:
-    older_than = None if config.retain_for is None else _ago("retain_for", config.retain_for)
+    older_than = None
+    if config.retain_for is not None:
+        retained = parse_duration("retain_for", config.retain_for)
+        older_than = int((time.time() - retained.total_seconds()) * 1000)
     if not config.dry_run:
         result = snapshot_step.expire_snapshots(
             table,
@@ -184,7 +190,7 @@ def _expire_snapshots(
 def _remove_orphan_files(
     table: Table, config: RemoveOrphanFilesConfig, executor: Executor, progress: Progress
 ) -> Outcome:
-    older_than = _ago("older_than", config.older_than)
+    older_than = parse_cutoff("older_than", config.older_than)
     if not config.dry_run:
         _require_sound(table)
     planned = orphan_step.plan(table, executor, older_than=older_than, progress=progress)
@@ -216,7 +222,7 @@ def _expire_partitions(table: Table, config: ExpirePartitionsConfig, *_: object)
     kept = config.expiration_time
     done = step(
         table,
-        expiration_time=None if kept is None else duration("expiration_time", kept),
+        expiration_time=None if kept is None else parse_duration("expiration_time", kept),
         strategy=config.strategy,
         max_expires=config.max_expires,
     )
@@ -238,16 +244,6 @@ def _compact_manifests(table: Table, config: CompactManifestsConfig, *_: object)
             "bytes_after": after.bytes,
         }
     )
-
-
-def duration(name: str, text: str) -> timedelta:
-    """Return the time of a text such as ``24 h``; raises :class:`InputError` naming the option if it is none."""
-    return Options({name: text}).duration(name, "")
-
-
-def _ago(name: str, text: str) -> int:
-    """Return the time so long ago, in epoch milliseconds."""
-    return int((time.time() - duration(name, text).total_seconds()) * 1000)
 
 
 EXPIRE_SNAPSHOTS = Step(
