@@ -6,7 +6,7 @@ tie the reference keeps the array, while a container that is made of runs stays 
 
 import array
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,6 +101,16 @@ def serialized_mask(mask: npt.NDArray[np.bool_]) -> bytes:
     is_run = 2 + 4 * runs < np.where(is_set, _BIT_SET_BYTES, 2 * cardinality)
     forms = zip(blocks[keys], is_run.tolist(), is_set.tolist(), strict=True)
     bodies = [_container(bits, is_run=run, is_set=big) for bits, run, big in forms]
+    return portable(keys, cardinality, is_run, bodies)
+
+
+def portable(
+    keys: npt.NDArray[np.int64],
+    cardinality: npt.NDArray[np.int64],
+    is_run: npt.NDArray[np.bool_],
+    bodies: Sequence[bytes],
+) -> bytes:
+    """Return the portable form of a bitmap from its containers; those of runs begin with the number of runs."""
     heads: bytes = (keys | (cardinality - 1) << 16).astype("<u4").tobytes()
     if is_run.any():
         cookie = struct.pack("<I", (len(keys) - 1) << 16 | _COOKIE_RUNS)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import pyarrow as pa
-from pyroaring import BitMap, BitMap64
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
@@ -68,8 +67,8 @@ _BOOLEAN: dict[str, MakeFold] = {
     "bool_or": partial(Boolean, conjunction=False),
 }
 _SERIALIZED: dict[str, MakeFold] = {
-    "rbm32": partial(PythonFold, combine=bitmap_union(BitMap)),
-    "rbm64": partial(PythonFold, combine=bitmap_union(BitMap64)),
+    "rbm32": partial(PythonFold, combine=bitmap_union(32)),
+    "rbm64": partial(PythonFold, combine=bitmap_union(64)),
     "theta_sketch": partial(PythonFold, combine=theta_sketch_union()),
     "hll_sketch": partial(PythonFold, combine=hll_sketch_union()),
 }

@@ -4,9 +4,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from pyroaring import BitMap, BitMap64
-
 from paimon_orch.errors import InputError
+from paimon_orch.format.roaring_union import union_32, union_64
 
 Combine = Callable[[Any, Any], Any]
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")
@@ -15,13 +14,9 @@ _RATE_OF_ONE = struct.pack("<f", 1)
 _LEAST_LG_K = 7  # the library's unions go no lower
 
 
-def bitmap_union(kind: type[BitMap] | type[BitMap64]) -> Combine:
-    """Return the union of serialized roaring bitmaps."""
-
-    def union(old: bytes, new: bytes) -> bytes:
-        return bytes((kind.deserialize(old) | kind.deserialize(new)).serialize())  # type: ignore[operator]
-
-    return _of_both(union, "roaring bitmap")
+def bitmap_union(bits: int) -> Combine:
+    """Return the union of serialized roaring bitmaps of 32 or 64 bits."""
+    return _of_both(union_32 if bits == 32 else union_64, "roaring bitmap")
 
 
 def theta_sketch_union() -> Combine:
@@ -69,7 +64,7 @@ def _of_both(union: Callable[[bytes, bytes], bytes], name: str) -> Combine:
             return old if new is None else new
         try:
             return union(old, new)
-        except (ValueError, LookupError, RuntimeError) as error:
+        except (ValueError, LookupError, RuntimeError, struct.error) as error:
             raise InputError(f"a value is no serialized {name}: {error}") from error
 
     return combine

@@ -23,8 +23,10 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
 
 FOLDERS = (
+    "agg_bitmaps",
     "agg_nested",
     "agg_nested_orc",
+    "agg_sketches",
     "changelog_options",
     "nullability",
     "nullability_orc",

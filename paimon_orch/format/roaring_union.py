@@ -1,0 +1,380 @@
+"""Unions of serialized Roaring bitmaps, byte for byte as Java's RoaringBitmap 1.2 writes them after ``runOptimize``.
+
+Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as ``Roaring64Bitmap`` serializes
+itself, which no other library reads: an adaptive radix tree of the high 48 bits (nodes in depth-first order), whose
+leaves number the containers of the low 16 bits that follow. All numbers are little-endian:
+
+    bitmap     0 | 1 int64 keys, node, containers
+    node       uint8 kind, uint16 children, uint8 length of prefix, prefix, body, the children by ascending byte
+    body       kind 0: 4 key bytes, reversed; 1: 16 key bytes, each half reversed; 2: for each of 256 bytes the place of
+               its child or 255, every 8 reversed; 3: a bit set of 256; 4, a leaf: 6 key bytes, int64 container
+    containers int32 1, int8 -2, int32 places, then for each place 0 | 1 container; int64 containers, int32 0,
+               int32 last place in use
+    container  uint8 form, int32 cardinality, body; 0: uint16 runs, pairs of first and length - 1; 1: 8192 bytes of
+               bits; 2: the positions
+
+The place of a container, the unused places behind the last one and the places inside a node of kind 2 follow from the
+order of insertion, so a union inserts as Java does. Data may be damaged: whatever does not fit raises ``ValueError``.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_orch.format.roaring import BLOCK, containers, portable
+
+_RUNS, _BITS, _ARRAY = range(3)
+_MAX_ARRAY = 4096
+_BIT_SET_BYTES = BLOCK // 8
+_LEAF = 4
+_CAPACITY = (4, 16, 48, 256)
+_BODY_BYTES = (4, 16, 256, 32)
+_KEY_BYTES = 6
+_NO_CHILD = 0xFF
+_NOT_TRIMMED = -2
+_FEWEST_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
+
+Values = npt.NDArray[np.int64]
+
+
+class _Container(NamedTuple):
+    """The positions of one block of 65536, as they are stored; the body of runs begins with their number."""
+
+    form: int
+    cardinality: int
+    body: bytes
+
+    def values(self) -> Values:
+        """Return the positions, ascending."""
+        values = self._values()
+        if len(values) != self.cardinality or values[-1] >= BLOCK or (np.diff(values) <= 0).any():
+            raise ValueError(f"a container does not hold {self.cardinality} ascending positions")
+        return values
+
+    def _values(self) -> Values:
+        if self.form == _ARRAY:
+            return np.frombuffer(self.body, "<u2").astype(np.int64)
+        if self.form == _BITS:
+            bits = np.unpackbits(np.frombuffer(self.body, np.uint8), bitorder="little")
+            return np.flatnonzero(bits)
+        first, more = np.frombuffer(self.body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
+        ends = np.cumsum(more + 1)
+        shift = np.repeat(first - ends + more + 1, more + 1)
+        return np.arange(len(shift)) + shift
+
+    def optimized(self) -> "_Container":
+        """Return an array or a bit set as runs if these are smaller; runs stay runs."""
+        if self.form == _RUNS or self.cardinality < _FEWEST_FOR_RUNS:
+            return self
+        values = self.values()
+        return _stored(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
+
+    def efficient(self) -> "_Container":
+        """Return the smallest form, runs for a tie where they are runs already."""
+        if self.form != _RUNS:
+            return self.optimized()
+        return _stored(self.values(), was_runs=True)
+
+
+def _count_runs(values: Values) -> int:
+    return int(np.count_nonzero(np.diff(values) != 1)) + 1 if len(values) else 0
+
+
+def _stored(values: Values, *, was_runs: bool = False) -> _Container:
+    """Return positions in the smallest form; runs need not be smaller than others where they ``was_runs``."""
+    count, runs = len(values), _count_runs(values)
+    as_runs = 2 + 4 * runs
+    other = 2 * count if count <= _MAX_ARRAY else _BIT_SET_BYTES
+    # Java counts two bytes for the length of an array that is compared with runs, and none for one that becomes runs
+    allowed = min(2 * count + 2, _BIT_SET_BYTES) if was_runs else other - 1
+    if as_runs <= allowed:
+        first = np.flatnonzero(np.diff(values, prepend=-2) != 1)
+        lengths = np.diff(first, append=count) - 1
+        pairs = np.stack([values[first], lengths], axis=1).astype("<u2")
+        return _Container(_RUNS, count, struct.pack("<H", runs) + pairs.tobytes())
+    if count <= _MAX_ARRAY:
+        return _Container(_ARRAY, count, values.astype("<u2").tobytes())
+    mask = np.zeros(BLOCK, bool)
+    mask[values] = True
+    return _Container(_BITS, count, np.packbits(mask, bitorder="little").tobytes())
+
+
+def _united(old: _Container, new: _Container) -> _Container:
+    forms = {old.form, new.form}
+    values = np.union1d(old.values(), new.values())
+    return _stored(values, was_runs=_RUNS in forms and _BITS not in forms)
+
+
+def union_32(old: bytes, new: bytes) -> bytes:
+    """Return the union of two bitmaps of 32 bits in the portable form."""
+    blocks = dict(_blocks(old))
+    for key, container in _blocks(new):
+        known = blocks.get(key)
+        blocks[key] = container if known is None else _united(known, container)
+    ordered = sorted(blocks)
+    found = [blocks[key].efficient() for key in ordered]
+    return portable(
+        np.array(ordered, np.int64),
+        np.array([container.cardinality for container in found], np.int64),
+        np.array([container.form == _RUNS for container in found], bool),
+        [container.body for container in found],
+    )
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, _Container]]:
+    found, end = containers(data)
+    if end > len(data):
+        raise ValueError("the bitmap is cut off")
+    for block in found:
+        body = data[block.start : block.end]
+        form = _BITS if block.cardinality > _MAX_ARRAY else _ARRAY
+        cardinality = block.cardinality
+        yield block.block, _Container(_RUNS if block.is_run else form, cardinality, body)
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """The high 48 bits of some positions, and the place of the container with the low 16 bits."""
+
+    prefix: bytes
+    key: bytes
+    place: int
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A node that tells its children apart by one byte of the key, after a prefix that they share.
+
+    ``index`` is the body as Java holds it: the key bytes of kinds 0 and 1, in order, and the children's places of kind 2.
+    """
+
+    prefix: bytes
+    kind: int = 0
+    index: bytearray = field(default_factory=lambda: bytearray(4))
+    children: "dict[int, _Node]" = field(default_factory=dict)
+
+    def put(self, byte: int, child: "_Node") -> None:
+        """Add a child; a full node becomes one of the next kind."""
+        count = len(self.children)
+        if count == _CAPACITY[self.kind]:
+            self._grow()
+        if self.kind <= 1:
+            self.index[count] = byte
+            self.index[: count + 1] = sorted(self.index[: count + 1])
+        elif self.kind == 2:
+            used = {self.index[other] for other in self.children}
+            free = count if count not in used else min(set(range(48)) - used)
+            self.index[byte] = free
+        self.children[byte] = child
+
+    def _grow(self) -> None:
+        self.kind += 1
+        if self.kind == 1:
+            self.index += bytes(12)
+        elif self.kind == 2:
+            places = bytearray([_NO_CHILD]) * 256
+            for place, byte in enumerate(self.index):
+                places[byte] = place
+            self.index = places
+
+    def body(self) -> bytes:
+        """Return the stored form of the index."""
+        if self.kind == 3:
+            mask = np.zeros(256, bool)
+            mask[list(self.children)] = True
+            return np.packbits(mask, bitorder="little").tobytes()
+        return _reversed_words(self.index)
+
+
+_Node = _Branch | _Leaf
+
+
+def _reversed_words(data: bytes | bytearray) -> bytes:
+    """Reverse each group of 8 bytes, or the only group of 4."""
+    width = min(8, len(data))
+    return np.frombuffer(data, np.uint8).reshape(-1, width)[:, ::-1].tobytes()
+
+
+@dataclass(slots=True)
+class _Bitmap64:
+    """A bitmap of 64 bits: the tree of high parts, its leaves by key, and the places for containers."""
+
+    root: _Node | None = None
+    leaves: dict[bytes, _Leaf] = field(default_factory=dict)
+    places: list[_Container | None] = field(default_factory=list)
+    last: int = -1
+    """The last place in use."""
+
+    def add(self, key: bytes, container: _Container) -> None:
+        """Unite the container of a high part with the one that is there, or insert it."""
+        leaf = self.leaves.get(key)
+        if leaf is not None:
+            known = self.places[leaf.place]
+            assert known is not None
+            self.places[leaf.place] = _united(known, container)
+            return
+        self.last += 1
+        if self.last >= len(self.places):  # Java's array grows by half
+            grown = max(self.last + 1, len(self.places) + len(self.places) // 2)
+            self.places += [None] * (grown - len(self.places))
+        self.places[self.last] = container
+        self.leaves[key] = leaf = _Leaf(b"", key, self.last)
+        self.root = leaf if self.root is None else _inserted(self.root, leaf, 0)
+
+
+def _inserted(node: _Node, leaf: _Leaf, depth: int) -> _Node:
+    """Insert a leaf below a node and return what then stands in the node's place."""
+    shared = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
+    rest = leaf.key[depth:]
+    common = next((at for at, byte in enumerate(shared) if byte != rest[at]), len(shared))
+    if isinstance(node, _Branch) and common == len(shared):
+        child = node.children.get(rest[common])
+        if child is None:
+            node.put(rest[common], leaf)
+        else:
+            node.children[rest[common]] = _inserted(child, leaf, depth + common + 1)
+        return node
+    branch = _Branch(shared[:common])
+    node.prefix = b"" if isinstance(node, _Leaf) else shared[common + 1 :]
+    branch.put(shared[common], node)
+    branch.put(rest[common], leaf)
+    return branch
+
+
+def union_64(old: bytes, new: bytes) -> bytes:
+    """Return the union of two bitmaps of 64 bits, as Java's ``Roaring64Bitmap`` serializes it."""
+    bitmap, other = _read(old), _read(new)
+    for key, leaf in other.leaves.items():
+        container = other.places[leaf.place]
+        assert container is not None
+        bitmap.add(key, container)
+    if bitmap.root is None:
+        return b"\0"
+    parts = [struct.pack("<Bq", 1, len(bitmap.leaves))]
+    _write_node(bitmap.root, parts)
+    parts.append(struct.pack("<ibi", 1, _NOT_TRIMMED, len(bitmap.places)))
+    used = 0
+    for container in bitmap.places:
+        if container is None:
+            parts.append(b"\0")
+        else:
+            used += 1
+            form, cardinality, body = container.optimized()
+            parts += (struct.pack("<BBi", 1, form, cardinality), body)
+    parts.append(struct.pack("<qii", used, 0, bitmap.last))
+    return b"".join(parts)
+
+
+def _write_node(node: _Node, parts: list[bytes]) -> None:
+    if isinstance(node, _Leaf):
+        parts.append(struct.pack("<BHB", _LEAF, 0, len(node.prefix)) + node.prefix)
+        parts.append(node.key + struct.pack("<q", node.place))
+        return
+    head = struct.pack("<BHB", node.kind, len(node.children), len(node.prefix))
+    parts.append(head + node.prefix + node.body())
+    for _, child in sorted(node.children.items()):
+        _write_node(child, parts)
+
+
+class _Source:
+    """Takes serialized data apart from front to back."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        found = self._data[self._at : self._at + count]
+        if count < 0 or len(found) < count:
+            raise ValueError("the bitmap is cut off")
+        self._at += count
+        return found
+
+    def numbers(self, layout: str) -> tuple[int, ...]:
+        """Return the next numbers."""
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))
+
+    def check_left(self, count: int) -> None:
+        """Refuse a number of things that the rest is too short for."""
+        if not 0 <= count <= len(self._data) - self._at:
+            raise ValueError(f"{count} things do not fit the bitmap")
+
+
+def _read(data: bytes) -> _Bitmap64:
+    source, bitmap = _Source(data), _Bitmap64()
+    (tag,) = source.numbers("<B")
+    if tag == 0:
+        return bitmap
+    (keys,) = source.numbers("<q")
+    bitmap.root = _read_node(source, b"", bitmap.leaves)
+    bitmap.places = _read_places(source)
+    used, _, bitmap.last = source.numbers("<qii")
+    if (keys, used) != (len(bitmap.leaves),) * 2:
+        raise ValueError(f"{keys} keys and {used} containers for {len(bitmap.leaves)} leaves")
+    filled = {place for place, container in enumerate(bitmap.places) if container is not None}
+    if filled != {leaf.place for leaf in bitmap.leaves.values()} or max(filled) > bitmap.last:
+        raise ValueError("leaves and containers do not match")
+    if bitmap.last >= len(bitmap.places):
+        raise ValueError(f"place {bitmap.last} of {len(bitmap.places)} containers")
+    return bitmap
+
+
+def _read_node(source: _Source, path: bytes, leaves: dict[bytes, _Leaf]) -> _Node:
+    kind, count, length = source.numbers("<BHB")
+    prefix = source.take(length)
+    if kind == _LEAF:
+        key = source.take(_KEY_BYTES)
+        if not key.startswith(path) or key in leaves:
+            raise ValueError("a key is not where it belongs")
+        leaves[key] = leaf = _Leaf(prefix, key, *source.numbers("<q"))
+        return leaf
+    path += prefix
+    if kind > _LEAF or not 0 < count <= _CAPACITY[kind] or len(path) >= _KEY_BYTES:
+        raise ValueError(f"a node of kind {kind} with {count} children at depth {len(path)}")
+    body = source.take(_BODY_BYTES[kind])
+    branch = _Branch(prefix, kind, bytearray(b"" if kind == 3 else _reversed_words(body)))
+    for byte in _child_bytes(kind, count, body, branch.index):
+        branch.children[byte] = _read_node(source, path + bytes([byte]), leaves)
+    return branch
+
+
+def _child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[int]:
+    """Return the bytes that tell the children of a node apart, ascending."""
+    if kind <= 1:
+        found = list(index[:count])
+    elif kind == 2:
+        found = [byte for byte, place in enumerate(index) if place != _NO_CHILD]
+        if len({index[byte] for byte in found}) < len(found) or max(index[b] for b in found) >= 48:
+            raise ValueError("children share a place")
+    else:
+        bits = np.unpackbits(np.frombuffer(body, np.uint8), bitorder="little")
+        found = np.flatnonzero(bits).tolist()
+    if len(found) != count or found != sorted(set(found)):
+        raise ValueError("the children of a node are not in order")
+    return found
+
+
+def _read_places(source: _Source) -> list[_Container | None]:
+    arrays, _, count = source.numbers("<ibi")
+    if arrays != 1:
+        raise ValueError(f"containers in {arrays} arrays")
+    source.check_left(count)
+    return [_read_container(source) for _ in range(count)]
+
+
+def _read_container(source: _Source) -> _Container | None:
+    (tag,) = source.numbers("<B")
+    if tag == 0:
+        return None
+    form, cardinality = source.numbers("<Bi")
+    if tag != 1 or form > _ARRAY or not 0 < cardinality <= BLOCK:
+        raise ValueError(f"a container of form {form} with {cardinality} positions")
+    if form == _RUNS:
+        head = source.take(2)
+        return _Container(form, cardinality, head + source.take(4 * struct.unpack("<H", head)[0]))
+    size = 2 * cardinality if form == _ARRAY else _BIT_SET_BYTES
+    return _Container(form, cardinality, source.take(size))

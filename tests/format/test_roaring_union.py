@@ -1,0 +1,78 @@
+"""Unions of serialized bitmaps: the bytes that Java's RoaringBitmap 1.2 writes, and no trust in damaged ones.
+
+`roaring_unions.txt` holds one union a line: 32 or 64 bits, then the two bitmaps and their union, each compressed by zlib
+and in base64. The shaded classes of the Paimon 2.0 bundle made all three, from sets of every container form, tree nodes
+of all sizes, and sets that values had been removed from.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from paimon_orch.format.roaring_union import union_32, union_64
+
+Union = tuple[int, bytes, bytes, bytes]
+
+
+def _unions() -> list[Union]:
+    lines = (Path(__file__).parent / "roaring_unions.txt").read_text(encoding="ascii").splitlines()
+    words = [line.split() for line in lines]
+    return [
+        (int(bits), *(zlib.decompress(base64.b64decode(word)) for word in rest))  # type: ignore[misc]
+        for bits, *rest in words
+    ]
+
+
+UNIONS = _unions()
+
+
+def united(bits: int, old: bytes, new: bytes) -> bytes:
+    return (union_32 if bits == 32 else union_64)(old, new)
+
+
+@pytest.mark.parametrize("number", range(len(UNIONS)))
+def test_a_union_has_the_bytes_of_java(number: int) -> None:
+    bits, old, new, union = UNIONS[number]
+
+    assert united(bits, old, new) == union
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_damaged_bitmaps_raise_nothing_but_a_value_error(bits: int) -> None:
+    chance = random.Random(bits)  # noqa: S311 - repeatable damage
+    small = [(old, new) for size, old, new, _ in UNIONS if size == bits and len(old) < 2000]
+
+    for old, new in small:
+        for _ in range(20):
+            damaged = bytearray(old)
+            for _ in range(chance.randint(1, 3)):
+                damaged[chance.randrange(len(old))] = chance.choice(
+                    [0, 1, 255, chance.randrange(256)]
+                )
+            cut = bytes(damaged[: chance.choice([len(old), chance.randint(0, len(old))])])
+            for pair in ((cut, new), (new, cut)):
+                with contextlib.suppress(ValueError, struct.error):
+                    united(bits, *pair)
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 20, 30])
+def test_a_bitmap_of_64_bits_that_is_cut_off_is_refused(length: int) -> None:
+    _, old, new, _ = next(union for union in UNIONS if union[0] == 64 and len(union[1]) > 60)
+
+    with pytest.raises(ValueError, match="cut off"):
+        union_64(old[:length], new)
+
+
+def test_a_number_of_containers_that_the_data_cannot_hold_is_refused() -> None:
+    leaf = struct.pack("<BHB6sq", 4, 0, 0, bytes(6), 0)
+    data = b"\1" + struct.pack("<q", 1) + leaf + struct.pack("<ibi", 1, -2, 2**31 - 1)
+
+    with pytest.raises(ValueError, match="do not fit"):
+        union_64(data, data)
