@@ -65,7 +65,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 100},
 )
-_out = Console(highlight=False)
+_out = Console(highlight=False, markup=False, emoji=False)
+logger = logging.getLogger(__name__)
 _DECISIONS = 20  # partitions of which a dry run tells what a policy says
 
 
@@ -108,11 +109,22 @@ def main() -> None:
         app()
     except PaimonError as error:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        errors.print(f"error: {error}{notes}", markup=False)
+        errors.print(f"error: {error}{notes}")
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        errors.print(f"error: {where}{error.strerror or error}", markup=False)
+        errors.print(f"error: {where}{error.strerror or error}")
+        sys.exit(1)
+    except MemoryError:
+        errors.print("error: memory ran out; nothing was committed")
+        sys.exit(1)
+    except Exception as error:
+        logger.info("the command failed", exc_info=True)
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        errors.print(
+            f"error: internal error ({text}). This is a bug; please report it with what the command prints with "
+            "--verbose (paimon-orch --verbose COMMAND ...)"
+        )
         sys.exit(1)
 
 

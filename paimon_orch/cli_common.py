@@ -35,7 +35,7 @@ MergeLevel0 = Annotated[
 ]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
-errors = Console(stderr=True, soft_wrap=True, highlight=False)
+errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
@@ -130,7 +130,7 @@ def spark_of(master: str) -> "SparkSession":
 
     remote = master.startswith("sc://")
     session = spark_session(remote=master) if remote else spark_session(master)
-    errors.print(f"Spark {session.version} on {java_in_use(session)}", markup=False)
+    errors.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
 
 

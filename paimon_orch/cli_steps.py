@@ -100,7 +100,7 @@ def _print(found: TableStatistics) -> None:
             column.max_length,
         )
         shown.add_row(name, *("" if value is None else str(value) for value in values))
-    Console(highlight=False).print(shown)
+    Console(highlight=False, markup=False, emoji=False).print(shown)
 
 
 def move_postponed(

@@ -1,4 +1,8 @@
-"""Rows as text: JSON lines, CSV, Parquet or a table for people."""
+"""Rows as text: JSON lines, CSV, Parquet or a table for people.
+
+Bytes of text columns that are not UTF-8 become U+FFFD, as in Java. Points in time outside of the years 1 to 9999 have a
+sign and at least four digits (``+10000-01-01``), as in ISO 8601.
+"""
 
 import base64
 import json
@@ -7,9 +11,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 from rich.console import Console
@@ -18,6 +25,7 @@ from rich.table import Table as RichTable
 from paimon_orch.errors import InputError
 
 _SHOWN = 100
+_FIRST_YEAR, _LAST_YEAR = 1, 9999  # of Python's dates
 
 
 def json_value(value: Any) -> Any:
@@ -45,7 +53,7 @@ def json_value(value: Any) -> Any:
 def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     """Yield one JSON object a row."""
     for batch in batches:
-        for row in batch.to_pylist():
+        for row in _rows(batch):
             yield json.dumps(json_value(row), ensure_ascii=False)
 
 
@@ -55,32 +63,140 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
         for line in json_lines(reader):
             sink.write(line.encode() + b"\n")
     elif form == "csv":
-        with csv.CSVWriter(sink, reader.schema) as writer:
-            for batch in reader:
-                writer.write_batch(batch)
+        _write_csv(reader, sink)
     elif form == "parquet":
-        if sink.isatty():
-            raise InputError(
-                "Parquet is not for a terminal; redirect it: ... --format parquet > rows.parquet"
-            )
-        with pq.ParquetWriter(sink, reader.schema) as writer:
-            for batch in reader:
-                writer.write_batch(batch)
+        _write_parquet(reader, sink)
     else:
         _print_table(reader)
     sink.flush()
 
 
+def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
+    """Write CSV; binary is base64. Raises :class:`InputError` for nested columns before anything is written."""
+    nested = [field for field in reader.schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise InputError(
+            f"CSV has no nested values: column {nested[0].name!r} is {nested[0].type}; leave it out by --columns, or use "
+            "--format jsonl or parquet"
+        )
+    header = [pa.array([], field.type) for field in reader.schema]
+    _write_csv_batch(pa.record_batch(header, names=reader.schema.names), sink, header=True)
+    for batch in reader:
+        columns = [_csv_column(column) for column in batch.columns]
+        rows = pa.record_batch(columns, names=batch.schema.names)
+        _write_csv_batch(rows, sink, header=False)
+
+
+def _write_csv_batch(rows: pa.RecordBatch, sink: IO[bytes], *, header: bool) -> None:
+    # a column may be text in one batch only, so each batch has a writer
+    with csv.CSVWriter(
+        sink, rows.schema, write_options=csv.WriteOptions(include_header=header)
+    ) as writer:
+        writer.write_batch(rows)
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type):
+        return pa.array(map(json_value, column.to_pylist()), pa.string())
+    if pa.types.is_string(column.type):
+        return _valid_text(column)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        bounds = pc.min_max(column)
+        try:
+            bounds.as_py()
+        except (ValueError, OverflowError):
+            return pa.array([_time_text(value, " ") for value in column], pa.string())
+    return column
+
+
+def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
+    if sink.isatty():
+        raise InputError(
+            "Parquet is not for a terminal; redirect it: ... --format parquet > rows.parquet"
+        )
+    with pq.ParquetWriter(sink, reader.schema) as writer:
+        for batch in reader:
+            columns = list(map(_valid_text, batch.columns))
+            writer.write_batch(pa.record_batch(columns, schema=reader.schema))
+
+
 def _print_table(reader: pa.RecordBatchReader) -> None:
-    """Print the first rows; how many more there are is told, not shown."""
+    """Print the first rows, and how many there are."""
     shown, total = RichTable(*reader.schema.names), 0
     for batch in reader:
-        for row in batch.slice(0, max(0, _SHOWN - total)).to_pylist():
+        for row in _rows(batch.slice(0, max(0, _SHOWN - total))):
             shown.add_row(
                 *("" if value is None else str(json_value(value)) for value in row.values())
             )
         total += batch.num_rows
-    console = Console(file=sys.stdout)
+    # brackets and colons of the data are not markup
+    console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
     more = f", the first {_SHOWN} shown" if total > _SHOWN else ""
     console.print(f"{total:,} rows{more}")
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows of a batch as Python values."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        return rows
+    except (ValueError, OverflowError):  # text that is not UTF-8, or years that Python lacks
+        columns = [map(_readable, column) for column in batch.columns]
+        names = batch.schema.names
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _valid_text(column: pa.Array) -> pa.Array:
+    """Return a column whose text is UTF-8."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        same_time = partial(_readable, text_of_times=False)
+        return pa.array(list(map(same_time, column)), column.type)
+    return column
+
+
+def _readable(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
+    """Return a value with U+FFFD for bytes that are not UTF-8, and text for times that Python lacks."""
+    each = partial(_readable, text_of_times=text_of_times)
+    match scalar:
+        case _ if not scalar.is_valid:
+            return None
+        case pa.StringScalar():
+            return scalar.as_buffer().to_pybytes().decode(errors="replace")
+        case pa.TimestampScalar() | pa.Date32Scalar():
+            return _time(scalar) if text_of_times else scalar
+        case pa.MapScalar():
+            pairs = scalar.values
+            return [(each(key), each(item)) for key, item in zip(*pairs.flatten(), strict=True)]
+        case pa.ListScalar():
+            return list(map(each, scalar.values))
+        case pa.StructScalar():
+            return {field.name: each(scalar[n]) for n, field in enumerate(scalar.type)}
+    return scalar.as_py()
+
+
+def _time(scalar: "pa.Scalar[Any]") -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return _time_text(scalar, "T")
+
+
+def _time_text(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
+    """Return a date or timestamp as ISO 8601, with a blank as separator as in CSV of Arrow."""
+    if not scalar.is_valid:
+        return None
+    moment = scalar.type
+    if isinstance(moment, pa.TimestampType):
+        text = str(np.datetime64(scalar.value, moment.unit))
+        zone = "" if moment.tz is None else "Z" if separator == " " else "+00:00"
+    else:
+        text, zone = str(np.datetime64(scalar.value, "D")), ""
+    year, rest = text[: text.index("-", 1)], text[text.index("-", 1) :]
+    if not _FIRST_YEAR <= int(year) <= _LAST_YEAR:
+        year = f"{int(year):+05d}"
+    if separator == "T":  # as Python writes other times
+        rest = rest.partition(".")[0] if not rest.partition(".")[2].strip("0") else rest
+    return f"{year}{rest.replace('T', separator)}{zone}"
