@@ -28,7 +28,9 @@ from paimon_orch.cli_common import (
     Identifier,
     Master,
     MergeLevel0,
+    Settings,
     Warehouse,
+    add_allowance_switches,
     bar,
     check_there,
     errors,
@@ -141,7 +143,7 @@ def _settings(
         ),
     ] = None,
 ) -> None:
-    ctx.obj = dict(map(parse_option, storage_option or []))
+    ctx.obj = Settings(dict(map(parse_option, storage_option or [])))
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
@@ -412,6 +414,9 @@ def _print_plan(
 
 for module in (cli_catalog, cli_alter, cli_steps, cli_index, cli_maintenance, cli_refs, cli_rows):
     module.add_commands(app)
+_UNGATED = ("alter", "check", "create", "demo", "inspect", "read", "tables")
+_UNGATED += ("branch list", "database create", "database list", "quarantine", "tag list")
+add_allowance_switches(app, but=_UNGATED)
 
 if __name__ == "__main__":
     main()

@@ -1,16 +1,20 @@
 """What commands share: their usual arguments, and how they read and print."""
 
+import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.rows import Rows
@@ -38,9 +42,78 @@ Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for S
 errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
+@dataclass(slots=True)
+class Settings:
+    """What holds for a whole call: storage options before the command, and what its switches allow."""
+
+    storage_options: dict[str, str]
+    allowances: Allowances = NO_ALLOWANCES
+
+
+_SWITCHES = {
+    "allow_stale_external": Annotated[
+        bool,
+        typer.Option(
+            "--allow-stale-external",
+            help="go on although options of the table say that Iceberg metadata, a metastore or a callback is informed "
+            "of changes, which this command does not do",
+        ),
+    ],
+    "allow_unknown_options": Annotated[
+        bool,
+        typer.Option(
+            "--allow-unknown-options",
+            help="go on although the table has options that may belong to a newer release of Paimon",
+        ),
+    ],
+}
+
+
+def add_allowance_switches(app: typer.Typer, *, but: Collection[str], group: str = "") -> None:
+    """Add the switches that allow what a table's options speak against to all commands but some.
+
+    ``but`` holds names of commands, such as ``read`` and ``tag list``, and of whole groups.
+    """
+    for inner in app.registered_groups:
+        if inner.typer_instance is not None and inner.name not in but:
+            add_allowance_switches(inner.typer_instance, but=but, group=f"{inner.name} ")
+    for command in app.registered_commands:
+        function = command.callback
+        if function is not None and group + (command.name or function.__name__) not in but:
+            command.callback = _with_switches(function)
+
+
+def _with_switches(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the switches at its end; they become the allowances of its :class:`Settings`."""
+
+    @wraps(function)
+    def command(
+        *args: Any, allow_stale_external: bool, allow_unknown_options: bool, **kwargs: Any
+    ) -> None:
+        ctx: typer.Context = kwargs["ctx"]
+        ctx.obj.allowances = Allowances(
+            stale_external=allow_stale_external, unknown_options=allow_unknown_options
+        )
+        function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    switches = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation
+        )
+        for name, annotation in _SWITCHES.items()
+    ]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), *switches]
+    )
+    command.__annotations__ = function.__annotations__ | _SWITCHES
+    return command
+
+
 def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse with the storage options that stand before the command."""
-    return Catalog(warehouse, **(ctx.obj or {}))
+    """Open a warehouse with the storage options before the command and the switches after it."""
+    settings = ctx.obj or Settings({})
+    return Catalog(warehouse, allowances=settings.allowances, **settings.storage_options)
 
 
 def open_table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:

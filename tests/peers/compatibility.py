@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from option_page import option_section
 from peers.columns import COLUMN_LIMITS, COLUMNS, UNSETTLED
 from peers.environments import TITLES
 from peers.kinds import KINDS
@@ -65,6 +66,8 @@ def page() -> str:
     return (
         f"{_HEAD}{kinds}\n\n{listed}\n{_TYPES.format(count=len(COLUMNS))}"
         + "\n".join(_types())
+        + "\n\n"
+        + "\n".join(option_section())
         + "\n"
     )
 

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,3 +236,29 @@ def test_create_warns_of_options_that_stop_steps_and_of_misspelt_ones(
     assert "did you mean 'bucket'?" in caplog.text
     assert "the metastore is not informed" in caplog.text
     assert "owner" not in caplog.text
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "paimon_orch.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_command_refuses_and_names_the_switch_that_allows_it(tmp_path: Path) -> None:
+    _table(tmp_path, **dict([ICEBERG]))
+    refused = _run("compact-manifests", str(tmp_path), "db.t")
+    assert refused.returncode == 1
+    assert "metadata.iceberg.storage" in refused.stderr
+    assert "--allow-stale-external" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    allowed = _run("compact-manifests", str(tmp_path), "db.t", "--allow-stale-external")
+    assert allowed.returncode == 0
+    assert "stale after this run: option 'metadata.iceberg.storage'" in allowed.stderr
+    tag = _run("tag", "create", str(tmp_path), "db.t", "now", "--allow-stale-external")
+    assert tag.returncode == 0
+
+
+def test_create_on_the_command_line_warns_of_a_misspelt_option(tmp_path: Path) -> None:
+    option = ("--option", "deletion-vector.enabled=true")
+    created = _run("create", str(tmp_path), "db.t", "--columns", "id BIGINT", *option)
+    assert created.returncode == 0
+    assert "did you mean 'deletion-vectors.enabled'?" in created.stderr

@@ -5,7 +5,12 @@ import re
 from functools import cache
 
 from paimon_orch.format.options import core_options, engine_options
-from paimon_orch.format.options.table_option import TableOption, by_key, family_pattern
+from paimon_orch.format.options.table_option import (
+    PLACEHOLDER,
+    TableOption,
+    by_key,
+    family_pattern,
+)
 
 REGISTER = by_key(
     core_options.HONOURED,
@@ -56,5 +61,7 @@ def may_be_newer_option(key: str) -> bool:
 @cache
 def nearest_option(key: str) -> str | None:
     """Return the known key that is most like an unknown one, None if there is none like it."""
-    keys = [*REGISTER, *(option.key for option in core_options.FAMILIES)]
-    return next(iter(difflib.get_close_matches(key, keys, n=1, cutoff=0.75)), None)
+    names = ".".join(key.split(".")[1:-1])
+    families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
+    matches = difflib.get_close_matches(key, [*REGISTER, *families], n=1, cutoff=0.75)
+    return matches[0] if matches else None

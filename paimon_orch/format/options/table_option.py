@@ -123,12 +123,13 @@ class TableOption:
                 return not self.choices or text.strip().lower() in self.choices
 
 
-_PLACEHOLDER = re.compile(r"<[^>]+>")
+PLACEHOLDER = re.compile(r"<[^>]+>")
+"""The name in a key of a family that stands for any name."""
 
 
 def family_pattern(key: str) -> re.Pattern[str]:
     """Return what the keys of a family match: ``fields.<column>.distinct`` matches ``fields.a.b.distinct``."""
-    return re.compile(".+".join(re.escape(part) for part in _PLACEHOLDER.split(key)))
+    return re.compile(".+".join(re.escape(part) for part in PLACEHOLDER.split(key)))
 
 
 def by_key(*groups: tuple[TableOption, ...]) -> Mapping[str, TableOption]:

@@ -1,93 +1,12 @@
 """What options may say together, and which of them may change (format sections 2.4, 2.5)."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.register import find_option
 from paimon_orch.format.options.typed_options import Options
 
-_BOOLEANS = (
-    "aggregation.remove-record-on-delete",
-    "changelog-producer.row-deduplicate",
-    "compaction.force-rewrite-all-files",
-    "compaction.force-up-level-0",
-    "alter-column-null-to-not-null.disabled",
-    "commit.force-compact",
-    "commit.force-create-snapshot",
-    "data-evolution.enabled",
-    "data-file.thin-mode",
-    "deletion-vectors.bitmap64",
-    "deletion-vectors.enabled",
-    "deletion-vectors.modifiable",
-    "disable-explicit-type-casting",
-    "dynamic-partition-overwrite",
-    "file-index.read.enabled",
-    "file-index.strict",
-    "force-lookup",
-    "ignore-delete",
-    "ignore-update-before",
-    "index-file-in-data-file-dir",
-    "metadata.stats-dense-store",
-    "partial-update.remove-record-on-delete",
-    "partition.legacy-name",
-    "row-tracking.enabled",
-    "write-only",
-)
-_INTEGERS = (
-    "bucket",
-    "changelog.num-retained.max",
-    "changelog.num-retained.min",
-    "commit.max-retries",
-    "compaction.max-size-amplification-percent",
-    "compaction.min.file-num",
-    "compaction.offpeak-ratio",
-    "compaction.offpeak.end.hour",
-    "compaction.offpeak.start.hour",
-    "compaction.size-ratio",
-    "dynamic-bucket.initial-buckets",
-    "dynamic-bucket.max-buckets",
-    "dynamic-bucket.target-row-num",
-    "file.compression.zstd-level",
-    "full-compaction.delta-commits",
-    "lookup-compact.max-interval",
-    "manifest.merge-min-count",
-    "num-levels",
-    "num-sorted-run.compaction-trigger",
-    "num-sorted-run.stop-trigger",
-    "snapshot.expire.limit",
-    "snapshot.num-retained.max",
-    "snapshot.num-retained.min",
-)
-_SIZES = (
-    "compaction.incremental-size-threshold",
-    "compaction.total-size-threshold",
-    "file-index.in-manifest-threshold",
-    "file.block-size",
-    "manifest.full-compaction-threshold-size",
-    "manifest.target-file-size",
-    "source.split.open-file-cost",
-    "source.split.target-size",
-    "target-file-size",
-    "write-buffer-size",
-)
-_DURATIONS = (
-    "changelog.time-retained",
-    "commit.max-retry-wait",
-    "commit.min-retry-wait",
-    "commit.timeout",
-    "compaction.optimization-interval",
-    "consumer.expiration-time",
-    "partition.expiration-time",
-    "record-level.expire-time",
-    "snapshot.time-retained",
-    "tag.default-time-retained",
-)
-_READ: Mapping[str, Callable[[Options, str], object]] = {
-    **dict.fromkeys(_BOOLEANS, lambda options, key: options.boolean(key)),
-    **dict.fromkeys(_INTEGERS, lambda options, key: options.integer(key, 0)),
-    **dict.fromkeys(_SIZES, lambda options, key: options.memory(key, "")),
-    **dict.fromkeys(_DURATIONS, lambda options, key: options.duration(key, "")),
-}
 _IMMUTABLE = {
     "blob-descriptor-field",
     "blob-field",
@@ -123,13 +42,14 @@ _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
-    """Refuse options that cannot be read, or that break a rule together; unknown ones are fine."""
+    """Refuse options whose values have another type, or that break a rule together; unknown ones are fine."""
     options = Options(values)
     for key in values:
         if key in _NEVER_STORED:
             raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
-        if key in _READ:
-            _READ[key](options, key)
+        option = find_option(key)
+        if option is not None:
+            option.parse(values[key])
     _check_retention(options)
     _check_tracking(options, primary_keys)
     _check_columns(values, names)

@@ -1,0 +1,73 @@
+"""The part of docs/compatibility.md that lists the register of table options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from paimon_orch.format.options.core_options import FAMILIES
+from paimon_orch.format.options.register import REGISTER
+from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption
+
+_STEPS = {
+    StepKind.READ: "reads",
+    StepKind.DEFAULT_READ: "reads that name no snapshot, tag or time",
+    StepKind.WRITE_ROWS: "writes of rows",
+    StepKind.COMPACT: "compaction and rewrites",
+    StepKind.METADATA: "commits of metadata",
+    StepKind.TAG: "tags",
+    StepKind.DELETE: "expiration and cleanup",
+    StepKind.ALTER: "schema changes",
+}
+_INTRODUCTION = """\
+## Table options
+
+Every option that the documentation of Paimon 0.9 to 2.1 names is registered in `paimon_orch/format/options/`, with a
+class. A step asks the register before it changes anything:
+
+| class | means | a step |
+| --- | --- | --- |
+| honoured | we do what Java Paimon does | runs; a value that is not implemented is refused |
+| external | at a commit Java Paimon also informs another system | is refused, unless `--allow-stale-external` is given |
+| changes the format | rows, keys, order or files have another meaning, which is not implemented | is refused |
+| harmless | it tunes an engine; rows and files are right without it | runs |
+
+A value at its default stops nothing. An unknown option whose first word is that of a table option, such as
+`merge-engin` or `sequence.new-order`, is refused by steps that change the table, unless `--allow-unknown-options` is given;
+readers warn once. Any other key is your own property. `create` and `alter` warn of all of these.
+"""
+
+
+def option_section() -> Iterator[str]:
+    """Yield the lines of the section."""
+    yield _INTRODUCTION
+    options = [*REGISTER.values(), *FAMILIES]
+    for option_class in (OptionClass.EXTERNAL, OptionClass.CHANGES_FORMAT):
+        yield f"### {option_class.value.capitalize()}\n"
+        yield "| option | default | refused | without it |\n| --- | --- | --- | --- |"
+        for option in _of(options, option_class):
+            values = f" = {', '.join(option.choices)}" if option.choices else ""
+            yield (
+                f"| `{option.key}`{values} | {_default(option)} | {_steps(option.steps)} | {option.consequence} |"
+            )
+        yield ""
+    yield "### Honoured\n"
+    yield "| option | default | implemented values |\n| --- | --- | --- |"
+    for option in _of(options, OptionClass.HONOURED):
+        values = ", ".join(f"`{choice}`" for choice in option.choices) or option.type.value
+        yield f"| `{option.key}` | {_default(option)} | {values} |"
+    yield "\n### Harmless\n"
+    harmless = _of(options, OptionClass.HARMLESS)
+    yield ", ".join(f"`{option.key}`" for option in harmless) + "."
+
+
+def _of(options: Sequence[TableOption], option_class: OptionClass) -> list[TableOption]:
+    chosen = (option for option in options if option.option_class is option_class)
+    return sorted(chosen, key=lambda option: option.key)
+
+
+def _default(option: TableOption) -> str:
+    return "" if option.default is None else f"`{option.default}`"
+
+
+def _steps(steps: StepKind) -> str:
+    return ", ".join(text for step, text in _STEPS.items() if step & steps)
