@@ -414,8 +414,10 @@ def _print_plan(
 
 for module in (cli_catalog, cli_alter, cli_steps, cli_index, cli_maintenance, cli_refs, cli_rows):
     module.add_commands(app)
-_UNGATED = ("alter", "check", "create", "demo", "inspect", "read", "tables")
-_UNGATED += ("branch list", "database create", "database list", "quarantine", "tag list")
+_UNGATED = {
+    *("alter", "check", "create", "demo", "inspect", "read", "tables"),
+    *("branch list", "database create", "database list", "quarantine", "tag list"),
+}
 add_allowance_switches(app, but=_UNGATED)
 
 if __name__ == "__main__":
