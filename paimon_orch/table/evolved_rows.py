@@ -80,7 +80,7 @@ class EvolvedRows:
 
     def _holds(self, file: DataFileMeta, field: Field) -> bool:
         if field in TRACKING_FIELDS:
-            return file.write_cols is None or field.name in file.write_cols
+            return True  # a row is as new as the newest of its columns
         stored = source_of(field, self.reader.schemas[file.schema_id].fields)
         return stored is not None and (file.write_cols is None or stored.name in file.write_cols)
 

@@ -108,7 +108,7 @@ def _limits() -> Iterator[tuple[str, Does, str, Limit, list[str]]]:
 
     outer = Limit("its reader fails at null rows that hold rows", "ArrayIndexOutOfBounds")
     yield "java-0.9", "reads", "parquet", outer, ["row_of_rows"]
-    for java in ("java-0.9", "java-1.4"):
+    for java in ("java-0.9", "java-1.4", "java-2.0"):
         second = Limit("writes the last second of 1969 a second late", "missing")
         yield java, "writes", "orc", second, _EARLY
         digits = Limit("Avro holds timestamps of 6 digits at most", "precision less than 6")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from peers.environments import ORACLE
+from peers.environments import ORACLES
 from peers.peers import Peer, PeerUnavailableError
 
 
@@ -49,12 +49,18 @@ def peer(request: pytest.FixtureRequest, open_peer: Callable[[str], Peer]) -> Pe
 @pytest.fixture
 def referee(open_peer: Callable[[str], Peer]) -> Peer:
     """Java 0.9 with the checks of ../shared/oracle."""
-    if not ORACLE.exists():
+    if not ORACLES["java-0.9"].exists():
         pytest.skip("the Java oracle is missing: no ../shared/oracle beside the repository")
     return open_peer("java-0.9")
 
 
 @pytest.fixture
 def java(open_peer: Callable[[str], Peer]) -> Peer:
-    """The newest Java."""
+    """The newest Java of the package repositories."""
     return open_peer("java-1.4")
+
+
+@pytest.fixture
+def java20(open_peer: Callable[[str], Peer]) -> Peer:
+    """Java 2.0 with the checks of ../shared/oracle."""
+    return open_peer("java-2.0")

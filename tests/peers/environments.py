@@ -50,6 +50,7 @@ TITLES = {
     **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
     "java-0.9": "Java 0.9.0",
     "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
+    "java-2.0": "Java 2.0.0",
 }
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
 _JAVA_MINIMUM = 17
@@ -97,8 +98,8 @@ def _python(name: str, requirements: list[str]) -> Path:
 
 def _java_0_9() -> tuple[Path, list[Path]]:
     sources = [_JAVA / "JavaPeer.java", _JAVA / "0.9" / "Appends.java"]
-    if ORACLE.exists():
-        sources.append(ORACLE)
+    if ORACLES["java-0.9"].exists():
+        sources.append(ORACLES["java-0.9"])
     return _make_once(_cache() / _BRIDGE, _download_bridge), sources
 
 
@@ -106,10 +107,25 @@ def _java_1_4() -> tuple[Path, list[Path]]:
     return _maven(_BUNDLE), [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java"]
 
 
-ORACLE = SHARED / "oracle" / "Oracle.java"
+def _java_2_0() -> tuple[Path, list[Path]]:
+    oracle = ORACLES["java-2.0"]
+    for needed in (_JAR_2_0, oracle):
+        if not needed.exists():
+            path = needed.relative_to(SHARED.parent)
+            raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} beside the repository")
+    # The classes that append tables need have not changed since 1.4.
+    return _JAR_2_0, [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java", oracle]
+
+
+ORACLES = {
+    "java-0.9": SHARED / "oracle" / "Oracle.java",
+    "java-2.0": SHARED / "oracle" / "Oracle20.java",
+}
+_JAR_2_0 = SHARED / "java" / "paimon-bundle-2.0.0.jar"
 JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
     "java-0.9": _java_0_9,
     "java-1.4": _java_1_4,
+    "java-2.0": _java_2_0,
 }
 
 

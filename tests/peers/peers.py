@@ -22,7 +22,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from peers.environments import JAVA, ORACLE, PeerUnavailableError, peer_start
+from peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
 from peers.talk import PeerError, Talk
 
 Record = dict[str, Any]
@@ -76,9 +76,11 @@ class Peer:
         self._talk.close()
 
     def _oracle(self, command: str, warehouse: Path, *words: str) -> list[str]:
-        if not ORACLE.exists():
+        oracle = ORACLES[self.name]
+        if not oracle.exists():
             raise PeerUnavailableError("no ../shared/oracle beside the repository")
-        _, printed = self._talk.ask("oracle", words=[command, str(warehouse.resolve()), *words])
+        words = (command, str(warehouse.resolve()), *words)
+        _, printed = self._talk.ask("oracle", program=oracle.stem, words=words)
         return printed
 
 

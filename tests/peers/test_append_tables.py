@@ -133,7 +133,8 @@ def test_java_finds_the_ids_of_rows_that_we_moved(
 
 
 def append_tables() -> list[Any]:
-    tables = golden_tables()
+    # Tables of 2.0 have tests of their own.
+    tables = [case for case in golden_tables() if not case[0].startswith("java-2.0")]
     chosen = [(name, folder, entry) for name, folder, entry in tables if not entry["primary_keys"]]
     return [pytest.param(folder, entry, id=name) for name, folder, entry in chosen]
 

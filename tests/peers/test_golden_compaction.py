@@ -30,7 +30,8 @@ STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
 def cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         avro = not name.endswith(("t_orc", "t_parquet")) or "manifest_formats" not in name
-        if entry["primary_keys"] and avro:  # manifests of other formats are only read
+        # Manifests of other formats are only read; tables of 2.0 have tests of their own.
+        if entry["primary_keys"] and avro and not name.startswith("java-2.0"):
             yield pytest.param(folder, entry, id=name)
 
 

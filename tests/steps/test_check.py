@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from golden import GOLDEN, golden_tables
+from golden_limits import marks_of_check, refusal
 from steps.damage import data_files, edit_delta, edit_files, edit_index, edit_snapshot
 from tables import new_table, table_of
 
@@ -23,6 +24,9 @@ from paimon_orch.table.table import Table
 # pypaimon writes deletes and says that there are none
 DAMAGED = {"pypaimon-2.1/pk_rowkind_delete/db.t": {"delete-rows"}}
 TABLES = {f"{id_.rpartition('/')[0]}/{entry['table']}": folder for id_, folder, entry in golden_tables()}  # fmt: skip
+SOUND = [
+    pytest.param(name, marks=marks_of_check(name)) for name in sorted(TABLES) if not refusal(name)
+]
 
 
 def rules(table: Table, *, deep: bool = True) -> set[str]:
@@ -30,7 +34,7 @@ def rules(table: Table, *, deep: bool = True) -> set[str]:
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout")
-@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize("name", SOUND)
 def test_tables_of_other_engines_are_sound(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
 
@@ -38,6 +42,17 @@ def test_tables_of_other_engines_are_sound(name: str) -> None:
 
     assert {finding.rule for finding in report.findings} == DAMAGED.get(name, set())
     assert report.versions
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout")
+@pytest.mark.parametrize("name", [name for name in sorted(TABLES) if refusal(name)])
+def test_check_names_what_we_cannot_read(name: str) -> None:
+    warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
+
+    report = check(Catalog(str(warehouse)).table(table), deep=True)
+
+    assert {finding.rule for finding in report.findings} == {"unreadable"}
+    assert all(str(refusal(name)) in finding.text for finding in report.findings)
 
 
 @pytest.fixture

@@ -108,7 +108,8 @@ public class JavaPeer {
     }
 
     static JsonNode run(JsonNode asked) throws Exception {
-        if (asked.get("do").asText().equals("oracle")) return oracle(list(asked.get("words")));
+        if (asked.get("do").asText().equals("oracle"))
+            return oracle(asked.get("program").asText(), list(asked.get("words")));
         Catalog catalog = catalog(asked.get("warehouse").asText());
         String[] name = asked.get("table").asText().split("\\.", 2);
         Identifier table = Identifier.create(name[0], name[1]);
@@ -134,9 +135,9 @@ public class JavaPeer {
         return NODES.nullNode();
     }
 
-    /** The checks of ../shared/oracle, when it was compiled with this class; what it prints goes before the answer. */
-    static JsonNode oracle(List<String> words) throws Exception {
-        Class<?> oracle = Class.forName("Oracle");
+    /** A command of a program of ../shared/oracle that was compiled with this class; what it prints goes before the answer. */
+    static JsonNode oracle(String program, List<String> words) throws Exception {
+        Class<?> oracle = Class.forName(program);
         Field spill = oracle.getDeclaredField("IO"), output = oracle.getDeclaredField("OUT");
         spill.set(null, io);
         Object code = oracle.getDeclaredMethod("run", List.class).invoke(null, new ArrayList<>(words));
