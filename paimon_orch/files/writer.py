@@ -1,5 +1,6 @@
 """Writing data files: rolling, with statistics and the metadata that manifests hold (format section 8)."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
-from paimon_orch.files.file_indexes import SUFFIX, index_builder, is_embedded
+from paimon_orch.files.file_indexes import SUFFIX, beside, index_builder, is_embedded
 from paimon_orch.files.formats import DataFileWriter, open_writer
 from paimon_orch.files.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.external_paths import FilePlacement, NewFile
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.options import index_specs
 from paimon_orch.format.file_index.values import BLOOM_FILTER
@@ -65,11 +67,13 @@ class FileWriterFactory:
         prefix = options.text("data-file.prefix", "data-")
         if changelog:
             prefix = options.text("changelog-file.prefix", "changelog-")
-        directory = self.paths.bucket_dir(self.schema, partition, bucket)
+        placement = self.paths.placement(self.schema, partition, bucket)
         writer = RollingFileWriter(
-            self.io, f"{directory}/{prefix}", self.schema, level, source, first_sequence
+            self.io, placement, prefix, self.schema, level, source, first_sequence
         )
         writer.indexed = not changelog
+        if source is FileSource.APPEND and not changelog:
+            writer.most_rows = options.target_file_rows
         return writer
 
 
@@ -78,22 +82,24 @@ class RollingFileWriter:
 
     Tables with a primary key are handed over with ``_SEQUENCE_NUMBER`` and ``_VALUE_KIND`` beside the table's
     columns; the key columns of the file are made here. A new file starts when the target size is reached. Files get
-    the indexes that the table's options name, unless they are not ``indexed``.
+    the indexes that the table's options name, unless they are not ``indexed``, and ``most_rows`` rows at most.
     """
 
     indexed = True
+    most_rows = sys.maxsize
 
     def __init__(
         self,
         io: FileIO,
-        path_prefix: str,
+        placement: FilePlacement,
+        prefix: str,
         schema: TableSchema,
         level: int,
         source: FileSource,
         first_sequence: int,
     ) -> None:
         options = schema.typed_options
-        self._io, self._path_prefix, self._schema = io, path_prefix, schema
+        self._io, self._placement, self._prefix, self._schema = io, placement, prefix, schema
         self._level, self._source, self._sequence = level, source, first_sequence
         self._names = FileNames()
         self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
@@ -131,18 +137,22 @@ class RollingFileWriter:
         self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
 
     def _write_group(self, rows: pa.Table) -> None:
-        if self._open is None:
-            self._open = self._start_file()
-        self._open.write(rows)
-        if self._open.size >= self._target:
-            self._finish_file()
+        while rows.num_rows:
+            if self._open is None:
+                self._open = self._start_file()
+            part = rows.slice(0, self.most_rows - self._open.rows)
+            self._open.write(part)
+            if self._open.size >= self._target or self._open.rows >= self.most_rows:
+                self._finish_file()
+            rows = rows.slice(part.num_rows)
 
     def _start_file(self) -> "_OpenFile":
         options = self._schema.typed_options
         kind = options.file_format(self._level)
-        path = self._names.next(self._path_prefix, f".{kind}")
-        self._paths.append(path)
-        sink = self._io.open_output(path)
+        name = self._names.next(self._prefix, options.file_extension(kind))
+        place = self._placement.place(name)
+        self._paths.append(place.path)
+        sink = self._io.open_output(place.path)
         try:
             writer = open_writer(
                 sink,
@@ -156,8 +166,7 @@ class RollingFileWriter:
         except BaseException:
             sink.close()
             raise
-        name = path.rsplit("/", 1)[-1]
-        opened = _OpenFile(name, sink, writer, self._schema, self._layout)
+        opened = _OpenFile(name, place, sink, writer, self._schema, self._layout)
         opened.index = index_builder(self._schema) if self.indexed else None
         return opened
 
@@ -165,18 +174,18 @@ class RollingFileWriter:
         if self._open is not None:
             meta = self._open.close(self._level, self._source, self._sequence)
             self._sequence += meta.row_count
-            self._done.append(self._with_index(meta, self._open.index))
+            self._done.append(self._with_index(meta, self._open))
             self._open = None
 
-    def _with_index(self, meta: DataFileMeta, index: FileIndexBuilder | None) -> DataFileMeta:
-        """Store the indexes of a file: in its metadata, or beside it if they are large."""
-        if index is None:
+    def _with_index(self, meta: DataFileMeta, opened: "_OpenFile") -> DataFileMeta:
+        """Store the indexes of a file: in its metadata, or in a file next to it if they are large."""
+        if opened.index is None:
             return meta
-        container = index.finish()
+        container = opened.index.finish()
         if is_embedded(container, self._schema):
             return replace(meta, embedded_index=container)
         name = meta.file_name + SUFFIX
-        path = f"{self._path_prefix.rsplit('/', 1)[0]}/{name}"
+        path = beside(opened.place.path, name)
         self._paths.append(path)
         with self._io.open_output(path) as sink:
             sink.write(container)
@@ -223,12 +232,13 @@ class _OpenFile:
     def __init__(
         self,
         name: str,
+        place: NewFile,
         sink: IO[bytes],
         writer: DataFileWriter,
         schema: TableSchema,
         layout: Sequence[Field],
     ) -> None:
-        self.name, self.sink, self._writer = name, sink, writer
+        self.name, self.place, self.sink, self._writer = name, place, sink, writer
         self._schema, self._names = schema, [field.name for field in layout]
         self.index: FileIndexBuilder | None = None
         self._stats = StatsCollector(schema.fields, next(iter(schema.trimmed_primary_keys), None))
@@ -241,6 +251,11 @@ class _OpenFile:
     def size(self) -> int:
         """Return the bytes written so far."""
         return self.sink.tell()
+
+    @property
+    def rows(self) -> int:
+        """Return the rows written so far."""
+        return self._rows
 
     def write(self, rows: pa.Table) -> None:
         schema = self._schema
@@ -286,6 +301,7 @@ class _OpenFile:
             delete_row_count=self._deleted,
             file_source=int(source),
             value_stats_cols=stats_cols,
+            external_path=self.place.external,
         )
 
 

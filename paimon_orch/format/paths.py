@@ -4,8 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
+from paimon_orch.errors import CorruptFileError, UnsupportedError, corrupt_unless_decoded
 from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.external_paths import (
+    INDEX_PATH,
+    ExternalPaths,
+    FilePlacement,
+    NewFile,
+    external_uri,
+    path_of,
+    store_of,
+)
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.partition import partition_path
 from paimon_orch.format.schema import TableSchema
@@ -65,14 +74,24 @@ class TablePaths:
 
     def bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         """Return the directory of a bucket; ``partition`` is the serialized partition row."""
+        return f"{self.root}/{self._relative_bucket_dir(schema, partition, bucket)}"
+
+    def _relative_bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         fields = schema.partition_fields
         with corrupt_unless_decoded(self.manifest_dir):  # a manifest names the partition
             values = deserialize_row(partition, [field.type for field in fields])
         parent = schema.options.get("data-file.path-directory", "").strip("/")
-        prefix = f"{self.root}/{parent}" if parent else self.root
-        return (
-            f"{prefix}/{partition_path(values, fields, schema.typed_options)}{bucket_dir(bucket)}"
-        )
+        prefix = f"{parent}/" if parent else ""
+        return f"{prefix}{partition_path(values, fields, schema.typed_options)}{bucket_dir(bucket)}"
+
+    def placement(self, schema: TableSchema, partition: bytes, bucket: int) -> FilePlacement:
+        """Return what chooses the paths of new data files of a bucket.
+
+        Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be written.
+        """
+        external = ExternalPaths.of(schema.typed_options, self.root)
+        relative = self._relative_bucket_dir(schema, partition, bucket)
+        return FilePlacement(self.root, relative, external)
 
     def data_file(
         self, schema: TableSchema, partition: bytes, bucket: int, file: DataFileMeta
@@ -84,17 +103,38 @@ class TablePaths:
             raise CorruptFileError(
                 file.external_path, f"is not a path of the file {file.file_name}"
             )
-        return file.external_path.removeprefix("file://").removeprefix("file:")
+        return self._external(file.external_path)
+
+    def _external(self, uri: str) -> str:
+        path = path_of(uri)
+        if store_of(path) != store_of(self.root):
+            raise UnsupportedError(
+                f"{uri}: is in another store than the table, {self.root}; tables whose files are in several stores "
+                "are not supported"
+            )
+        return path
 
     def index_file(
         self, schema: TableSchema, partition: bytes, bucket: int, name: str, external: str | None
     ) -> str:
         """Return where an index file lies."""
         if external is not None:
-            return external.removeprefix("file://").removeprefix("file:")
+            return self._external(external)
         if schema.typed_options.boolean("index-file-in-data-file-dir"):
             return f"{self.bucket_dir(schema, partition, bucket)}/{name}"
         return f"{self.index_dir}/{name}"
+
+    def new_index_file(
+        self, schema: TableSchema, partition: bytes, bucket: int, name: str
+    ) -> NewFile:
+        """Return where a new index file is written."""
+        options = schema.typed_options
+        if options.boolean("index-file-in-data-file-dir"):
+            return self.placement(schema, partition, bucket).place(name)
+        if uri := options.text(INDEX_PATH).strip():
+            external = f"{external_uri(INDEX_PATH, uri, self.root)}/{name}"
+            return NewFile(path_of(external), external)
+        return NewFile(f"{self.index_dir}/{name}")
 
 
 class FileNames:

@@ -61,8 +61,8 @@ class BucketVectors:
             return None
         data, ranges = encode_file(self.vectors, bitmap64=schema.typed_options.bitmap64)
         name = FileNames().next("index-")
-        path = paths.index_file(schema, partition, bucket, name, None)
-        with io.open_output(path) as sink:
+        place = paths.new_index_file(schema, partition, bucket, name)
+        with io.open_output(place.path) as sink:
             sink.write(data)
         return IndexManifestEntry(
             FileKind.ADD,
@@ -73,4 +73,5 @@ class BucketVectors:
             len(data),
             len(ranges),
             ranges,
+            place.external,
         )

@@ -18,7 +18,7 @@ from paimon_orch.table.references import (
     Version,
     VersionStore,
 )
-from paimon_orch.table.removal import Remover, data_roots
+from paimon_orch.table.removal import Remover, file_roots
 from paimon_orch.table.snapshots import EARLIEST
 from paimon_orch.table.table import Table
 
@@ -103,7 +103,7 @@ def expire_changelogs(
         return planned
     directory = f"{table.paths.branch_root}/changelog"
     table.io.write(f"{directory}/{EARLIEST}", str(planned.end).encode())
-    roots = data_roots(table.paths, table.schema)
+    roots = file_roots(table.paths, table.schema)
     label = f"expire changelogs of {table.identifier}"
     data = planned.garbage.data
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)

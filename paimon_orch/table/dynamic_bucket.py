@@ -200,18 +200,21 @@ class IndexWriter:
         names = FileNames()
         for partition, assigner in self._assigners.items():
             for bucket, hashes in assigner.changed.items():
-                data = encode_hash_index(hashes)
+                data, name = encode_hash_index(hashes), names.next("index-")
+                reader = self.index.reader
+                place = reader.paths.new_index_file(reader.schema, partition, bucket, name)
                 entry = IndexManifestEntry(
                     FileKind.ADD,
                     partition,
                     bucket,
                     HASH,
-                    names.next("index-"),
+                    name,
                     len(data),
                     len(hashes),
+                    external_path=place.external,
                 )
                 self._written.append(entry)
-                with self.index.reader.io.open_output(self.index.path(entry)) as file:
+                with reader.io.open_output(place.path) as file:
                     file.write(data)
         return self._written
 

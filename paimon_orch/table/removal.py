@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import CorruptFileError, StorageError
+from paimon_orch.format.external_paths import INDEX_PATH, PATHS, path_of
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
@@ -14,12 +15,16 @@ logger = logging.getLogger(__name__)
 
 
 def data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
-    """Return the folders that files of a table may lie in: its own, and its external paths."""
-    external = schema.typed_options.names("data-file.external-paths")
-    return (
-        paths.root,
-        *(uri.removeprefix("file://").removeprefix("file:").rstrip("/") for uri in external),
-    )
+    """Return the directories that data files of a table may be in: its own, and its external paths."""
+    external = schema.typed_options.names(PATHS)
+    return (paths.root, *(path_of(uri).rstrip("/") for uri in external))
+
+
+def file_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
+    """Return the directories that data and index files of a table may be in."""
+    roots = data_roots(paths, schema)
+    index = path_of(schema.typed_options.text(INDEX_PATH).strip()).rstrip("/")
+    return (*roots, index) if index else roots
 
 
 @dataclass(slots=True)

@@ -24,6 +24,8 @@ from tables import (
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.bucket import buckets
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import TableWriter, conform_rows, split_by_bucket
 
@@ -480,3 +482,33 @@ def test_rows_go_to_the_changelog_as_they_came_where_the_table_asks_for_it(tmp_p
     assert snapshot is not None
     assert snapshot.changelog_record_count == 4
     assert rows_of(table) == [(1, 11)]
+
+
+def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
+    table = new_table(tmp_path, target_file_row_num="3")
+    table.upsert(table_of("k v", [(key, "a") for key in range(8)]))
+    counts = sorted(file.row_count for split in table.files() for file in split.files)
+    assert counts == [2, 3, 3]
+
+    compact(table, InProcessExecutor(), strategy="full")
+
+    [compacted] = [file for split in table.files() for file in split.files]
+    assert compacted.row_count == 8, "compaction has no such limit"
+
+
+def test_a_target_of_no_rows_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, target_file_row_num="0")
+    with pytest.raises(InputError, match="'target-file-row-num' = 0 must be at least 1"):
+        table.upsert(table_of("k v", [(1, "a")]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "suffix"), [("zstd", ".zst.parquet"), ("gzip", ".gz.parquet"), ("none", ".parquet")]
+)
+def test_names_of_files_hold_the_codec_where_the_table_asks_for_it(
+    tmp_path: Path, codec: str, suffix: str
+) -> None:
+    table = new_table(tmp_path, file__compression=codec, file__suffix__include__compression="true")
+    table.upsert(table_of("k v", [(1, "a")]))
+    [name] = [file.file_name for split in table.files() for file in split.files]
+    assert name.partition(".")[2] == suffix[1:]

@@ -1,6 +1,7 @@
 """Table options: text in schema files, typed here, with the defaults of format section 13."""
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +53,7 @@ _OLD_IGNORE_DELETE = (
     "deduplicate.ignore-delete",
     "partial-update.ignore-delete",
 )
+_CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 _QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 
@@ -195,6 +197,14 @@ class Options:
         """Return the rolling size of data files in bytes."""
         return self.memory("target-file-size", "128 mb" if primary_key else "256 mb")
 
+    @property
+    def target_file_rows(self) -> int:
+        """Return the rows at which a writer starts another data file; compaction has no such limit."""
+        rows = self.integer("target-file-row-num", sys.maxsize)
+        if rows < 1:
+            raise InputError(f"option 'target-file-row-num' = {rows} must be at least 1")
+        return rows
+
     def file_format(self, level: int = 0) -> str:
         """Return the format of new data files of a level."""
         per_level = self.per_level("file.format.per.level")
@@ -204,6 +214,13 @@ class Options:
         """Return the codec of new data files of a level."""
         per_level = self.per_level("file.compression.per.level")
         return per_level.get(level, self.text("file.compression", "zstd")).lower()
+
+    def file_extension(self, file_format: str) -> str:
+        """Return the end of the names of new data files; the codec in it is that of all levels, as in Java Paimon."""
+        codec = self.text("file.compression", "zstd").lower()
+        if not self.boolean("file.suffix.include.compression") or codec in ("", "none"):
+            return f".{file_format}"
+        return f".{_CODEC_EXTENSIONS.get(codec, codec)}.{file_format}"
 
     @property
     def zstd_level(self) -> int:

@@ -1,0 +1,178 @@
+"""Where new data files and index files are placed: in the bucket directory, or below an external path (format section 1.5)."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.options import Options
+
+PATHS = "data-file.external-paths"
+STRATEGY = f"{PATHS}.strategy"
+SPECIFIC_FS = f"{PATHS}.specific-fs"
+WEIGHTS = f"{PATHS}.weights"
+INDEX_PATH = "global-index.external-path"
+
+_NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
+    "none",
+    "round-robin",
+    "specific-fs",
+    "entropy-inject",
+    "weight-robin",
+)
+_ALIASES = {"s3a": "s3"}
+_MASK = 0xFFFFFFFF
+
+
+def path_of(uri: str) -> str:
+    """Return the path that a file system takes for a URI of metadata or options: ``file:`` is removed."""
+    return uri.removeprefix("file://").removeprefix("file:")
+
+
+def store_of(path: str) -> str:
+    """Return the scheme of a path, an empty text for local ones."""
+    scheme, separator, _ = path_of(path).partition("://")
+    return _ALIASES.get(scheme, scheme) if separator else ""
+
+
+def external_uri(key: str, uri: str, root: str) -> str:
+    """Return an external path of an option as Java Paimon writes it into manifests, without a slash at the end.
+
+    Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in another store than
+    the table, whose directory is ``root``.
+    """
+    scheme, separator, _ = uri.partition(":")
+    path = path_of(uri).rstrip("/")
+    if not separator or "/" in scheme or (scheme == "file" and not path.startswith("/")):
+        raise InputError(
+            f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, such as file:/data/t or "
+            "s3://bucket/t"
+        )
+    if store_of(path) != store_of(root):
+        raise UnsupportedError(
+            f"option {key!r} holds {uri!r}, which is in another store than the table, {root}; tables whose files are "
+            "in several stores are not supported"
+        )
+    return f"file:{path}" if scheme == "file" else path
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """Where a new file is written; ``external`` is what its metadata says, None for files below the table."""
+
+    path: str
+    external: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalPaths:
+    """The external paths that new data files are spread over, and by which strategy."""
+
+    roots: tuple[str, ...]
+    strategy: str
+    weights: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, options: Options, root: str) -> "ExternalPaths | None":
+        """Return those of a table's options, None if its files are below the table's directory ``root``.
+
+        Raises :class:`InputError` for options that contradict each other, and :class:`UnsupportedError` for paths in
+        another store than the table.
+        """
+        strategy = options.text(STRATEGY, _NONE).strip().lower()
+        if strategy not in _STRATEGIES:
+            known = ", ".join(_STRATEGIES)
+            raise InputError(f"option {STRATEGY!r} = {strategy!r} must be one of {known}")
+        uris = options.names(PATHS)
+        if strategy == _NONE or not uris:
+            return None
+        if strategy == _SPECIFIC_FS:
+            uris = _of_specific_fs(options, uris)
+        weights = _weights(options, len(uris)) if strategy == _WEIGHTED else ()
+        return cls(tuple(external_uri(PATHS, uri, root) for uri in uris), strategy, weights)
+
+
+def _of_specific_fs(options: Options, uris: Sequence[str]) -> list[str]:
+    wanted = options.text(SPECIFIC_FS).strip().lower()
+    chosen = [uri for uri in uris if uri.partition(":")[0].lower() == wanted]
+    if not chosen:
+        raise InputError(
+            f"option {STRATEGY!r} = 'specific-fs' needs {SPECIFIC_FS!r} to name the scheme of one of the paths in "
+            f"{PATHS!r} = {options.text(PATHS)!r}; it is {wanted!r}"
+        )
+    return chosen
+
+
+def _weights(options: Options, paths: int) -> tuple[int, ...]:
+    """Return the weights of the paths; none if they are not given or there is one path, as in Java Paimon."""
+    texts = options.names(WEIGHTS)
+    if paths < 2 or not texts:
+        return ()
+    if len(texts) != paths or not all(text.isdecimal() and int(text) for text in texts):
+        raise InputError(
+            f"option {WEIGHTS!r} = {options.text(WEIGHTS)!r} must be {paths} positive whole numbers, one for each "
+            f"path of {PATHS!r}"
+        )
+    return tuple(int(text) for text in texts)
+
+
+@dataclass(slots=True)
+class FilePlacement:
+    """Chooses the path of each new file of one bucket.
+
+    ``root`` is the table's directory, ``relative`` the path of the bucket below it and below each external path.
+    """
+
+    root: str
+    relative: str
+    external: ExternalPaths | None = None
+    _position: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        if self.external is not None and self.external.strategy != _ENTROPY:
+            self._position = random.randrange(len(self.external.roots))  # noqa: S311 - spreads load only
+
+    def place(self, name: str) -> NewFile:
+        """Return where a file of this name is written."""
+        if self.external is None:
+            return NewFile(f"{self.root}/{self.relative}/{name}")
+        below = self.relative
+        if self.external.strategy == _ENTROPY:
+            below = f"{below}/{entropy_directories(name)}"
+        uri = f"{self._next_root(self.external)}/{below}/{name}"
+        return NewFile(path_of(uri), uri)
+
+    def _next_root(self, external: ExternalPaths) -> str:
+        if external.weights:
+            limits = list(accumulate(external.weights))
+            return random.choices(external.roots, cum_weights=limits)[0]  # noqa: S311
+        self._position = (self._position + 1) % len(external.roots)
+        return external.roots[self._position]
+
+
+def entropy_directories(name: str) -> str:
+    """Return the directories that spread files over an object store: 20 bits of the name's hash, as 4/4/4/8 digits."""
+    bits = f"{murmur3_32(name.encode()):032b}"[-20:]
+    return "/".join((bits[:4], bits[4:8], bits[8:12], bits[12:]))
+
+
+def murmur3_32(data: bytes) -> int:
+    """Return the 32-bit MurmurHash3 of bytes with seed 0; other hashes of the format count the last bytes one by one."""
+    state = 0
+    words = len(data) // 4 * 4
+    for at in range(0, words, 4):
+        state ^= _scrambled(int.from_bytes(data[at : at + 4], "little"))
+        state = (_rotated(state, 13) * 5 + 0xE6546B64) & _MASK
+    state ^= _scrambled(int.from_bytes(data[words:], "little")) ^ len(data)
+    state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
+    return state ^ state >> 16
+
+
+def _scrambled(word: int) -> int:
+    return _rotated(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK

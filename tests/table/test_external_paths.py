@@ -1,0 +1,162 @@
+"""Tables whose data or index files are outside the table's directory: every step finds, writes and deletes them there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tables import new_table, rows_of, table_of, vectors_of
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.reader import BucketFile
+from paimon_orch.steps import compact as compact_step
+from paimon_orch.steps.attempts import discard_results
+from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.table.table import Table
+
+STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")
+
+
+def with_external_paths(tmp_path: Path, strategy: str = "round-robin", **options: Any) -> Table:
+    paths = f"file://{tmp_path}/a/t,file:{tmp_path}/b/t"
+    return new_table(
+        tmp_path / "w",
+        data_file__external_paths=paths,
+        data_file__external_paths__strategy=strategy,
+        data_file__external_paths__specific_fs="file",
+        data_file__external_paths__weights="1,2",
+        **options,
+    )
+
+
+def files_outside(tmp_path: Path) -> set[Path]:
+    return {p for name in "abc" for p in (tmp_path / name).rglob("*") if p.is_file()}
+
+
+def live_files(table: Table) -> set[Path]:
+    reader = table.reader()
+    return {
+        Path(reader.path(BucketFile(split.partition, split.bucket, file)))
+        for split in table.files()
+        for file in split.files
+    }
+
+
+def fill(table: Table) -> None:
+    for round_ in range(3):
+        table.upsert(table_of("k v", [(key, f"{round_}") for key in range(round_, 9)]))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_every_data_file_is_outside_and_is_deleted_when_it_expires(
+    tmp_path: Path, strategy: str, producer: str
+) -> None:
+    table = with_external_paths(tmp_path, strategy, changelog_producer=producer)
+    fill(table)
+    expected = rows_of(table)
+
+    compact(table, InProcessExecutor(), strategy="full")
+
+    assert rows_of(table) == expected
+    assert not list(Path(table.paths.root).rglob("bucket-*"))
+    assert check(table, deep=True).findings == ()
+    result = expire_snapshots(table, retain_max=1)
+    assert result.refused == ()
+    changelog = {path for path in files_outside(tmp_path) if path.name.startswith("changelog-")}
+    assert files_outside(tmp_path) - changelog == live_files(table)
+    assert len(changelog) == (producer == "lookup")
+    assert rows_of(table) == expected
+
+
+def test_index_files_follow_the_data_files(tmp_path: Path) -> None:
+    table = with_external_paths(
+        tmp_path,
+        file_index__bloom_filter__columns="v",
+        file_index__in_manifest_threshold="1 B",
+        deletion_vectors__enabled="true",
+        index_file_in_data_file_dir="true",
+    )
+    fill(table)
+    for _ in range(2):
+        compact(table, InProcessExecutor())
+        table.upsert(table_of("k v", [(1, "new")]))
+        compact(table, InProcessExecutor())
+
+    assert {path.name + ".index" for path in live_files(table)} <= {
+        path.name for path in files_outside(tmp_path)
+    }
+    assert vectors_of(table)
+    assert not (Path(table.paths.root) / "index").exists()
+    assert expire_snapshots(table, retain_max=1).refused == ()
+    assert check(table, deep=True).findings == ()
+    rewrite_file_index(table, InProcessExecutor())
+    assert (1, "new") in rows_of(table)
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+def test_index_files_are_below_their_own_external_path(tmp_path: Path, bucket: str) -> None:
+    table = new_table(
+        tmp_path / "w",
+        bucket=bucket,
+        global_index__external_path=f"file://{tmp_path}/c",
+        deletion_vectors__enabled=str(bucket == "1"),
+    )
+    fill(table)
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(1, "new"), (10, "more")]))
+    compact(table, InProcessExecutor())
+
+    assert files_outside(tmp_path)
+    assert not (Path(table.paths.root) / "index").exists()
+    assert expire_snapshots(table, retain_max=1).refused == ()
+    used = {item.file_name for item in table.manifests.index_entries(table.snapshot())}
+    assert {path.name for path in files_outside(tmp_path)} == used
+    assert (1, "new") in rows_of(table)
+
+
+def test_what_a_lost_compaction_wrote_is_removed_outside(tmp_path: Path) -> None:
+    table = with_external_paths(tmp_path, changelog_producer="lookup")
+    fill(table)
+    before = files_outside(tmp_path)
+    units = compact_step.plan(table, strategy="full").units
+
+    discard_results(table, [compact_step.run(unit) for unit in units])
+
+    assert files_outside(tmp_path) == before
+
+
+def test_only_orphans_are_removed_from_external_paths(tmp_path: Path) -> None:
+    table = with_external_paths(
+        tmp_path, deletion_vectors__enabled="true", index_file_in_data_file_dir="true"
+    )
+    fill(table)
+    compact(table, InProcessExecutor())
+    table.upsert(table_of("k v", [(1, "new")]))
+    compact(table, InProcessExecutor())
+    orphan = next(iter(live_files(table))).with_name("data-lost-0.parquet")
+    orphan.write_bytes(b"")
+    for path in files_outside(tmp_path):
+        os.utime(path, (1, 1))
+
+    assert remove_orphan_files(table).files == 1
+    assert not orphan.exists()
+    assert check(table, deep=True).findings == ()
+
+
+def test_a_path_in_another_store_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path / "w",
+        data_file__external_paths="s3://other/t",
+        data_file__external_paths__strategy="round-robin",
+    )
+    with pytest.raises(UnsupportedError, match=r"s3://other/t.*another store"):
+        fill(table)
+    assert table.snapshot() is None
