@@ -6,8 +6,8 @@ as if it had none; a warning names it. With ``file-index.strict`` that is an err
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -31,8 +31,16 @@ from paimon_orch.format.file_index.evaluation import (
     stored_column,
 )
 from paimon_orch.format.file_index.many import judge
-from paimon_orch.format.file_index.options import READ_ENABLED, STRICT, THRESHOLD, index_specs
-from paimon_orch.format.file_index.values import RANGE_BITMAP
+from paimon_orch.format.file_index.options import (
+    NEWEST_BITMAP,
+    READ_ENABLED,
+    STRICT,
+    THRESHOLD,
+    VERSION,
+    index_specs,
+    with_bitmap_version,
+)
+from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, leaves_of
 from paimon_orch.format.schema import TableSchema
@@ -65,13 +73,49 @@ def beside(path: str, name: str) -> str:
     return f"{path.rsplit('/', 1)[0]}/{name}"
 
 
-def index_builder(schema: TableSchema) -> FileIndexBuilder | None:
+def index_builder(
+    schema: TableSchema, bitmap_version: int = NEWEST_BITMAP
+) -> FileIndexBuilder | None:
     """Return what builds the indexes of a new data file; None if the table has none.
 
-    Raises :class:`InputError` for options that name what cannot be indexed.
+    ``bitmap_version`` is that of bitmap indexes whose options name none. Raises :class:`InputError` for options that name
+    what cannot be indexed.
     """
-    specs = index_specs(schema.options)
+    specs = with_bitmap_version(index_specs(schema.options), bitmap_version)
     return FileIndexBuilder(specs, schema.fields) if specs else None
+
+
+def bitmap_version(
+    io: FileIO,
+    path_of: Callable[[DataFileMeta], str],
+    files: Iterable[DataFileMeta],
+    schema: TableSchema,
+) -> int:
+    """Return the version of new bitmap indexes whose options name none: that of the first file that has one.
+
+    Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap indexes gets the default
+    of newer releases.
+    """
+    if names_bitmap_version(schema):
+        return NEWEST_BITMAP
+    versions = (stored_bitmap_version(io, path_of(file), file) for file in files)
+    return next((version for version in versions if version is not None), NEWEST_BITMAP)
+
+
+def names_bitmap_version(schema: TableSchema) -> bool:
+    """Return whether the options name the version of every bitmap index, or ask for no such index."""
+    specs = index_specs(schema.options)
+    return all(spec.index != BITMAP or VERSION in spec.options.values for spec in specs)
+
+
+def stored_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
+    """Return the version of a data file's bitmap indexes; None if it has none, or none that can be read."""
+    with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
+        for kinds in (indexes or {}).values():
+            blob = kinds.get(BITMAP)
+            if blob is not None:
+                return blob.bytes(0, 1)[0]
+    return None
 
 
 def is_embedded(container: bytes, schema: TableSchema) -> bool:

@@ -1,7 +1,7 @@
 """Writing data files: rolling, with statistics and the metadata that manifests hold (format section 8)."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,15 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
-from paimon_orch.files.file_indexes import SUFFIX, beside, index_builder, is_embedded
+from paimon_orch.files.file_indexes import (
+    SUFFIX,
+    beside,
+    bitmap_version,
+    index_builder,
+    is_embedded,
+)
 from paimon_orch.files.formats import DataFileWriter, open_writer
 from paimon_orch.files.parquet import ROW_GROUP_ROWS
+from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.external_paths import FilePlacement, NewFile
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.options import index_specs
+from paimon_orch.format.file_index.options import NEWEST_BITMAP, index_specs
 from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.paths import FileNames, TablePaths
@@ -46,6 +53,19 @@ class FileWriterFactory:
     io: FileIO
     paths: TablePaths
     schema: TableSchema
+    bitmap_version: int = NEWEST_BITMAP
+
+    @classmethod
+    def replacing(
+        cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
+    ) -> "FileWriterFactory":
+        """Return what makes the writers of files that replace others, whose version of bitmap indexes they keep."""
+
+        def path_of(file: DataFileMeta) -> str:
+            return reader.path(BucketFile(partition, bucket, file))
+
+        version = bitmap_version(reader.io, path_of, files, reader.schema)
+        return cls(reader.io, reader.paths, reader.schema, version)
 
     def writer(
         self,
@@ -71,7 +91,7 @@ class FileWriterFactory:
         writer = RollingFileWriter(
             self.io, placement, prefix, self.schema, level, source, first_sequence
         )
-        writer.indexed = not changelog
+        writer.indexed, writer.bitmap_version = not changelog, self.bitmap_version
         if source is FileSource.APPEND and not changelog:
             writer.most_rows = options.target_file_rows
         return writer
@@ -87,6 +107,7 @@ class RollingFileWriter:
 
     indexed = True
     most_rows = sys.maxsize
+    bitmap_version = NEWEST_BITMAP
 
     def __init__(
         self,
@@ -167,7 +188,8 @@ class RollingFileWriter:
             sink.close()
             raise
         opened = _OpenFile(name, place, sink, writer, self._schema, self._layout)
-        opened.index = index_builder(self._schema) if self.indexed else None
+        if self.indexed:
+            opened.index = index_builder(self._schema, self.bitmap_version)
         return opened
 
     def _finish_file(self) -> None:

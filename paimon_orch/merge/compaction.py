@@ -83,6 +83,7 @@ class BucketCompaction:
         self._engine = merge_engine(reader.schema)
         self._expiry = RecordExpiry.of(reader.schema, task.now)
         self._writers: list[RollingFileWriter] = []
+        self._writer_factory: FileWriterFactory | None = None
         self._settles = False
 
     def run(self) -> CompactionOutcome:
@@ -247,7 +248,7 @@ class BucketCompaction:
 
     def _writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
         task = self._task
-        factory = FileWriterFactory(self._reader.io, self._reader.paths, self._schema)
+        factory = self._factory()
         writer = factory.writer(
             task.partition,
             task.bucket,
@@ -257,6 +258,14 @@ class BucketCompaction:
         )
         self._writers.append(writer)
         return writer
+
+    def _factory(self) -> FileWriterFactory:
+        task = self._task
+        if self._writer_factory is None:
+            self._writer_factory = FileWriterFactory.replacing(
+                self._reader, task.partition, task.bucket, (*task.inputs, *task.above)
+            )
+        return self._writer_factory
 
     def _merge_step(
         self,

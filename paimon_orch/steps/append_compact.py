@@ -186,7 +186,7 @@ def copy_rows(
     The new files take the place of the old ones in the order of the bucket. The writer is added to ``writers``, for the
     caller to abort if anything fails.
     """
-    factory = FileWriterFactory(reader.io, reader.paths, reader.schema)
+    factory = FileWriterFactory.replacing(reader, *at, files)
     writer = factory.writer(*at, source=source, first_sequence=files[0].min_sequence_number)
     writers.append(writer)
     kept = tracking_fields(reader.schema) if source is FileSource.COMPACT else ()

@@ -108,7 +108,7 @@ def plan(
     splits = tuple(split for group in groups.values() for split in group)
     _check_visible(table, schema, splits)
     rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(count)})
-    factory = FileWriterFactory(table.io, table.paths, rescaled)
+    factory = replace(table.writer_factory(), schema=rescaled)
     units = [unit for group in groups.values() for unit in _units(table.reader(), factory, group)]
     names = tuple(partition_text(partition, schema) for partition in groups)
     return RescalePlan(snapshot.id, count, names, splits, tuple(units))

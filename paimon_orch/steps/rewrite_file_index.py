@@ -11,11 +11,22 @@ from functools import partial
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
-from paimon_orch.files.file_indexes import SUFFIX, beside, is_embedded, open_indexes
+from paimon_orch.files.file_indexes import (
+    SUFFIX,
+    beside,
+    is_embedded,
+    open_indexes,
+    stored_bitmap_version,
+)
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
-from paimon_orch.format.file_index.options import IndexSpec, index_specs
+from paimon_orch.format.file_index.options import (
+    NEWEST_BITMAP,
+    IndexSpec,
+    index_specs,
+    with_bitmap_version,
+)
 from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -23,6 +34,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.table.bitmap_versions import kept_bitmap_version
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text
@@ -45,7 +57,8 @@ class RewriteUnit:
     """Files of one bucket that get other indexes.
 
     A file's indexes are part of its identity, and readers take an identity that was deleted for deleted for ever:
-    ``retired`` are those that the files had before, and must not get again.
+    ``retired`` are those that the files had before, and must not get again. ``bitmap_version`` is that of bitmap indexes
+    whose options name none, for files that have no such index yet.
     """
 
     reader: FileReader
@@ -54,6 +67,7 @@ class RewriteUnit:
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     retired: frozenset[Identity] = frozenset()
+    bitmap_version: int = NEWEST_BITMAP
 
     def to_dict(self) -> dict[str, object]:
         """Return the unit for people and machines."""
@@ -168,7 +182,10 @@ def plan(
         differ = list(pool.map(lambda at: _differs(reader, at, specs), files))
     chosen = {at.file.file_name for at, differs in zip(files, differ, strict=True) if differs}
     retired = _retired(table, snapshot, chosen) if chosen else frozenset()
-    units = tuple(unit for split in splits for unit in _units(reader, split, chosen, retired))
+    version = kept_bitmap_version(table.manifests, reader, snapshot)
+    units = tuple(
+        unit for split in splits for unit in _units(reader, split, chosen, retired, version)
+    )
     return RewritePlan(snapshot.id, units, len(files) - len(chosen))
 
 
@@ -195,7 +212,11 @@ def _checked_specs(schema: TableSchema) -> list[IndexSpec]:
 
 
 def _units(
-    reader: FileReader, split: BucketSplit, chosen: set[str], retired: frozenset[Identity]
+    reader: FileReader,
+    split: BucketSplit,
+    chosen: set[str],
+    retired: frozenset[Identity],
+    version: int,
 ) -> Iterator[RewriteUnit]:
     """Yield the chosen files of a bucket, a bounded number at a time."""
     files, size = list[DataFileMeta](), 0
@@ -204,7 +225,7 @@ def _units(
         names = {file.file_name for file in files}
         at = split.partition, split.bucket, split.total_buckets
         had = frozenset(identity for identity in retired if identity[3] in names)
-        return RewriteUnit(reader, *at, tuple(files), had)
+        return RewriteUnit(reader, *at, tuple(files), had, version)
 
     for file in (file for file in split.files if file.file_name in chosen):
         if files and (len(files) >= _UNIT_FILES or size + file.file_size > _UNIT_BYTES):
@@ -286,10 +307,11 @@ def _container(unit: RewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
     reader, wanted = unit.reader, file_specs(unit.reader, file, specs)
     if not wanted:
         return None
-    stored_fields = reader.schemas[file.schema_id].fields
-    builder = FileIndexBuilder(wanted, stored_fields)
-    columns = [field for field in stored_fields if field.name in builder.columns]
     at = BucketFile(unit.partition, unit.bucket, file)
+    stored_fields = reader.schemas[file.schema_id].fields
+    version = stored_bitmap_version(reader.io, reader.path(at), file) or unit.bitmap_version
+    builder = FileIndexBuilder(with_bitmap_version(wanted, version), stored_fields)
+    columns = [field for field in stored_fields if field.name in builder.columns]
     for batch in reader.read(at, columns):  # hidden rows count: positions are those of the file
         builder.add(pa.Table.from_batches([batch]))
     return builder.finish()

@@ -220,7 +220,7 @@ def _delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
         found = [rows.column(ROW).to_numpy() for rows in unit.read(())]
         return RowChanges(rows=addressed(found), counts=_counts(found)).encode()
     reader, at = unit.reader, (unit.split.partition, unit.split.bucket)
-    writer = TableWriter(FileWriterFactory(reader.io, reader.paths, schema), sequences)
+    writer = TableWriter(FileWriterFactory.replacing(reader, *at, unit.split.files), sequences)
     try:
         found = []
         for rows in unit.read(schema.fields):

@@ -21,6 +21,7 @@ from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.bitmap_versions import kept_bitmap_version
 from paimon_orch.table.branches import Branches
 from paimon_orch.table.changes import Changes, PartitionFilter
 from paimon_orch.table.commit import CommitId, TableCommit, new_commit_user
@@ -197,7 +198,8 @@ class Table:
 
     def writer_factory(self) -> FileWriterFactory:
         """Return what makes writers of data files."""
-        return FileWriterFactory(self.io, self.paths, self.schema)
+        version = kept_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
+        return FileWriterFactory(self.io, self.paths, self.schema, version)
 
     def next_sequences(self) -> dict[BucketId, int]:
         """Return the next sequence number of every bucket that has files (section 8.2)."""

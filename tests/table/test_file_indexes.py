@@ -161,7 +161,7 @@ def test_a_selection_of_rows_keeps_the_positions_right(
 def test_rows_that_vectors_hide_stay_hidden(tmp_path: Path, kind: str) -> None:
     table = new_table(
         tmp_path, "k BIGINT, status STRING, price DOUBLE", deletion_vectors__enabled="true",
-        file_index__bitmap__columns="status", file_format=kind,
+        file_index__bitmap__columns="status", file__format=kind,
     )  # fmt: skip
     table.upsert(orders(range(40)))
     compact(table, EXECUTOR)
@@ -324,7 +324,7 @@ def test_rows_are_the_same_with_indexes_and_without(
     )
     options = {f"file_index__{kind.replace('-', '_')}__columns": "k,status,price" for kind in kinds}
     options["file_index__in_manifest_threshold"] = data.draw(st.sampled_from(["0 b", "1 mb"]))
-    options["file_format"] = data.draw(st.sampled_from(["parquet", "orc", "avro"]))
+    options["file__format"] = data.draw(st.sampled_from(["parquet", "orc", "avro"]))
     if "bloom-filter" in kinds:
         options |= {f"file_index__bloom_filter__{name}__items": "10" for name in VALUES}
     keyed = data.draw(st.booleans())

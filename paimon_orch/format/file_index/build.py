@@ -12,7 +12,12 @@ from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
 from paimon_orch.format.file_index.bloom_filter import BloomFilter, BloomFilterBuilder
 from paimon_orch.format.file_index.bsi import encode_bsi
 from paimon_orch.format.file_index.container import Blob, encode_container
-from paimon_orch.format.file_index.options import IndexSpec, container_order
+from paimon_orch.format.file_index.options import (
+    NEWEST_BITMAP,
+    VERSION,
+    IndexSpec,
+    container_order,
+)
 from paimon_orch.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
 from paimon_orch.format.file_index.values import (
     BITMAP,
@@ -78,7 +83,7 @@ def is_built_with(spec: IndexSpec, blob: Blob, data_type: AtomicType) -> bool:
     if spec.index == BITMAP:
         version, block_size = _bitmap_options(spec)
         # Java Paimon 0.9 writes version 1, and can read no other, whatever the default is
-        any_version = "version" not in spec.options.values
+        any_version = VERSION not in spec.options.values
         return Bitmap(blob, data_type).is_made_with(None if any_version else version, block_size)
     if spec.index == RANGE_BITMAP:
         return RangeBitmap(blob, data_type).is_made_with(_chunk_size(spec))
@@ -105,7 +110,9 @@ def _encode(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> by
 
 
 def _bitmap_options(spec: IndexSpec) -> tuple[int, int]:
-    return spec.options.integer("version", 2), spec.options.memory("index-block-size", "16 kb")
+    return spec.options.integer(VERSION, NEWEST_BITMAP), spec.options.memory(
+        "index-block-size", "16 kb"
+    )
 
 
 def _chunk_size(spec: IndexSpec) -> int | None:

@@ -1,16 +1,18 @@
 """Which columns a table indexes, with what (file-index section 1.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.file_index.hash_order import string_hash, table_order
-from paimon_orch.format.file_index.values import INDEX_TYPES, checked_type
+from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, checked_type
 from paimon_orch.format.options import Options
 from paimon_orch.format.types import AtomicType, DataType, Field, MapType
 
+VERSION = "version"
+NEWEST_BITMAP = 2
 _PREFIX, _COLUMNS = "file-index.", ".columns"
 THRESHOLD = "file-index.in-manifest-threshold"
 READ_ENABLED = "file-index.read.enabled"
@@ -77,6 +79,17 @@ def index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
         IndexSpec(*spec, Options({**settings.get((spec[0], spec[1], None), {}), **settings.get(spec, {})}))
         for spec in declared
     ]  # fmt: skip
+
+
+def with_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexSpec]:
+    """Return the indexes with a version for those bitmap indexes whose options name none."""
+    default = {VERSION: str(version)}
+    return [
+        replace(spec, options=Options(default | dict(spec.options.values)))
+        if spec.index == BITMAP
+        else spec
+        for spec in specs
+    ]
 
 
 def _split(name: str) -> tuple[str, str | None]:

@@ -1,0 +1,36 @@
+"""Java Paimon 0.9 goes on filtering by bitmap indexes in tables that we wrote to, indexed and compacted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, rows_of
+from peers.peers import Peer
+
+from paimon_orch import Catalog
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+
+
+@pytest.mark.parametrize("name", ["db.t_emb", "db.t_ext"])
+@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
+def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
+    referee: Peer, tmp_path: Path, name: str
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-0.9" / "fileindex_bitmap", tmp_path / "w")
+    table = Catalog(str(warehouse)).table(name)
+    table.append(table.scan(limit=9).to_arrow())
+    compact(table, InProcessExecutor(), strategy="full")
+
+    value = table.scan(filter="b IS NOT NULL", limit=1).to_arrow().column("b")[0].as_py()
+    ours = table.scan(filter=f"b = {value}").to_arrow()
+    found = referee.find(warehouse, ["b", "=", value], name)
+    kept = [row for row in found if row["b"] == value]
+    assert_rows_equal(
+        rows_of(kept, ours.column_names),
+        canonical_rows(ours),
+        [str(column.type) for column in ours.schema],
+    )
+    assert len(found) < table.scan().to_arrow().num_rows, "the index left out rows"
+    assert referee.check(warehouse, name) == []
