@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.merge.pack import pack
@@ -120,6 +121,20 @@ class KeyColumns:
         columns = zip(*(part.arrays for part in parts), strict=True)
         return KeyColumns(tuple(pa.concat_arrays(list(column)) for column in columns))
 
+    def is_sorted(self) -> bool:
+        """Return whether no row has a smaller key than the row before it."""
+        ties = np.ones(max(0, len(self) - 1), bool)
+        for array in self.arrays:
+            if array.null_count:
+                return bool((np.diff(self._arrow_order()) > 0).all())
+            greater, equal = _compared_with_next(array)
+            if (ties & greater).any():
+                return False
+            ties &= equal
+            if not ties.any():
+                break
+        return True
+
     def ordered(self) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Return the stable order of the rows by key, and for all but the last whether the next in order is equal.
 
@@ -177,6 +192,47 @@ class KeyColumns:
         order, same = both.ordered()
         pairs = np.flatnonzero(same)  # stable: the own row comes first
         return order[pairs], order[pairs + 1] - len(self)
+
+
+class KeyOrder:
+    """Checks that the rows of a sorted run, read batch by batch, are in key order.
+
+    Merges rely on it: rows of an unsorted run would be dropped, repeated, or taken from anywhere.
+    """
+
+    def __init__(self, key_names: Sequence[str]) -> None:
+        self._names = key_names
+        self._last: Key | None = None
+
+    def check(self, file_name: str, rows: pa.RecordBatch) -> None:
+        """Raise :class:`CorruptFileError` if a row of the next batch, of the named file, is out of order."""
+        if not rows.num_rows:
+            return
+        keys = KeyColumns.of(rows, self._names)
+        if (self._last is not None and keys.at(0) < self._last) or not keys.is_sorted():
+            raise unsorted_keys(file_name)
+        self._last = keys.at(len(keys) - 1)
+
+
+def unsorted_keys(file_name: str) -> CorruptFileError:
+    """Return the error for a file whose rows are not in the key order that its level promises."""
+    return CorruptFileError(
+        file_name,
+        "its rows are not in the order of the primary key, although files of its level must be; the table's metadata "
+        "or its options are damaged. Check the table, and restore its schema or an earlier snapshot",
+    )
+
+
+def _compared_with_next(
+    column: pa.Array,
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return which values are greater than the next one, and which are equal to it; none is null."""
+    if pa.types.is_integer(column.type):
+        values = column.to_numpy()
+        return values[:-1] > values[1:], values[:-1] == values[1:]
+    one, two = column.slice(0, max(0, len(column) - 1)), column.slice(1)
+    greater, equal = pc.greater(one, two), pc.equal(one, two)
+    return greater.to_numpy(zero_copy_only=False), equal.to_numpy(zero_copy_only=False)
 
 
 def _same_as_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:

@@ -15,8 +15,14 @@ from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import AtomicType, Field
-from paimon_orch.merge.fold import Mask
-from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_value, decode_key
+from paimon_orch.merge.keys import (
+    Indices,
+    Key,
+    KeyColumns,
+    KeyOrder,
+    comparable_value,
+    decode_key,
+)
 from paimon_orch.merge.values import RowGroupValues
 
 LevelRows = tuple[int, pa.RecordBatch]
@@ -31,6 +37,7 @@ class _Cursor:
     file: DataFileMeta
     low: Key
     high: Key
+    order: KeyOrder
     groups: Iterator[RowGroup] | None = None
     group: RowGroup | None = None
     batches: Iterator[pa.RecordBatch] | None = None
@@ -54,13 +61,11 @@ class PositionLookup:
         read: ReadGroups,
         vectors: Mapping[str, DeletionVector],
         values: Sequence[Field] = (),
-        is_alive: Callable[[pa.RecordBatch], Mask] | None = None,
     ) -> None:
         """Take all files of the levels above.
 
         ``read`` gives the row groups of a file, with bounds of the first key column and without the rows that
-        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key. A row that is
-        not alive is marked all the same, and the search goes on above it.
+        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key.
         """
         self._key_fields = key_fields
         self._names = [field.name for field in key_fields]
@@ -70,13 +75,15 @@ class PositionLookup:
         self._levels = [
             [
                 _Cursor(
-                    file, decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields)
+                    file,
+                    decode_key(file.min_key, key_fields),
+                    decode_key(file.max_key, key_fields),
+                    KeyOrder(self._names),
                 )
                 for file in group
             ]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
-        self._is_alive = is_alive
         self._found: dict[str, list[Positions]] = {}
         self._rows: list[LevelRows] = []
 
@@ -132,6 +139,7 @@ class PositionLookup:
         while cursor.is_behind(keys.at(start)):
             batch = None if cursor.batches is None else next(cursor.batches, None)
             if batch is not None:
+                cursor.order.check(cursor.file.file_name, batch)
                 cursor.batch, cursor.keys = batch, KeyColumns.of(batch, self._names)
                 continue
             if cursor.batches is not None:
@@ -179,21 +187,8 @@ class PositionLookup:
             marked = found.column(POSITION).to_numpy()
             self._found.setdefault(cursor.file.file_name, []).append(marked)
             if self._values:
-                return wanted[self._keep(list(self._valued(cursor, found, marked)))]
+                self._rows += self._valued(cursor, found, marked)
         return wanted
-
-    def _keep(self, rows: Sequence[LevelRows]) -> Mask:
-        """Keep the found rows that are alive, and return which of them are."""
-        if self._is_alive is None:
-            self._rows += rows
-            return np.ones(sum(batch.num_rows for _, batch in rows), bool)
-        masks = [self._is_alive(batch) for _, batch in rows]
-        alive = [
-            (level, batch.filter(pa.array(mask)))
-            for (level, batch), mask in zip(rows, masks, strict=True)
-        ]
-        self._rows += [(level, batch) for level, batch in alive if batch.num_rows]
-        return np.concatenate(masks)
 
     def _valued(
         self, cursor: _Cursor, found: pa.RecordBatch, marked: Positions
@@ -201,7 +196,8 @@ class PositionLookup:
         """Yield found rows of keys with their values."""
         if cursor.values is None:
             assert cursor.group is not None
-            cursor.values = RowGroupValues(cursor.group.read(self._values))
+            name = cursor.file.file_name
+            cursor.values = RowGroupValues(name, cursor.group.read(self._values))
         parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(marked)]
         rows = pa.Table.from_batches(parts).drop_columns(POSITION)
         for name in self._names:

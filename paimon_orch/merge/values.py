@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types import Field
+from paimon_orch.merge.keys import unsorted_keys
 
 _PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
 _FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below
@@ -21,17 +23,23 @@ Found = tuple[pa.RecordBatch, Positions]
 
 @dataclass(slots=True)
 class RowGroupValues:
-    """The values of a row group, found by ascending positions."""
+    """The values of a row group of a file, found by ascending positions."""
 
+    file_name: str
     batches: Iterator[pa.RecordBatch]
     batch: pa.RecordBatch | None = None
     positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
 
     def find(self, wanted: Positions) -> Iterator[Found]:
         """Yield where the rows at some positions are, all greater than those of the call before."""
+        check_ascending(wanted, -1 if self.batch is None else self.positions[0] - 1, self.file_name)
         while len(wanted):
             if self.batch is None or self.positions[-1] < wanted[0]:
-                self.batch = next(self.batches)
+                self.batch = next(self.batches, None)
+                if self.batch is None:
+                    raise CorruptFileError(
+                        self.file_name, f"has no row {wanted[0]} where its keys were read"
+                    )
                 self.positions = self.batch.column(POSITION).to_numpy()
                 continue
             count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
@@ -42,6 +50,8 @@ class RowGroupValues:
         rows: Positions = wanted - self.positions[0]
         if self.positions[-1] - self.positions[0] >= len(self.positions):  # some are deleted
             rows = np.searchsorted(self.positions, wanted)
+        if (self.positions[rows] != wanted).any():
+            raise unsorted_keys(self.file_name)
         return rows
 
 
@@ -50,21 +60,38 @@ class _FileValues:
     """The values of a file, found by ascending positions."""
 
     number: int
+    file_name: str
     fields: Sequence[Field]
     groups: Iterator[RowGroup]
     group: RowGroup | None = None
     values: RowGroupValues | None = None
+    last: int = -1
 
     def find(self, wanted: Positions) -> Iterator[Found]:
+        check_ascending(wanted, self.last, self.file_name)
+        self.last = int(wanted[-1])
         while len(wanted):
             if self.group is None or wanted[0] >= self.group.rows.stop:
-                self.group, self.values = next(self.groups), None
+                self.group, self.values = next(self.groups, None), None
+                if self.group is None:
+                    raise CorruptFileError(
+                        self.file_name, f"has no row {wanted[0]} where its keys were read"
+                    )
                 continue
             if self.values is None:
-                self.values = RowGroupValues(self.group.read(self.fields))
+                self.values = RowGroupValues(self.file_name, self.group.read(self.fields))
             count = int(np.searchsorted(wanted, self.group.rows.stop))
             yield from self.values.find(wanted[:count])
             wanted = wanted[count:]
+
+
+def check_ascending(positions: Positions, after: int, file_name: str) -> None:
+    """Raise :class:`CorruptFileError` if positions do not ascend from one beyond ``after``.
+
+    Keys come in order, so do the rows of a sorted file; values of others would be taken from anywhere.
+    """
+    if len(positions) and (positions[0] <= after or (np.diff(positions) <= 0).any()):
+        raise unsorted_keys(file_name)
 
 
 def pays(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
@@ -126,5 +153,6 @@ class LateValues:
         run, file = self._files[number]
         found = self._open.get(run)
         if found is None or found.number != number:
-            found = self._open[run] = _FileValues(number, self.fields, self._read(file))
+            groups = self._read(file)
+            found = self._open[run] = _FileValues(number, file.file_name, self.fields, groups)
         return found

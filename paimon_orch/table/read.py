@@ -14,6 +14,7 @@ from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import MergeEngine, merge_engine
+from paimon_orch.merge.keys import KeyOrder
 from paimon_orch.merge.levels import follow_each_other, oldest_first, sections
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.values import LateValues, pays
@@ -163,7 +164,10 @@ class BucketReader:
         predicate = self._predicate if len(runs) == 1 else self._on_keys()
         loads = load_rows([sum(file.row_count for file in files) for files in runs])
 
+        names = self._reader.schema.trimmed_primary_keys
+
         def read(files: Sequence[DataFileMeta], load: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+            order = KeyOrder(names)
             for file in files:
                 for rows in self._reader.read(
                     self._at(file),
@@ -173,6 +177,7 @@ class BucketReader:
                     positions=late is not None,
                     batch_rows=load,
                 ):
+                    order.check(file.file_name, rows)
                     yield file.level, rows if late is None else late.placed(file, rows)
 
         return [MergeRun(read(files, load)) for files, load in zip(runs, loads, strict=True)]
