@@ -8,7 +8,12 @@ from typing import IO
 
 import pyarrow as pa
 
-from paimon_orch.errors import CorruptFileError, NotFoundError, corrupt_unless_decoded
+from paimon_orch.errors import (
+    CorruptFileError,
+    NotFoundError,
+    UnsupportedError,
+    corrupt_unless_decoded,
+)
 from paimon_orch.files.batches import Numbered, numbered, record_batch
 from paimon_orch.files.evolution import evolve, source_of
 from paimon_orch.files.file_indexes import FirstRows, IndexedFiles
@@ -22,7 +27,7 @@ from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.file_index.evaluation import positions as positions_of
 from paimon_orch.format.hidden_rows import HiddenRows
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate, columns_of
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -251,10 +256,13 @@ class FileReader:
                 strict=True,
             )
         )
+        by_snapshot = any(f in SYSTEM_FIELDS for f in fields) and self._is_numbered_by_snapshot(at)
         columns = []
         for field in fields:
             source = field if field in _STORED_FIELDS else source_of(field, file_fields)
-            if field.name in constants:
+            if field == SEQUENCE_NUMBER and by_snapshot:
+                columns.append(_Column(field, None, field.type, at.file.min_sequence_number))
+            elif field.name in constants:
                 columns.append(_Column(field, None, field.type, constants[field.name]))
             elif source is None or source.name not in names:
                 columns.append(_Column(field, None, field.type, None))
@@ -266,6 +274,21 @@ class FileReader:
                 )
                 columns.append(_Column(field, name, source.type, None))
         return columns
+
+    def _is_numbered_by_snapshot(self, at: BucketFile) -> bool:
+        """Return whether all rows of a file have the snapshot that committed it as their sequence number.
+
+        With ``sequence.snapshot-ordering`` the metadata of appended files holds the snapshot id; compacted files hold
+        the numbers of their rows.
+        """
+        if not self.schema.typed_options.snapshot_ordering:
+            return False
+        if at.file.file_source is None:
+            raise UnsupportedError(
+                f"{self.path(at)}: its metadata has no file source, so 'sequence.snapshot-ordering' = true cannot order "
+                "its rows by snapshot. Only tables that were created with this option have it in all files."
+            )
+        return at.file.file_source == FileSource.APPEND
 
     def _key_columns(self, at: BucketFile) -> list[Field]:
         """Return the columns that hold the key beside the values, if the file was not written without them."""

@@ -25,8 +25,7 @@ from paimon_orch.table.manifest_merge import ManifestMerge
 from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 from paimon_orch.table.pruning import names_partitions
 from paimon_orch.table.row_guards import check_vectors
-from paimon_orch.table.row_ids import check_row_ids, with_row_ids
-from paimon_orch.table.sequence_property import sequence_properties
+from paimon_orch.table.row_ids import check_row_ids, with_row_ids, with_snapshot_order
 from paimon_orch.table.snapshots import SnapshotStore
 from paimon_orch.table.stored import read_statistics
 
@@ -54,6 +53,7 @@ class NextSnapshot:
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = with_row_ids(schema, entries, snapshot_id, next_row_id)
+        entries = with_snapshot_order(schema, entries, snapshot_id)
         self._check(entries, index, previous_index, next_row_id)
         base_list, base_size = writer.manifest_list(self._merged(writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
@@ -82,12 +82,8 @@ class NextSnapshot:
             self._index_manifest(writer, previous_index, index),
             None if latest is None else latest.watermark,
             self._statistics(),
-            sequence_properties(schema.typed_options, latest, entries, self._entries_of_latest),
             next_row_id=next_row_id,
         )
-
-    def _entries_of_latest(self) -> list[ManifestEntry]:
-        return [] if self.latest is None else self.manifests.live(self.latest)
 
     def _complete(
         self, index: Sequence[IndexManifestEntry]

@@ -1,6 +1,6 @@
-"""Giving ids to new rows at commit, and refusing ids that are taken (format sections 8.6, 10.4)."""
+"""Row ids and sequence numbers that a commit gives to new rows (format sections 8.6, 10.4)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -46,6 +46,31 @@ def _is_new(entry: ManifestEntry) -> bool:
         and file.file_source != FileSource.COMPACT
         and ROW_ID.name not in (file.write_cols or ())
     )
+
+
+def with_snapshot_order(
+    schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
+) -> list[ManifestEntry]:
+    """Give appended files the snapshot as their sequence number, if the table's rows are ordered by snapshot.
+
+    Compacted files hold the numbers of their rows, and files that the commit moves to another level have theirs.
+    """
+    if not schema.typed_options.snapshot_ordering:
+        return list(entries)
+    moved = {entry.file.file_name for entry in entries if entry.kind is FileKind.DELETE}
+    return [
+        replace(
+            entry,
+            file=replace(
+                entry.file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id
+            ),
+        )
+        if entry.kind is FileKind.ADD
+        and entry.file.file_source != FileSource.COMPACT
+        and entry.file.file_name not in moved
+        else entry
+        for entry in entries
+    ]
 
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:

@@ -27,6 +27,7 @@ from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
 from paimon_orch.table.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets
+from paimon_orch.table.merge_flushes import merge_flushes
 from paimon_orch.table.postpone import (
     PostponeBuckets,
     check_postponed,
@@ -256,6 +257,7 @@ class TableWriter:
     _sequence: dict[BucketId, int] = field(default_factory=dict)
     _writers: list[RollingFileWriter] = field(default_factory=list)
     _append: dict[BucketId, RollingFileWriter] = field(default_factory=dict)
+    _flushes: dict[BucketId, list[RollingFileWriter]] = field(default_factory=dict)
     _entries: list[ManifestEntry] = field(default_factory=list)
     _held: int = 0
 
@@ -336,7 +338,24 @@ class TableWriter:
         writer = self.factory.writer(*at, changelog=entries is self.changelog)
         self._writers.append(writer)
         writer.write(rows)
-        self._finish(at, writer, entries)
+        if self._schema.typed_options.snapshot_ordering and entries is self._entries:
+            writer.close()
+            self._flushes.setdefault(at, []).append(writer)
+        else:
+            self._finish(at, writer, entries)
+
+    def _finish_flushes(self) -> None:
+        """Add the flushed files of each bucket, merged where there were several flushes (``merge_flushes``)."""
+        for at, flushes in self._flushes.items():
+            writer = flushes[0]
+            if len(flushes) > 1:
+                writer = self.factory.writer(*at)
+                self._writers.append(writer)
+                merge_flushes(self.factory, *at, [flush.close() for flush in flushes], writer)
+                for flush in flushes:
+                    flush.abort()
+            self._finish(at, writer, self._entries)
+        self._flushes.clear()
 
     def _finish(
         self, at: BucketId, writer: RollingFileWriter, entries: list[ManifestEntry]
@@ -349,6 +368,7 @@ class TableWriter:
     def close(self) -> list[ManifestEntry]:
         """Write what is buffered and return an ADD entry for every new file."""
         self._flush()
+        self._finish_flushes()
         for at, writer in self._append.items():
             self._finish(at, writer, self._entries)
         return self._entries

@@ -92,7 +92,6 @@ def changes_format(
 
 
 HONOURED: tuple[TableOption, ...] = (
-    honoured("add-column-before-partition", BOOLEAN, "false"),
     honoured("aggregation.remove-record-on-delete", BOOLEAN, "false"),
     honoured("alter-column-null-to-not-null.disabled", BOOLEAN, "true"),
     honoured("bucket", INTEGER, "-1"),
@@ -161,13 +160,7 @@ HONOURED: tuple[TableOption, ...] = (
         steps=WRITE_ROWS | COMPACT,
         consequence="data files of this format cannot be written",
     ),
-    honoured(
-        "file.format.per.level",
-        PER_LEVEL,
-        choices=("parquet", "orc", "avro"),
-        steps=WRITE_ROWS | COMPACT,
-        consequence="data files of this format cannot be written",
-    ),
+    honoured("file.format.per.level", PER_LEVEL),
     honoured("file.suffix.include.compression", BOOLEAN, "false"),
     honoured("force-lookup", BOOLEAN, "false"),
     honoured("full-compaction.delta-commits", INTEGER),
@@ -224,6 +217,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("rowkind.field", TEXT),
     honoured("sequence.field", TEXT),
     honoured("sequence.field.sort-order", TEXT, "ascending", choices=("ascending", "descending")),
+    honoured("sequence.snapshot-ordering", BOOLEAN, "false"),
     honoured("snapshot.clean-empty-directories", BOOLEAN, "false"),
     honoured("snapshot.expire.limit", INTEGER, "50"),
     honoured("snapshot.num-retained.max", INTEGER, "2147483647"),
@@ -266,7 +260,6 @@ HONOURED: tuple[TableOption, ...] = (
         consequence="the table is not an ordinary Paimon table",
     ),
     honoured("write-only", BOOLEAN, "false"),
-    honoured("write.sequence-number-init-mode", TEXT, "scan", choices=("scan", "snapshot")),
     honoured("zorder.var-length-contribution", INTEGER, "8"),
 )
 """What we do as Java Paimon does."""
@@ -362,6 +355,13 @@ EXTERNAL: tuple[TableOption, ...] = (
 """What informs another system at a commit."""
 
 CHANGES_FORMAT: tuple[TableOption, ...] = (
+    changes_format(
+        "add-column-before-partition",
+        BOOLEAN,
+        "false",
+        steps=ALTER,
+        consequence="new columns are added after the partition columns",
+    ),
     changes_format(
         "blob-descriptor-field",
         TEXT,
@@ -467,8 +467,8 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "partition.timestamp-format.strict",
         BOOLEAN,
         "false",
-        steps=WRITE_ROWS,
-        consequence="partition values that do not match the timestamp format are written",
+        steps=DELETE,
+        consequence="a partition whose time cannot be parsed is kept instead of stopping the expiration",
     ),
     changes_format(
         "pk-bitmap.index.columns",
@@ -621,13 +621,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         INTEGER,
         steps=DEFAULT_READ,
         consequence="the table's default read returns an older snapshot",
-    ),
-    changes_format(
-        "sequence.snapshot-ordering",
-        BOOLEAN,
-        "false",
-        steps=READ | EVERY_CHANGE,
-        consequence="of two versions of a key the one that was committed first may win",
     ),
     changes_format(
         "upsert-key",
@@ -817,6 +810,7 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("write-max-writers-to-spill", INTEGER, "10"),
     harmless("write.batch-memory", MEMORY, "128 mb"),
     harmless("write.batch-size", INTEGER, "1024"),
+    harmless("write.sequence-number-init-mode", TEXT, "scan"),
 )
 """What tunes engines and reads."""
 

@@ -168,6 +168,11 @@ class Options:
         )
 
     @property
+    def snapshot_ordering(self) -> bool:
+        """Return whether rows of later snapshots replace those of earlier ones, whatever numbers the files hold."""
+        return self.boolean("sequence.snapshot-ordering")
+
+    @property
     def batch_scan_skips_level0(self) -> bool:
         """Tell whether batch readers leave out level 0 (merge-tree section 7.2)."""
         merges = self.deletion_vectors and self.boolean("deletion-vectors.merge-on-read")

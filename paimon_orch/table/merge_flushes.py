@@ -1,0 +1,43 @@
+"""Merging what one writer flushed into a bucket, so that a commit adds each key of the bucket once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.merge.engines import merge_engine
+from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
+
+
+def merge_flushes(
+    factory: FileWriterFactory,
+    partition: bytes,
+    bucket: int,
+    flushes: Sequence[Sequence[DataFileMeta]],
+    writer: RollingFileWriter,
+) -> None:
+    """Write the merged rows of flushes, the oldest first, to ``writer``; the files of a flush are one sorted run.
+
+    With ``sequence.snapshot-ordering`` all rows of a commit get the same sequence number, so that no reader could order
+    two rows of a key in one commit. Here the rows still have the numbers that the writer gave them.
+    """
+    options = {k: v for k, v in factory.schema.options.items() if k != "sequence.snapshot-ordering"}
+    schema = replace(factory.schema, options=options)
+    reader = FileReader(factory.io, factory.paths, schema, {schema.id: schema})
+    engine, fields = merge_engine(schema), [*SYSTEM_FIELDS, *schema.fields]
+    loads = load_rows([sum(file.row_count for file in files) for files in flushes])
+    runs = [
+        MergeRun(
+            (0, batch)
+            for file in files
+            for batch in reader.read(BucketFile(partition, bucket, file), fields, batch_rows=load)
+        )
+        for files, load in zip(flushes, loads, strict=True)
+    ]
+    for step in merge_runs(runs, schema.trimmed_primary_keys, engine.sequence):
+        rows: pa.Table = engine.merge(engine.prepare(step))
+        if rows.num_rows:
+            writer.write(rows)
