@@ -43,6 +43,12 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
+# the suffix of file names keeps the codec of ``file.compression``, as in Java, so levels are what is replaced
+_CHANGELOG_OPTIONS = {
+    "changelog-file.format": "file.format.per.level",
+    "changelog-file.compression": "file.compression.per.level",
+    "changelog-file.stats-mode": "metadata.stats-mode.per.level",
+}
 _MIN_GROUP_ROWS = 1_000  # the reference looks at the file size every 1000 rows
 
 
@@ -80,21 +86,33 @@ class FileWriterFactory:
         """Return a writer of new data files in one bucket.
 
         ``first_sequence`` numbers the rows of tables without primary key, whose rows carry no number. ``changelog``
-        files differ in their name alone. Raises :class:`UnsupportedError` for tables that cannot be committed to.
+        files have names and options of their own. Raises :class:`UnsupportedError` for tables that cannot be
+        committed to.
         """
         check_manifest_format(self.schema.options)
-        options = self.schema.typed_options
+        schema = _for_changelog(self.schema, level) if changelog else self.schema
+        options = schema.typed_options
         prefix = options.text("data-file.prefix", "data-")
         if changelog:
             prefix = options.text("changelog-file.prefix", "changelog-")
         placement = self.paths.placement(self.schema, partition, bucket)
         writer = RollingFileWriter(
-            self.io, placement, prefix, self.schema, level, source, first_sequence
+            self.io, placement, prefix, schema, level, source, first_sequence
         )
         writer.indexed, writer.bitmap_version = not changelog, self.bitmap_version
         if source is FileSource.APPEND and not changelog:
             writer.most_rows = options.target_file_rows
         return writer
+
+
+def _for_changelog(schema: TableSchema, level: int) -> TableSchema:
+    """Return the schema with the options of changelog files in place of those of a level."""
+    own = {
+        of_data: f"{level}:{schema.options[of_changelog]}"
+        for of_changelog, of_data in _CHANGELOG_OPTIONS.items()
+        if of_changelog in schema.options
+    }
+    return replace(schema, options={**schema.options, **own})
 
 
 class RollingFileWriter:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.merge.aggregates import function_name
 from paimon_orch.merge.expire import RecordExpiry
 from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import Indices
@@ -20,6 +21,9 @@ from paimon_orch.merge.rowfold import (
     sequence_groups,
 )
 from paimon_orch.merge.stream import SequenceOrder, Step
+
+# functions that may make something else of a first value
+_NOT_NEUTRAL = {"collect", "listagg", "nested_update", "nested_partial_update"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +83,33 @@ class MergeEngine:
                 wanted |= set(group.fields)
         return [name for name in schema.names if name in wanted]
 
+    @property
+    def _leaves_out_retracts(self) -> bool:
+        """Return whether retracts in files are left out; the other engines have rules of their own for them."""
+        return self.ignores_delete and self._name in ("deduplicate", "first-row")
+
+    @property
+    def _changes_single_rows(self) -> bool:
+        """Return whether folding a single added row may return another one."""
+        if self._name == "partial-update":
+            return bool(sequence_groups(self.schema))
+        names = {function_name(self.schema, name) for name in self.schema.names}
+        return bool(names & _NOT_NEUTRAL)
+
     def prepare(self, step: Step) -> Step:
         """Leave out the rows that have no say; keys of which none is left vanish."""
-        if step.order is step.starts and not self.ignores_delete:
+        if step.order is step.starts and not self._leaves_out_retracts:
             return step  # one run alone
         if self.schema.typed_options.need_lookup and self._name != "first-row":
             step = newest_level_only(step)
-        return without_retracts(step) if self.ignores_delete else step
+        return without_retracts(step) if self._leaves_out_retracts else step
 
     def merge(self, step: Step, *, settles: bool = False, deletes: bool = True) -> pa.Table:
         """Return one row for each key of a prepared step, in key order.
 
         A deleted key is a -D row, or without ``deletes`` no row. A key's only row passes through as it is, unless the
-        merge ``settles`` it: compaction that looks up older rows lets a lone retract count as the engine says, and in
-        an aggregation table it becomes an insert (3.1).
+        merge ``settles`` it: compaction that looks up older rows folds each row as the engine says. A lone retract of
+        an aggregation table becomes an insert, and a row without a sequence loses the columns of its group (3.1).
         """
         if not len(step.order):
             return step.rows.slice(0, 0)
@@ -110,7 +127,9 @@ class MergeEngine:
         if self._name == "first-row":
             return _first_row(step)
         folded = step.sizes > 1
-        if settles:
+        if settles and self._changes_single_rows:
+            folded[:] = True
+        elif settles:
             folded |= _retracts(step)[step.starts]
         if step.order is step.starts and not folded.any():
             return step.rows

@@ -209,6 +209,7 @@ class PartialUpdate(RowFold):
 
     sequence_groups: Sequence[_GroupState] = ()
     remove_on_delete: bool = False
+    ignores_delete: bool = False
     ungrouped: tuple[str, ...] = ()
     added: Mask = field(init=False)
     filled: Mask = field(init=False)
@@ -257,6 +258,9 @@ class PartialUpdate(RowFold):
     def _retract(self, groups: Indices, rows: Indices) -> None:
         first = ~self.filled[groups]  # a key that begins with a retract begins with its values
         self._start(groups[first], rows[first])
+        if self.ignores_delete:
+            self.last[groups[first]] = rows[first]
+            return
         self.last[groups] = rows
         if self.sequence_groups:
             self._retract_groups(groups, rows)
@@ -340,6 +344,7 @@ def partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
         *_kinds(rows),
         sequence_groups=states,
         remove_on_delete=options.boolean("partial-update.remove-record-on-delete"),
+        ignores_delete=options.ignores_delete,
         ungrouped=tuple(name for name in folds if name not in sequences | grouped),
     )
 

@@ -82,11 +82,11 @@ class Rules:
         return *named, row["_number"], is_add(row)
 
     def merge(self, rows: Sequence[Row], *, settles: bool) -> Row | None:
-        """What becomes of the rows of one key; a row alone stays as it is, unless it is a retract to be settled."""
+        """What becomes of the rows of one key; a single row stays as it is, unless it is to be settled."""
         rows = sorted(rows, key=self.place)
         if self.ignore_delete:
             rows = [row for row in rows if is_add(row)]
-        if not rows or (len(rows) == 1 and (is_add(rows[0]) or not settles)):
+        if not rows or (len(rows) == 1 and not settles):
             return rows[0] if rows else None
         if self.engine in ("deduplicate", "first-row"):
             return rows[-1 if self.engine == "deduplicate" else 0]

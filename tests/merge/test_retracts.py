@@ -222,6 +222,16 @@ CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None
         [("-D", (5, 1, 7)), ("+I", (4, 2, None))],
         ("+I", (5, None, 7)),
     ),
+    "ignore-delete: a sequence group begins with the values of a delete that is ignored": (
+        GROUP | {"ignore-delete": "true"},
+        [("-D", (5, 1, 7)), ("+I", (6, 2, None)), ("-D", (9, 9, 9))],
+        ("+I", (6, 2, 7)),
+    ),
+    "ignore-delete: an aggregation takes back what files hold": (
+        AGGREGATION | {"ignore-delete": "true"},
+        [("+I", (1, 5, 5)), ("-D", (None, 2, 5))],
+        ("+I", (1, 3, None)),
+    ),
     "sequence group: a key of deletes alone is a delete": (
         GROUP,
         [("-D", (5, 1, 1)), ("-D", (6, 2, 2))],
@@ -278,6 +288,13 @@ def test_a_lone_retract_stays_one_unless_a_lookup_settles_it(
     found = merged(options, rows, settles=True)
     assert found is not None
     assert found[0] == settled
+
+
+def test_a_single_row_without_sequence_loses_its_group_when_a_lookup_settles_it() -> None:
+    rows: list[KindAndValues] = [("+I", (None, 2, 3))]
+
+    assert merged(GROUP, rows) == ("+I", (None, 2, 3))
+    assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
 
 
 @pytest.mark.parametrize("options", [PARTIAL, {"merge-engine": "first-row"}])

@@ -97,7 +97,15 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("bucket", INTEGER, "-1"),
     honoured("bucket-function.type", TEXT, "default", choices=("default", "mod", "hive")),
     honoured("bucket-key", TEXT),
+    honoured("changelog-file.compression", TEXT),
+    honoured(
+        "changelog-file.format",
+        TEXT,
+        choices=("parquet", "orc", "avro"),
+        steps=WRITE_ROWS | COMPACT,
+    ),
     honoured("changelog-file.prefix", TEXT, "changelog-"),
+    honoured("changelog-file.stats-mode", TEXT),
     honoured(
         "changelog-producer", TEXT, "none", choices=("none", "input", "full-compaction", "lookup")
     ),
@@ -405,24 +413,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "false",
         steps=READ | EVERY_CHANGE,
         consequence="rows are the union of a snapshot branch and a delta branch, so a read of one branch misses rows and a change can drop what the other branch needs",
-    ),
-    changes_format(
-        "changelog-file.compression",
-        TEXT,
-        steps=WRITE_ROWS | COMPACT,
-        consequence="changelog files are compressed as data files are",
-    ),
-    changes_format(
-        "changelog-file.format",
-        TEXT,
-        steps=WRITE_ROWS | COMPACT,
-        consequence="changelog files are written in the format of data files",
-    ),
-    changes_format(
-        "changelog-file.stats-mode",
-        TEXT,
-        steps=WRITE_ROWS | COMPACT,
-        consequence="changelog files get the statistics of data files",
     ),
     changes_format(
         "clustering.incremental",
