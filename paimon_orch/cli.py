@@ -28,6 +28,7 @@ from paimon_orch.cli_common import (
     Identifier,
     Master,
     MergeLevel0,
+    Partitions,
     Settings,
     Warehouse,
     add_allowance_switches,
@@ -38,10 +39,10 @@ from paimon_orch.cli_common import (
     names_of,
     open_catalog,
     open_table,
+    partitions_of,
     print_result,
     say_what_a_scan_leaves_out,
     spark_of,
-    specs_of,
 )
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.output import write_rows
@@ -325,15 +326,21 @@ def compact(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Annotated[str | None, typer.Option(help="dt=a;dt=b")] = None,
+    partitions: Partitions = None,
     where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
-    strategy: Annotated[Strategy, typer.Option(help="how much")] = Strategy.MINOR,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="how much [default: minor]", show_default=False)
+    ] = None,
     order_by: Annotated[
-        str, typer.Option(help="sort append tables: columns, separated by commas")
-    ] = "",
+        str | None, typer.Option(help="sort append tables: columns, separated by commas")
+    ] = None,
     order_strategy: Annotated[
-        OrderBy, typer.Option(help="with --order-by: by the columns in turn, or along a curve")
-    ] = OrderBy.ORDER,
+        OrderBy | None,
+        typer.Option(
+            help="with --order-by: by the columns in turn, or along a curve [default: order]",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
@@ -344,8 +351,9 @@ def compact(
     postpone buckets are moved first.
     """
     target = open_table(ctx, warehouse, table)
-    specs = specs_of(partitions)
-    order = Order(tuple(names_of(order_by)), order_strategy.value) if order_by else None
+    specs = partitions_of(target, partitions)
+    order = _order(order_by, order_strategy, strategy)
+    strategy = strategy or Strategy.MINOR
     if order is None:
         planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
     else:
@@ -366,6 +374,20 @@ def compact(
         result = _compacted(target, spark_of(master), order or strategy, **chosen)
     only_moved = "rows that waited in postpone buckets were moved; nothing to compact"
     print_result(result.to_dict(), as_json, only_moved if waiting else "nothing to compact")
+
+
+def _order(columns: str | None, how: OrderBy | None, strategy: Strategy | None) -> Order | None:
+    """Return how rows are sorted, None if they are not; raises :class:`InputError` for options that contradict."""
+    if columns is None:
+        if how is not None:
+            raise InputError(f"--order-strategy {how} needs --order-by with the columns to sort by")
+        return None
+    names = names_of(columns)
+    if not names:
+        raise InputError("--order-by names no column; write for example --order-by dt,id")
+    if strategy is Strategy.MINOR:
+        raise InputError("--strategy minor and --order-by contradict: sorting rewrites all files")
+    return Order(tuple(names), (how or OrderBy.ORDER).value)
 
 
 def _compacted(

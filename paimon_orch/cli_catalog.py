@@ -13,7 +13,8 @@ from paimon_orch.cli_common import (
     pair_of,
     print_names,
 )
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.catalog import Catalog
 
 Database = Annotated[str, typer.Argument(metavar="DB", help="name of the database")]
 
@@ -29,10 +30,20 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(drop)
 
 
+def _existing(ctx: typer.Context, warehouse: str) -> Catalog:
+    """Open a warehouse; raises :class:`NotFoundError` for a folder that does not exist."""
+    catalog = open_catalog(ctx, warehouse)
+    if not catalog.databases() and not catalog.io.exists(catalog.root):
+        raise NotFoundError(
+            f"{warehouse} does not exist; check the path of the warehouse, or create a table in it by paimon-orch create"
+        )
+    return catalog
+
+
 @database_app.command("list")
 def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = False) -> None:
     """Print the names of all databases."""
-    print_names(open_catalog(ctx, warehouse).databases(), as_json=as_json)
+    print_names(_existing(ctx, warehouse).databases(), as_json=as_json)
 
 
 @database_app.command("create")
@@ -69,7 +80,7 @@ def tables(
     as_json: AsJson = False,
 ) -> None:
     """Print the names of the tables."""
-    catalog = open_catalog(ctx, warehouse)
+    catalog = _existing(ctx, warehouse)
     databases = catalog.databases() if database is None else [database]
     found = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
     print_names(found, as_json=as_json)

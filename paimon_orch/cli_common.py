@@ -16,7 +16,10 @@ from rich.progress import Progress
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
+from paimon_orch.steps.compaction import chosen_splits
 from paimon_orch.table.catalog import Catalog
+from paimon_orch.table.orphans import DataRoots, bucket_directories
+from paimon_orch.table.partitions import parse_spec
 from paimon_orch.table.rows import Rows
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.system import SystemTable
@@ -36,6 +39,10 @@ MergeLevel0 = Annotated[
         help="read level 0 of tables with deletion vectors, and of first-row tables, or leave it out [default: as the "
         "table's options say]",
     ),
+]
+Partitions = Annotated[
+    str | None,
+    typer.Option(help="only these partitions, separated by semicolons, e.g. dt=a;dt=b"),
 ]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
@@ -143,11 +150,30 @@ def names_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def specs_of(text: str | None) -> list[str] | None:
-    """Return the partitions of a list that semicolons separate; raises :class:`InputError` for a list of none."""
-    specs = None if text is None else [spec.strip() for spec in text.split(";") if spec.strip()]
-    if specs == []:
+def partitions_of(
+    table: Table, text: str | None, *, with_directories: bool = False
+) -> list[str] | None:
+    """Return the partitions of a list that semicolons separate; None if there is no text.
+
+    Raises :class:`InputError` for an empty list, :class:`NotFoundError` for a partition without files. With
+    ``with_directories`` a partition exists also if it has a directory only.
+    """
+    if text is None:
+        return None
+    specs = [spec.strip() for spec in text.split(";") if spec.strip()]
+    if not specs:
         raise InputError("--partitions names no partition; write for example dt=2026-01-31")
+    snapshot, schema = table.snapshots.latest(), table.schema
+    for spec in specs:
+        parsed = parse_spec(spec, schema)
+        if snapshot is not None and chosen_splits(table, schema, snapshot, [parsed], None):
+            continue
+        roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
+        if not any(bucket_directories(table.io, root, schema, [parsed]) for root in roots):
+            raise NotFoundError(
+                f"{table.identifier} has no partition {spec}; paimon-orch read ... '{table.identifier}$partitions' "
+                "lists those that exist"
+            )
     return specs
 
 

@@ -11,13 +11,14 @@ from paimon_orch.cli_common import (
     DryRun,
     Identifier,
     Master,
+    Partitions,
     Warehouse,
     bar,
     errors,
     open_table,
+    partitions_of,
     print_result,
     spark_of,
-    specs_of,
 )
 from paimon_orch.steps import rewrite_file_index as step
 
@@ -33,9 +34,7 @@ def rewrite_file_index(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Annotated[
-        str | None, typer.Option(help="rewrite these partitions alone: dt=a;dt=b")
-    ] = None,
+    partitions: Partitions = None,
     where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
     dry_run: DryRun = False,
     master: Master = "local[*]",
@@ -46,7 +45,7 @@ def rewrite_file_index(
     Data files stay as they are. Indexes that the options name no more are removed.
     """
     target = open_table(ctx, warehouse, table)
-    specs = specs_of(partitions)
+    specs = partitions_of(target, partitions)
     planned = step.plan(target, partitions=specs, where=where)
     if dry_run:
         _print_plan(planned, as_json=as_json)

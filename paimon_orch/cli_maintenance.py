@@ -12,14 +12,15 @@ from paimon_orch.cli_common import (
     DryRun,
     Identifier,
     Master,
+    Partitions,
     Warehouse,
     cutoff_of,
     duration_of,
     open_table,
+    partitions_of,
     print_names,
     print_values,
     spark_of,
-    specs_of,
 )
 from paimon_orch.steps import check as check_step
 from paimon_orch.steps import compact_manifests as manifest_step
@@ -38,10 +39,9 @@ from paimon_orch.steps.retention import Limits
 OlderThan = Annotated[
     str | None, typer.Option(help="a duration such as '3 d', or ISO 8601, or epoch milliseconds")
 ]
-Partitions = Annotated[str | None, typer.Option(help="dt=a;dt=b")]
-RetainMax = Annotated[int | None, typer.Option(help="keep at most so many")]
-RetainMin = Annotated[int | None, typer.Option(help="keep at least so many")]
-MaxDeletes = Annotated[int | None, typer.Option(help="delete at most so many")]
+RetainMax = Annotated[int | None, typer.Option(min=1, help="keep at most this many")]
+RetainMin = Annotated[int | None, typer.Option(min=1, help="keep at least this many")]
+MaxDeletes = Annotated[int | None, typer.Option(min=0, help="delete at most this many")]
 
 _LARGE_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
 
@@ -135,7 +135,7 @@ def remove_orphan_files(
         target,
         executor,
         older_than=cutoff_of("--older-than", older_than),
-        partitions=specs_of(partitions),
+        partitions=partitions_of(target, partitions, with_directories=True),
     )
     left = [f"left alone: {text}" for text in planned.left_alone]
     if dry_run:
@@ -256,7 +256,7 @@ def expire_partitions(
     expire_strategy: Annotated[str | None, typer.Option(help="values-time, update-time")] = None,
     timestamp_formatter: Annotated[str | None, typer.Option(help="e.g. yyyyMMdd")] = None,
     timestamp_pattern: Annotated[str | None, typer.Option(help="e.g. '$dt $hour:00:00'")] = None,
-    max_expires: Annotated[int | None, typer.Option(help="drop at most so many")] = None,
+    max_expires: Annotated[int | None, typer.Option(min=0, help="drop at most this many")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -314,7 +314,8 @@ def rescale(
     warehouse: Warehouse,
     table: Identifier,
     bucket_num: Annotated[
-        int | None, typer.Option(help="buckets a partition [default: the table's option]")
+        int | None,
+        typer.Option(min=1, help="buckets of each partition [default: the table's option]"),
     ] = None,
     partitions: Partitions = None,
     dry_run: DryRun = False,
@@ -323,7 +324,7 @@ def rescale(
 ) -> None:
     """Change the number of buckets of partitions by rewriting them; change the option 'bucket' too."""
     target = open_table(ctx, warehouse, table)
-    specs = specs_of(partitions)
+    specs = partitions_of(target, partitions)
     planned = rescale_step.plan(target, bucket_num, partitions=specs)
     snapshot = None
     if planned and not dry_run:

@@ -12,8 +12,8 @@ from paimon_orch.cli_common import (
     duration_of,
     millis_of,
     open_table,
+    partitions_of,
     print_names,
-    specs_of,
 )
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps import expire_tags as tag_step
@@ -193,7 +193,9 @@ def drop_partitions(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Annotated[str, typer.Option(help="dt=a;dt=b")],
+    partitions: Annotated[
+        str, typer.Option(help="partitions, separated by semicolons, e.g. dt=a;dt=b")
+    ],
     dry_run: DryRun = False,
 ) -> None:
     """Remove whole partitions in one snapshot.
@@ -201,7 +203,7 @@ def drop_partitions(
     Older snapshots keep them.
     """
     target = open_table(ctx, warehouse, table)
-    specs = specs_of(partitions) or []
+    specs = partitions_of(target, partitions) or []
     if dry_run:
         schema = target.schema
         chosen = any_of([parse_spec(spec, schema) for spec in specs], schema)

@@ -31,6 +31,10 @@ def table(root: str) -> Table:
 
 
 def test_databases_are_made_listed_and_dropped(root: str) -> None:
+    for command in (["database", "list"], ["tables"]):
+        with pytest.raises(NotFoundError, match="does not exist; check the path of the warehouse"):
+            said(*command, root)
+    Path(root).mkdir()
     assert said("database", "list", root) == "none"
     said("database", "create", root, "b")
     said("database", "create", root, "a")

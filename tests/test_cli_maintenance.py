@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import invoke
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from paimon_orch.cli import app
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
 
@@ -228,6 +230,56 @@ def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
 def test_a_list_of_no_partitions_is_refused(tmp_path: Path, table: Table, command: str) -> None:
     with pytest.raises(InputError, match="--partitions names no partition"):
         invoke(command, str(tmp_path), "db.t", "--partitions", " ; ")
+
+
+@pytest.mark.parametrize(
+    "command", [["rescale"], ["remove-orphan-files"], ["compact"], ["rewrite-file-index"]]
+)
+def test_a_partition_that_does_not_exist_is_refused(tmp_path: Path, command: list[str]) -> None:
+    table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",))
+    table.upsert(table_of("p k", [(1, 1), (2, 2)]))
+    before = stored_files(table)
+
+    with pytest.raises(NotFoundError, match=r"db\.t has no partition p=3; .*db\.t\$partitions"):
+        invoke(*command, str(tmp_path), "db.t", "--partitions", "p=1;p=3")
+
+    assert stored_files(table) == before
+
+
+def test_orphans_of_a_partition_without_rows_are_removed(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",))
+    table.upsert(table_of("p k", [(1, 1)]))
+    orphan = Path(table.paths.root) / "p=2/bucket-0/data-x.parquet"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(b"1")
+    make_old(table)
+
+    invoke("remove-orphan-files", str(tmp_path), "db.t", "--partitions", "p=2")
+
+    assert not orphan.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "number"), [("--retain-max", -3), ("--retain-min", 0), ("--max-deletes", -1)]
+)
+def test_a_number_out_of_range_is_named(
+    tmp_path: Path, table: Table, option: str, number: int
+) -> None:
+    result = run("expire-snapshots", str(tmp_path), "db.t", option, str(number))
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in " ".join(result.stderr.split())
+    limits: Any = {option[2:].replace("-", "_"): number}
+    with pytest.raises(InputError, match=f"{option[2:]}\\) of snapshots is {number}, but must be"):
+        expire_snapshots(table, **limits)
+
+
+def test_a_maximum_below_the_minimum_is_refused(tmp_path: Path, table: Table) -> None:
+    command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "2", "--retain-min", "3")
+
+    with pytest.raises(InputError, match=r"\(retain-max\) of snapshots is 2, .*which is 3"):
+        invoke(*command)
+    assert table.snapshots.ids() == [1, 2, 3, 4]
 
 
 def test_a_time_longer_than_there_are_years_is_no_traceback(tmp_path: Path, table: Table) -> None:

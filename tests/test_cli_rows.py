@@ -79,6 +79,21 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
     assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--order-strategy", "zorder"], "--order-strategy zorder needs --order-by"),
+        (["--order-by", " , "], "--order-by names no column"),
+        (["--order-by", "id", "--strategy", "minor"], "contradict"),
+    ],
+)
+def test_options_of_sorting_that_contradict_are_refused(
+    root: str, table: Table, arguments: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        said("compact", root, "db.t", *arguments)
+
+
 def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
     Catalog(root).create_table("db.k", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
 

@@ -63,12 +63,25 @@ class Retention:
             now_millis - int(kept * 1000) if older_than is None else older_than,
             options.integer("snapshot.expire.limit", 50) if max_deletes is None else max_deletes,
         )
-        if found.retain_min < 1 or found.retain_max < found.retain_min or found.limit < 0:
-            raise InputError(
-                f"at least {found.retain_min} and at most {found.retain_max} {kind}s are to be kept, {found.limit} "
-                "deleted at once: the minimum must be 1 or more and not above the maximum, and no number negative"
-            )
+        found._check(kind)
         return found
+
+    def _check(self, kind: str) -> None:
+        """Refuse numbers out of range; options and arguments have the same names but for their separators."""
+        for name, number, least in (
+            ("maximum (retain-max)", self.retain_max, 1),
+            ("minimum (retain-min)", self.retain_min, 1),
+            ("most to delete at once (max-deletes)", self.limit, 0),
+        ):
+            if number < least:
+                raise InputError(
+                    f"the {name} of {kind}s is {number}, but must be {least} or more; nothing was deleted"
+                )
+        if self.retain_max < self.retain_min:
+            raise InputError(
+                f"the maximum (retain-max) of {kind}s is {self.retain_max}, but must not be less than the minimum "
+                f"(retain-min), which is {self.retain_min}; nothing was deleted"
+            )
 
 
 def decoupled(options: Options, retention: Retention) -> bool:

@@ -1,5 +1,6 @@
 """The storage contract: the few operations the format needs, and the paths they take."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -114,6 +115,10 @@ class FileIO(Protocol):
 
 def checked(path: str) -> str:
     """Return a path that leads where it seems to; others are refused before anything is touched."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise CorruptFileError(path, "is refused: its name cannot be one of a file") from None
     inner = (path.partition("://")[2] or path).lstrip("/")
     if inner and _STRAY.search(inner):
         raise CorruptFileError(

@@ -77,7 +77,7 @@ def test_age_counts_with_a_minimum_a_limit_and_consumers(tmp_path: Path) -> None
     consumer.parent.mkdir()
     consumer.write_text('{"nextSnapshot": 3}')
     assert plan(table, older_than=far).changelogs == (1, 2)
-    with pytest.raises(InputError, match="at least 3"):
+    with pytest.raises(InputError, match=r"less than the minimum \(retain-min\), which is 3"):
         plan(table, retain_min=3, retain_max=2)
 
 
