@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,
@@ -11,6 +12,7 @@ from paimon_orch.format.types import (
     MapType,
     MultisetType,
     RowType,
+    type_to_sql,
 )
 
 COUNT = AtomicType(False, "INT")
@@ -62,6 +64,11 @@ def map_atoms(
                 array, target, map_atoms(array.values, element, target.value_type, convert)
             )
         case MapType() | MultisetType():
+            if isinstance(array.type, pa.StructType):
+                raise UnsupportedError(
+                    f"a column of type {type_to_sql(data_type)} is stored in the layout 'shared-shredding' "
+                    "(option 'fields.<column>.map.storage-layout'), which is not implemented"
+                )
             entries, kinds = array.values, map_types(data_type)
             parts = [
                 map_atoms(entries.field(at), kind, child.type, convert)

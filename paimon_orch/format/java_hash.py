@@ -4,14 +4,19 @@ Some aggregate functions of the reference keep values in a hash table and store 
 meaning, but two engines that disagree on it would rewrite equal rows as different ones.
 """
 
-from collections.abc import Sequence
+import math
+import struct
+from collections.abc import Callable, Sequence
+from datetime import date, time
+from decimal import Decimal, localcontext
+from typing import Any
 
-from paimon_orch.format.binary_row import encode_row
 from paimon_orch.format.types import AtomicType, DataType
 
 _MASK = 0xFFFFFFFF
 _SEED = 42
 _FIRST_CAPACITY = 16
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def _rotate(value: int, bits: int) -> int:
@@ -39,22 +44,66 @@ def hash_code(value: object, data_type: DataType) -> int | None:
         return 0
     if not isinstance(data_type, AtomicType):
         return None
-    if isinstance(value, str):
-        value = value.encode()
-    if isinstance(value, bytes):
-        return murmur(value) if data_type.name in ("CHAR", "VARCHAR") else None
-    if isinstance(value, bool):
-        return 1231 if value else 1237
-    if isinstance(value, int) and data_type.name == "BIGINT":
-        return (value ^ value >> 32) & _MASK
-    if isinstance(value, int) and data_type.name in ("TINYINT", "SMALLINT", "INT"):
-        return value & _MASK
-    return None
+    code = _CODES.get(data_type.name)
+    return None if code is None else code(value) & _MASK
 
 
-def hash_row(values: Sequence[object], types: Sequence[DataType]) -> int:
-    """Return the hash code of a row."""
-    return murmur(encode_row(values, types))
+def _of_text(value: str | bytes) -> int:
+    return murmur(value.encode() if isinstance(value, str) else value)
+
+
+def _of_long(value: int) -> int:
+    return value ^ value >> 32
+
+
+def _of_double(value: float) -> int:
+    return _of_long(int.from_bytes(double_bits(value), "big"))
+
+
+def _of_float(value: float) -> int:
+    if math.isnan(value):
+        return 0x7FC00000
+    return int.from_bytes(struct.pack(">f", value), "big")
+
+
+def _of_decimal(value: Decimal) -> int:
+    with localcontext(prec=80):
+        scale = -int(value.as_tuple().exponent)
+        whole = int(value.scaleb(scale))
+    size, code = abs(whole), 0
+    for at in reversed(range(0, max(1, size.bit_length()), 32)):
+        code = 31 * code + (size >> at & _MASK) & _MASK
+    return 31 * (-code if whole < 0 else code) + scale
+
+
+def _of_date(value: date) -> int:
+    return value.toordinal() - _EPOCH
+
+
+def _of_time(value: time) -> int:
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1000 + value.microsecond // 1000
+
+
+_CODES: dict[str, Callable[[Any], int]] = {
+    "CHAR": _of_text,
+    "VARCHAR": _of_text,
+    "BOOLEAN": lambda value: 1231 if value else 1237,
+    "TINYINT": int,
+    "SMALLINT": int,
+    "INT": int,
+    "BIGINT": _of_long,
+    "FLOAT": _of_float,
+    "DOUBLE": _of_double,
+    "DECIMAL": _of_decimal,
+    "DATE": _of_date,
+    "TIME": _of_time,
+}
+
+
+def double_bits(value: float) -> bytes:
+    """Return the bits by which Java tells numbers apart: every NaN is one, and zero has a sign."""
+    return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
 def table_order(hashes: Sequence[int]) -> list[int]:

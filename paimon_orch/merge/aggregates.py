@@ -151,6 +151,11 @@ def _merge_map_with_keytime(schema: TableSchema, name: str, data_type: DataType)
         raise InputError(
             f"option {option!r} = {time!r} is no field of the rows, which are {', '.join(names)}"
         )
+    kind = value.fields[names.index(time)].type
+    if not (isinstance(kind, AtomicType) and kind.name in ("CHAR", "VARCHAR")):
+        raise InputError(
+            f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, which is {type_to_sql(kind)}"
+        )
     return partial(PythonFold, combine=merge_map_with_keytime(time))
 
 

@@ -49,9 +49,9 @@ class Numeric(Fold):
     def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
         """Return the result of retracting a row."""
 
-    def first_retract(self, new: Numbers) -> Numbers:
-        """Return what a retract stands for when nothing came before."""
-        return new
+    @abstractmethod
+    def first_retract(self, groups: Indices, new: Numbers) -> None:
+        """Take a number back where nothing came before."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are left out."""
@@ -63,7 +63,7 @@ class Numeric(Fold):
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Take the row's number back; nulls are left out."""
         groups, new, known = self._split(groups, rows)
-        self._put(groups[~known], self.first_retract(new[~known]))
+        self.first_retract(groups[~known], new[~known])
         with np.errstate(all="ignore"):
             self._put(groups[known], self.uncombine(self.value[groups[known]], new[known]))
 
@@ -126,9 +126,9 @@ class Sum(Numeric):
         """Subtract."""
         return old - new
 
-    def first_retract(self, new: Numbers) -> Numbers:
+    def first_retract(self, groups: Indices, new: Numbers) -> None:
         """Negate."""
-        return -new
+        self._put(groups, -new)
 
 
 class Product(Numeric):
@@ -151,6 +151,9 @@ class Product(Numeric):
             self._check_wide(old, new)
         return product
 
+    def first_retract(self, groups: Indices, new: Numbers) -> None:
+        """Keep null."""
+
     @property
     def _unit(self) -> int:
         return int(10**self.column.type.scale)
@@ -171,6 +174,8 @@ class Product(Numeric):
             raise InputError(f"column {self.name!r}: a product cannot take back a factor of 0")
         if self.is_decimal:
             return _rounded(old * self._unit, new)
+        if ((old == self.bounds[0]) & (new == -1)).any():
+            raise self.overflow()
         whole: Numbers = old // new
         truncated: Numbers = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
         return truncated

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.format.java_hash import hash_code, table_order
-from paimon_orch.format.types import DataType
+from paimon_orch.format.java_hash import double_bits, hash_code, table_order
+from paimon_orch.format.types import AtomicType, DataType
 from paimon_orch.merge.fold import Fold
 from paimon_orch.merge.keys import Indices
 
@@ -46,7 +46,9 @@ class PythonFold(Fold):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Combine the other way round."""
-        if self._commutes:
+        if (
+            self._commutes and not self.ignores_retract
+        ):  # Java's wrapper exchanges the arguments again
             self.add(groups, rows)
             return
         for group, value in self._values(groups, rows):
@@ -94,6 +96,7 @@ def without_text(kind: pa.DataType) -> pa.DataType:
 def listagg(separator: str, *, distinct: bool) -> Combine:
     """Return the concatenation of UTF-8 texts; blank ones are left out."""
     delimiter = separator.encode()
+    split_at = delimiter or b" "
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:
         if new is None or _is_blank(new):
@@ -102,8 +105,8 @@ def listagg(separator: str, *, distinct: bool) -> Combine:
             return new
         if not distinct:
             return old + delimiter + new
-        known = old.split(delimiter)
-        for token in new.split(delimiter):
+        known = old.split(split_at)
+        for token in new.split(split_at):
             if not _is_blank(token) and token not in known:
                 known.append(token)
                 old += delimiter + token
@@ -125,22 +128,35 @@ def collect(element: DataType, *, distinct: bool) -> Combine:
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if (old is None or new is None) and (old is new or not distinct):
             return old if new is None else new
-        joined = [*(old or ()), *(new or ())]
-        return _distinct(joined, element) if distinct else joined
+        if distinct:
+            return _distinct(old or [], new or [], element)
+        return [*(old or ()), *(new or ())]
 
     return combine
 
 
-def _distinct(items: list[Any], element: DataType) -> list[Any]:
-    """Return the different elements, in the order of the reference's hash set if they have a hash code."""
-    found: list[Any] = []
-    for item in items:
-        if item not in found:
-            found.append(item)
+def _distinct(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
+    """Return the different elements, in the order of Java's hash set if they have a hash code.
+
+    Elements without one are compared with each other: those of ``old`` are not looked at again.
+    """
+    if not isinstance(element, AtomicType) or element.name in ("BINARY", "VARBINARY"):
+        found = list(old)
+        found += [item for at, item in enumerate(new) if item not in old and item not in new[:at]]
+        return found
+    items = dict[Any, Any]()
+    for item in (*old, *new):
+        items.setdefault(_identity(item), item)
+    found = list(items.values())
     hashes = [code for item in found if (code := hash_code(item, element)) is not None]
     if len(hashes) < len(found):
         return found
     return [found[at] for at in table_order(hashes)]
+
+
+def _identity(item: Any) -> Any:
+    """Return what tells a value apart from others, as Java compares them."""
+    return double_bits(item) if isinstance(item, float) else item
 
 
 def uncollect(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
@@ -181,8 +197,14 @@ def merge_map_with_keytime(time: str) -> Combine:
                 merged.pop(key, None)
             elif row[time] is not None:
                 known = merged.get(key)
-                if known is None or known[time] is None or row[time] > known[time]:
+                if known is None or known[time] is None or _is_later(row[time], known[time]):
                     merged[key] = row
         return list(merged.items())
 
     return combine
+
+
+def _is_later(new: bytes, old: bytes) -> bool:
+    """Compare texts as Java does, by their UTF-16 code units."""
+    units = (text.decode(errors="replace").encode("utf-16-be") for text in (new, old))
+    return next(units) > next(units)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.java_hash import hash_row, table_order
+from paimon_orch.format.binary_row import encode_row
+from paimon_orch.format.java_hash import murmur, table_order
 from paimon_orch.format.types import DataType
 from paimon_orch.merge.keys import comparable_value
 
@@ -21,17 +22,17 @@ class NestedAppend:
     limit: int
 
     def add(self, old: Rows, new: Rows) -> Rows:
-        """Append rows, null ones too, while there is room."""
-        if new is None:
+        """Append rows while there is room; null ones are left out, but count where they are already."""
+        if new is None or (old is not None and len(old) >= self.limit):
             return old
-        known = old or []
-        return [*known, *new[: max(0, self.limit - len(known))]]
+        room = max(0, self.limit - len(old or ()))
+        return [*_some(old), *_some(new)[:room]]
 
     def take_back(self, old: Rows, new: Rows) -> Rows:
         """Remove every row that equals one of those taken back."""
         if old is None or new is None:
             return old
-        return [row for row in old if row is None or row not in new]
+        return [row for row in _some(old) if row not in new]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class NestedTable:
         """Replace the rows that are there unless they are newer, and add others while there is room."""
         if new is None:
             return old
-        rows: dict[_Key, NestedRow] = {}
+        rows: dict[bytes, NestedRow] = {}
         for row, is_new in [(r, False) for r in _some(old)] + [(r, True) for r in _some(new)]:
             key = self._key_of(row)
             if key is None:
@@ -68,7 +69,7 @@ class NestedTable:
         """Overwrite fields of the rows that are there by what is not null: ``nested_partial_update``."""
         if new is None:
             return old
-        rows: dict[_Key, NestedRow] = {}
+        rows: dict[bytes, NestedRow] = {}
         for row in (*_some(old), *_some(new)):
             key = self._key_of(row)
             if key is not None:
@@ -84,11 +85,11 @@ class NestedTable:
         kept = [(self._key_of(row), row) for row in _some(old)]
         return self._listed({key: row for key, row in kept if key is not None and key not in gone})
 
-    def _key_of(self, row: NestedRow) -> _Key | None:
-        """Return the key, None for a row that does not count."""
+    def _key_of(self, row: NestedRow) -> bytes | None:
+        """Return the key as Java compares it, byte by byte; None for a row that does not count."""
         key = tuple(row[name] for name in self.key)
         if None not in key or self.on_null_key == "merge":
-            return key
+            return encode_row(key, list(self.key.values()))
         if self.on_null_key == "ignore":
             return None
         raise InputError(
@@ -99,9 +100,9 @@ class NestedTable:
     def _sequence_of(self, row: NestedRow) -> _Key:
         return tuple(comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
-    def _listed(self, rows: Mapping[_Key, NestedRow]) -> Rows:
-        found, types = list(rows.values()), list(self.key.values())
-        return [found[at] for at in table_order([hash_row(key, types) for key in rows])]
+    def _listed(self, rows: Mapping[bytes, NestedRow]) -> Rows:
+        found = list(rows.values())
+        return [found[at] for at in table_order([murmur(key) for key in rows])]
 
 
 def _some(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:

@@ -76,6 +76,8 @@ SIMPLE: list[tuple[str, str, tuple[Any, ...], Any]] = [
     ("product", "DECIMAL(6, 2)", (Decimal("-2.00"), back(Decimal("3.00"))), Decimal("-0.67")),
     ("product", "DECIMAL(3, 1)", (Decimal(50), Decimal(2), Decimal("1.5")), Decimal("1.5")),
     ("product", "DOUBLE", (3.0, back(0.0)), float("inf")),
+    ("product", "INT", (None, back(3)), None),
+    ("product", "INT", (None, back(3), 4), 4),
     ("max", "STRING", ("b", None, "ä", "a"), "ä"),
     ("min", "STRING", ("b", None, "a", "ba"), "a"),
     ("max", "DOUBLE", (-0.0, 0.0, float("-inf")), 0.0),
@@ -117,6 +119,8 @@ def test_values_are_folded_one_after_the_other(
         ("sum", "SMALLINT", (None, back(-(2**15)))),
         ("product", "INT", (2**20, 2**20)),
         ("product", "BIGINT", (2**40, 2**40)),
+        ("product", "BIGINT", (-(2**63), back(-1))),
+        ("product", "TINYINT", (-128, back(-1))),
     ],
 )
 def test_an_integer_that_leaves_its_type_is_an_error_at_once(
@@ -160,6 +164,26 @@ def test_distinct_values_come_once() -> None:
     assert folded("ARRAY<INT>", "collect", [2, 1], [1, 3], distinct="true") == [1, 2, 3]
     assert folded("STRING", "listagg", "a,b", "b, ,c,c", distinct="true") == "a,b,c"
     assert folded("STRING", "listagg", "a", "b", list_agg_delimiter="; ") == "a; b"
+    assert (
+        folded("STRING", "listagg", "a b", "b c", distinct="true", list_agg_delimiter="") == "a bc"
+    )
+
+
+def test_distinct_numbers_are_told_apart_by_their_bits() -> None:
+    found = folded(
+        "ARRAY<DOUBLE>", "collect", [0.0, float("nan")], [-0.0, float("nan")], distinct="true"
+    )
+
+    assert sorted(map(str, found)) == ["-0.0", "0.0", "nan"]
+
+
+def test_distinct_rows_are_compared_with_those_before_only() -> None:
+    row_type = "ARRAY<ROW<x INT>>"
+    one, two = {"x": 1}, {"x": 2}
+
+    assert folded(row_type, "collect", [one, one], [two, one, two], distinct="true") == [one, two]
+    removing = {"distinct": "true"}
+    assert folded(row_type, "collect", None, [two, two], **removing) == [two]
 
 
 def test_a_map_with_times_takes_what_is_later_and_loses_what_is_null() -> None:
@@ -185,6 +209,14 @@ def test_a_map_with_times_takes_the_time_from_the_field_that_is_named() -> None:
     assert dict(folded(kind, "merge_map_with_keytime", old, new)) == dict(new)
 
 
+def test_times_of_a_map_are_compared_as_java_compares_text() -> None:
+    old, new = [(1, {"v": 1, "t": "\uffff"})], [(1, {"v": 2, "t": "\U0001f389"})]
+
+    assert dict(folded(NUMBER_MAP, "merge_map_with_keytime", old, new)) == dict(old)
+    with pytest.raises(InputError, match="as text"):
+        folded("MAP<INT, ROW<v INT, t BIGINT>>", "merge_map_with_keytime", None)
+
+
 def row(x: int | None, y: str | None, s: int | None = None) -> dict[str, Any]:
     return {"x": x, "y": y, "s": s}
 
@@ -199,6 +231,9 @@ def test_a_nested_table_without_key_appends_up_to_its_limit_and_removes_equal_ro
     assert folded(TABLE, "nested_update", [one], [two, three], count_limit="2") == [one, two]
     assert folded(TABLE, "nested_update", None, [one, two, three], count_limit="2") == [one, two]
     assert folded(TABLE, "nested_update", [one, two, one], back([one])) == [two]
+    assert folded(TABLE, "nested_update", None, [None, one, None, two], count_limit="1") == [one]
+    assert folded(TABLE, "nested_update", [one, None], [two], count_limit="2") == [one, two]
+    assert folded(TABLE, "nested_update", [one, two], back([None, one])) == [two]
 
 
 def test_a_nested_table_with_key_replaces_removes_and_has_room_for_so_many_keys() -> None:
