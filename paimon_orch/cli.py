@@ -24,6 +24,7 @@ from paimon_orch import (
 )
 from paimon_orch.cli_common import (
     AsJson,
+    CompactAfter,
     DryRun,
     Identifier,
     Master,
@@ -34,6 +35,7 @@ from paimon_orch.cli_common import (
     add_allowance_switches,
     bar,
     check_there,
+    compact_written,
     errors,
     millis_of,
     names_of,
@@ -41,6 +43,7 @@ from paimon_orch.cli_common import (
     open_table,
     partitions_of,
     print_result,
+    print_write,
     say_what_a_scan_leaves_out,
     spark_of,
 )
@@ -282,6 +285,7 @@ def ingest(
     commit_identifier: Annotated[
         int | None, typer.Option(min=0, help="number of the load; it grows from load to load")
     ] = None,
+    compact_after: CompactAfter = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -303,14 +307,18 @@ def ingest(
             commit_id=_commit_id(commit_user, commit_identifier),
             progress=bar(bars, f"ingest {table}"),
         )
+        compaction = (
+            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+        )
     values: dict[str, object] = {
         "snapshot_id": result.snapshot_id,
         "rows": result.rows,
         "files": result.files,
         "bytes": result.bytes,
         "duration_seconds": round(result.duration_seconds, 3),
+        "rows_not_visible": result.rows_not_visible,
     }
-    print_result(values, as_json, "no rows: nothing was committed")
+    print_write(target, values, as_json, "no rows: nothing was committed", compaction)
 
 
 def _commit_id(user: str | None, identifier: int | None) -> CommitId | None:

@@ -16,6 +16,7 @@ from rich.progress import Progress
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
+from paimon_orch.steps.compact import CompactionResult, compact_partitions_of
 from paimon_orch.steps.compaction import chosen_splits
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.orphans import DataRoots, bucket_directories
@@ -24,7 +25,7 @@ from paimon_orch.table.rows import Rows
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import not_visible_in_scan
+from paimon_orch.table.visibility import not_visible_after_write, not_visible_in_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,12 @@ MergeLevel0 = Annotated[
 Partitions = Annotated[
     str | None,
     typer.Option(help="only these partitions, separated by semicolons, e.g. dt=a;dt=b"),
+]
+CompactAfter = Annotated[
+    bool,
+    typer.Option(
+        "--compact", help="compact the partitions that were written, so that readers see the rows"
+    ),
 ]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
@@ -209,6 +216,39 @@ def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None
     else:
         shown = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
         print("; ".join(shown))
+
+
+def print_write(
+    table: Table,
+    values: dict[str, object],
+    as_json: bool,
+    nothing: str,
+    compaction: CompactionResult | None = None,
+) -> None:
+    """Print what a write and the compaction after it did; say on stderr what readers do not see yet."""
+    rows = values["rows_not_visible"]
+    if compaction is not None:
+        rows = values["rows_not_visible"] = table.scan().rows_not_visible
+    if compaction is not None and as_json:
+        values["compaction"] = compaction.to_dict()
+    print_result(values, as_json, nothing)
+    if compaction is not None and not as_json:
+        print_result(compaction.to_dict(), as_json, "nothing to compact")
+    if isinstance(rows, int) and rows:
+        text = not_visible_after_write(table.identifier, table.paths, rows)
+        errors.print(f"note: {text}", markup=False)
+
+
+def compact_written(
+    table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
+) -> CompactionResult | None:
+    """Compact the partitions that a commit wrote to; no commit has none."""
+    from paimon_orch.spark.executor import SparkExecutor
+
+    if snapshot_id is None:
+        return None
+    moved = bar(bars, f"compact {table.identifier}")
+    return compact_partitions_of(table, snapshot_id, SparkExecutor(session), progress=moved)
 
 
 def say_what_a_scan_leaves_out(opened: Table | SystemTable, scan: Rows) -> None:

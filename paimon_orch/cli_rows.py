@@ -8,21 +8,25 @@ from rich.progress import Progress
 
 from paimon_orch.cli_common import (
     AsJson,
+    CompactAfter,
     DryRun,
     Identifier,
     Master,
     Warehouse,
     bar,
     check_there,
+    compact_written,
     errors,
     open_table,
     pair_of,
-    print_result,
     print_values,
+    print_write,
     spark_of,
 )
 from paimon_orch.steps import row_level
+from paimon_orch.steps.compact import CompactionResult
 from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult
+from paimon_orch.table.table import Table
 
 Sets = Annotated[
     list[str],
@@ -43,6 +47,7 @@ def delete(
     warehouse: Warehouse,
     table: Identifier,
     where: Annotated[str, typer.Option(help="filter, e.g. \"status = 'VOID'\"")],
+    compact_after: CompactAfter = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
@@ -51,15 +56,18 @@ def delete(
     target = open_table(ctx, warehouse, table)
     planned = row_level.plan(target, where)
     if dry_run or not planned:
-        _print_undone(planned, dry_run, as_json)
+        _print_undone(target, planned, dry_run, as_json)
         return
     from paimon_orch.spark.executor import SparkExecutor
 
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"delete rows of {table}")
-        executor = SparkExecutor(spark_of(master))
-        result = row_level.delete(target, executor, where, progress=progress)
-    _print_done(result, as_json)
+        session = spark_of(master)
+        result = row_level.delete(target, SparkExecutor(session), where, progress=progress)
+        compaction = (
+            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+        )
+    _print_done(target, result, as_json, compaction)
 
 
 def update(
@@ -68,6 +76,7 @@ def update(
     table: Identifier,
     assignments: Sets,
     where: Annotated[str | None, typer.Option(help="filter [default: all rows]")] = None,
+    compact_after: CompactAfter = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
@@ -77,15 +86,19 @@ def update(
     values = _values(assignments)
     planned = row_level.plan(target, where, "update")
     if dry_run or not planned:
-        _print_undone(planned, dry_run, as_json)
+        _print_undone(target, planned, dry_run, as_json)
         return
     from paimon_orch.spark import row_level as on_spark
 
     _hush()
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"update {table}")
-        result = on_spark.update(spark_of(master), target, values, where, progress=progress)
-    _print_done(result, as_json)
+        session = spark_of(master)
+        result = on_spark.update(session, target, values, where, progress=progress)
+        compaction = (
+            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+        )
+    _print_done(target, result, as_json, compaction)
 
 
 def merge_into(
@@ -103,6 +116,7 @@ def merge_into(
     insert: Annotated[
         Values, typer.Option(help='"column = source.column", or "*"; may be repeated')
     ] = None,
+    compact_after: CompactAfter = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -118,8 +132,9 @@ def merge_into(
     _hush()
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"merge into {table}")
+        session = spark_of(master)
         result = on_spark.merge_into(
-            read_files(spark_of(master), source),
+            read_files(session, source),
             target,
             on,
             when_matched_update=_values_or_star(matched_update),
@@ -127,7 +142,10 @@ def merge_into(
             when_not_matched_insert=_values_or_star(insert),
             progress=progress,
         )
-    _print_done(result, as_json)
+        compaction = (
+            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+        )
+    _print_done(target, result, as_json, compaction)
 
 
 def _values(assignments: Sequence[str]) -> Mapping[str, str]:
@@ -148,10 +166,10 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _print_undone(planned: RowLevelPlan, dry_run: bool, as_json: bool) -> None:
+def _print_undone(table: Table, planned: RowLevelPlan, dry_run: bool, as_json: bool) -> None:
     """Print a plan that is not carried out: that of a dry run, or one with nothing to do."""
     if not dry_run:
-        _print_done(RowLevelResult(), as_json)
+        _print_done(table, RowLevelResult(), as_json)
         return
     values = planned.to_dict()
     text = (
@@ -161,5 +179,11 @@ def _print_undone(planned: RowLevelPlan, dry_run: bool, as_json: bool) -> None:
     print_values(values, as_json, text)
 
 
-def _print_done(result: RowLevelResult, as_json: bool) -> None:
-    print_result(result.to_dict(), as_json, "there are no such rows: nothing was committed")
+def _print_done(
+    table: Table,
+    result: RowLevelResult,
+    as_json: bool,
+    compaction: CompactionResult | None = None,
+) -> None:
+    nothing = "there are no such rows: nothing was committed"
+    print_write(table, result.to_dict(), as_json, nothing, compaction)

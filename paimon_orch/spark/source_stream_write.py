@@ -19,6 +19,7 @@ from paimon_orch.spark.source_write import (
     Written,
     messages_of,
     numbered,
+    warn_of_rows_not_visible,
     warn_of_small_files,
     writable,
 )
@@ -91,8 +92,9 @@ class PaimonStreamWriter(_Writer):
             return  # a batch without tasks has no rows
         (query,) = queries
         named = replace(self._planned, commit_id=CommitId(query, batchId))
-        ingest.commit(self._table, named, written, 0.0)
+        done = ingest.commit(self._table, named, written, 0.0)
         warn_of_small_files(self._table, written)
+        warn_of_rows_not_visible(self._table, done)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what finished tasks wrote when others did not; see ``PaimonWriter.abort``."""

@@ -18,13 +18,14 @@ from paimon_orch.spark.source_options import WRITE, SourceOptions
 from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
-from paimon_orch.steps.ingest import IngestPlan
+from paimon_orch.steps.ingest import IngestPlan, IngestResult
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import parse_spec
 from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.table import Table
+from paimon_orch.table.visibility import not_visible_after_write
 
 logger = logging.getLogger(__name__)
 
@@ -108,8 +109,9 @@ class PaimonWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make all rows visible in one snapshot."""
         written = messages_of(messages)
-        ingest.commit(self._table, self._planned, written, 0.0)
+        done = ingest.commit(self._table, self._planned, written, 0.0)
         warn_of_small_files(self._table, written)
+        warn_of_rows_not_visible(self._table, done)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what finished tasks wrote when others did not finish.
@@ -136,6 +138,13 @@ def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
             buckets,
             _INSTEAD,
         )
+
+
+def warn_of_rows_not_visible(table: Table, done: IngestResult) -> None:
+    """Say that batch readers see the rows after a compaction only, with the command to run."""
+    if done.rows_not_visible:
+        rows = done.rows_not_visible
+        logger.warning("%s", not_visible_after_write(table.identifier, table.paths, rows))
 
 
 def messages_of(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:

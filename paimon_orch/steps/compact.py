@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.partition import partition_names
 from paimon_orch.steps import append_compact, merge_compact
 from paimon_orch.steps.compaction import (
     CompactionPlan,
@@ -27,6 +29,7 @@ __all__ = [
     "Strategy",
     "commit",
     "compact",
+    "compact_partitions_of",
     "plan",
     "run",
 ]
@@ -63,6 +66,21 @@ def commit(
     if not table.schema.primary_keys:
         return append_compact.commit(table, planned, messages)
     return merge_compact.commit(table, planned, messages)
+
+
+def compact_partitions_of(
+    table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
+) -> CompactionResult:
+    """Compact the partitions that a commit wrote to, as ``minor`` does."""
+    schema, snapshot = table.schema, table.snapshots.get(snapshot_id)
+    written = dict.fromkeys(e.partition for e in table.manifests.delta_entries(snapshot))
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    specs = [
+        partition_names(deserialize_row(partition, types), fields, schema.typed_options)
+        for partition in written
+    ]
+    return compact(table, executor, partitions=specs if fields else None, progress=progress)
 
 
 def compact(

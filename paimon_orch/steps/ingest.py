@@ -76,13 +76,17 @@ class IngestPlan:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What an ingest did; ``snapshot_id`` is None if there were no rows. ``bytes`` are of the new files."""
+    """What an ingest did; ``snapshot_id`` is None if there were no rows. ``bytes`` are of the new files.
+
+    ``rows_not_visible`` of the rows are seen by batch readers after a compaction only.
+    """
 
     snapshot_id: int | None
     rows: int
     files: int
     bytes: int
     duration_seconds: float
+    rows_not_visible: int = 0
 
 
 def plan(
@@ -136,4 +140,5 @@ def commit(
         len(entries),
         sum(entry.file.file_size for entry in entries),
         seconds,
+        table.rows_not_visible_of(entries, overwrite=planned.mode == "overwrite"),
     )

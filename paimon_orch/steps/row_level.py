@@ -134,7 +134,10 @@ class RowLevelPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowLevelResult:
-    """What a row-level write did; ``snapshot_id`` is None if no row was concerned."""
+    """What a row-level write did; ``snapshot_id`` is None if no row was concerned.
+
+    ``rows_not_visible`` of the records that were written are seen by batch readers after a compaction only.
+    """
 
     snapshot_id: int | None = None
     deleted: int = 0
@@ -144,6 +147,7 @@ class RowLevelResult:
     files_removed: int = 0
     duration_seconds: float = 0.0
     attempts: int = 1
+    rows_not_visible: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures."""
@@ -309,6 +313,7 @@ def apply(
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
+        rows_not_visible=table.rows_not_visible_of(entries),
     )
 
 

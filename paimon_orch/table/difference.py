@@ -101,18 +101,9 @@ def _side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of one state in key order, their side as level and sequence number."""
-    for batch in BucketReader(
-        reader, _visible(split, reader.schema), reader.schema.fields
-    ).merged():
+    for batch in BucketReader(reader, split, reader.schema.fields).merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
-
-
-def _visible(split: BucketSplit, schema: TableSchema) -> BucketSplit:
-    """Leave out what batch readers leave out (11.3)."""
-    if not schema.typed_options.batch_scan_skips_level0:
-        return split
-    return replace(split, files=tuple(file for file in split.files if file.level > 0))
 
 
 def _equal(rows: pa.Table, first: Indices, last: Indices) -> npt.NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from paimon_orch.table.rows import ROW_KIND, Rows, filtered
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore, numbered_files
 from paimon_orch.table.stored import read_stored
+from paimon_orch.table.visibility import Visibility
 
 MODES = ("auto", "delta", "changelog", "diff")
 _CHANGELOG = "changelog-"
@@ -94,7 +95,8 @@ class Incremental(Rows):
     """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
 
     A delta or changelog gives the kinds as they were written. A diff gives ``+I`` for rows that came, ``-D`` for rows
-    that went and, of tables with a primary key, ``+U`` for rows that are others now.
+    that went and, of tables with a primary key, ``+U`` for rows that are others now. It compares what a scan of each
+    end reads; ``merge_level_0`` is that of the scans.
     """
 
     io: FileIO
@@ -104,6 +106,15 @@ class Incremental(Rows):
     span: Span
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
+    merge_level_0: bool | None = None
+
+    @property
+    def rows_not_visible(self) -> int:
+        """Count the records that a diff leaves out at its end until they are compacted, as a scan does."""
+        if self.span.mode != "diff":
+            return 0
+        visibility = Visibility(self.schema, self.merge_level_0)
+        return visibility.rows_not_visible(self._manifests(), self.span.after, self._pruner())
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -167,7 +178,9 @@ class Incremental(Rows):
     def _diff(self) -> Iterator[pa.RecordBatch]:
         planner = Planner(self._manifests(), self.schema)
         ends = self.span.before, self.span.after
-        before, after = ([s for s in planner.splits(end) if s.bucket >= 0] for end in ends)
+        levels = Visibility(self.schema, self.merge_level_0).visible()
+        states = (planner.splits(end, levels=levels) for end in ends)
+        before, after = ([split for split in state if split.bucket >= 0] for state in states)
         pruner = self._pruner()
         for old, new in changed_buckets(before, after, self.schema):
             at = old or new

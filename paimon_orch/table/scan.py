@@ -81,9 +81,7 @@ class Scan(Rows):
 
         With ``asks_indexes`` the file indexes in manifests leave out files too.
         """
-        levels = self.levels
-        if self.visibility.skips_level_0:
-            levels = range(max(1, levels.start), levels.stop)
+        levels = self.visibility.visible(self.levels)
         predicate, pruner = self._on_columns(), None
         if predicate is not None:
             pruner = Pruner(self.schema, predicate, self.schemas.get, asks_indexes)

@@ -1,5 +1,6 @@
 """A table as users hold it: read, write, look inside."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.ordering import parse_order
+from paimon_orch.table.overwrite_upgrade import upgrade_after_overwrite
 from paimon_orch.table.partitions import Spec, any_of, parse_spec, replaced_partitions
 from paimon_orch.table.plan import BucketSplit, Planner
 from paimon_orch.table.postpone import PostponeBuckets, is_postponed
@@ -41,7 +43,10 @@ from paimon_orch.table.step_gate import list_stale_options, require_step, warn_o
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.tags import Tags, rollback
 from paimon_orch.table.timetravel import Moment
+from paimon_orch.table.visibility import Visibility, not_visible_after_write
 from paimon_orch.table.write import TableWriter, check_writable, conform_rows, rows_to_delete
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +173,22 @@ class Table:
         *,
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
+        merge_level_0: bool | None = None,
     ) -> Incremental:
         """Describe a read of what changed after ``start`` until ``end``, two snapshot ids or two tags.
 
         Rows come behind a column ``rowkind``. ``mode`` is ``delta`` (what writers appended, as they wrote it),
         ``changelog`` (what the changelog producer wrote), ``diff`` (the difference of the two states), or ``auto``:
-        diff between tags; between ids changelog if the table has a producer, else delta.
+        diff between tags; between ids changelog if the table has a producer, else delta. A diff compares what scans read
+        and leaves out what they leave out; ``merge_level_0`` is that of :meth:`scan`.
         """
         schema = self.schema
         self.check_step(StepKind.READ, schema)
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = Span.of(self.snapshots, start, end, mode, schema)
-        return Incremental(
-            self.io, self.paths, self.schemas, schema, span, fields, bound_filter(filter, schema)
-        )
+        predicate = bound_filter(filter, schema)
+        at = self.io, self.paths, self.schemas
+        return Incremental(*at, schema, span, fields, predicate, merge_level_0)
 
     def system(self, name: str) -> SystemTable:
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and so on."""
@@ -259,7 +266,8 @@ class Table:
         """Insert or update rows by primary key in one snapshot; the last row of a key wins.
 
         ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. A ``commit_id`` makes the call safe to
-        repeat: what it names is committed once. Returns the snapshot, None without rows.
+        repeat: what it names is committed once. Returns the snapshot, None without rows. A warning is logged if batch
+        readers see the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
         if not self.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
@@ -295,7 +303,9 @@ class Table:
     ) -> Snapshot | None:
         """Replace whole partitions by rows: those that receive rows, or those that match ``partitions``, or one of them.
 
-        An empty mapping replaces the whole table. Without partition columns the whole table is replaced.
+        An empty mapping replaces the whole table. Without partition columns the whole table is replaced. Records that are
+        not compacted yet are replaced too: if the rows come from a scan of this table, read with ``merge_level_0=True``.
+        What is written is visible at once where no key is in two new files of a bucket (``overwrite-upgrade``).
         """
         return self._write(rows, overwrite=True, partitions=partitions, commit_id=commit_id)
 
@@ -369,7 +379,7 @@ class Table:
             writer.abort()
             raise
         try:
-            return self.commit_entries(
+            snapshot = self.commit_entries(
                 entries,
                 index,
                 hashes,
@@ -381,12 +391,38 @@ class Table:
         except (CommitConflictError, InputError):  # after others it may have been committed
             writer.abort()
             raise
+        not_visible = self.rows_not_visible_of(entries, overwrite=overwrite)
+        if not_visible:
+            logger.warning("%s", not_visible_after_write(self.identifier, self.paths, not_visible))
+        return snapshot
+
+    def rows_not_visible_of(
+        self, entries: Sequence[ManifestEntry], *, overwrite: bool = False
+    ) -> int:
+        """Return the records of newly written files that batch readers do not see before a compaction."""
+        schema = self.schema
+        added = upgrade_after_overwrite(entries, schema) if overwrite else entries
+        return Visibility(schema).count(added)
 
     def committed(self, commit_id: CommitId | None) -> Snapshot | None:
         """Return the snapshot that makes a commit a duplicate; None if it is to be made."""
         if commit_id is None:
             return None
         return self.new_commit(StepKind.WRITE_ROWS, commit_id.user).committed(commit_id.identifier)
+
+    def _warn_of_unseen_rows(self, replaced: PartitionFilter) -> None:
+        """Log that an overwrite replaces records that no batch reader has seen: its rows may rest on a scan without them."""
+        latest, visibility = self.snapshots.latest(), Visibility(self.schema)
+        rows = visibility.rows_not_visible(self.manifests, latest, partitions=replaced)
+        if latest is not None and rows:
+            logger.warning(
+                "the overwrite of %s replaces %s records that are not compacted yet, which batch reads leave out. If the "
+                "new rows come from a read of this table, they lack them: roll back to snapshot %d, and read with "
+                "merge_level_0",
+                self.identifier,
+                f"{rows:,}",
+                latest.id,
+            )
 
     def commit_entries(
         self,
@@ -414,9 +450,9 @@ class Table:
             )
             if replaced is None:
                 return None
-            changes = Changes(
-                CommitKind.OVERWRITE, tuple(entries), index=tuple(index), overwrite=replaced
-            )
+            self._warn_of_unseen_rows(replaced)
+            added = tuple(upgrade_after_overwrite(entries, self.schema))
+            changes = Changes(CommitKind.OVERWRITE, added, index=tuple(index), overwrite=replaced)
         elif entries or self.options.boolean("commit.force-create-snapshot"):
             guards = () if hashes is None else hashes.guards(entries, index)
             changes = Changes(

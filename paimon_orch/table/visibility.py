@@ -5,7 +5,7 @@ are read by no scan.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.format.manifest import FileKind, ManifestEntry
@@ -14,6 +14,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.plan import ALL_LEVELS
 from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.pruning import Pruner
 
@@ -41,6 +42,10 @@ class Visibility:
             return options.batch_scan_skips_level0
         return options.shows_compacted_rows
 
+    def visible(self, levels: range = ALL_LEVELS) -> range:
+        """Return those of some levels that are read."""
+        return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
+
     def count(self, entries: Iterable[ManifestEntry]) -> int:
         """Return the records in added files that readers leave out."""
         skips = self.skips_level_0
@@ -52,12 +57,16 @@ class Visibility:
         )
 
     def rows_not_visible(
-        self, manifests: ManifestReader, snapshot: Snapshot | None, pruner: Pruner | None = None
+        self,
+        manifests: ManifestReader,
+        snapshot: Snapshot | None,
+        pruner: Pruner | None = None,
+        partitions: Callable[[bytes], bool] = lambda _: True,
     ) -> int:
         """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
 
-        With ``pruner`` those of the partitions that its filter selects. Only manifests are read, and only those that name
-        files of level 0.
+        With ``pruner`` those of the partitions that its filter selects, with ``partitions`` those of the partitions that it
+        holds for. Only manifests are read, and only those that name files of level 0.
         """
         if snapshot is None or not (self.skips_level_0 or is_postponed(self.schema)):
             return 0
@@ -65,9 +74,12 @@ class Visibility:
         def keep(manifest: ManifestFileMeta) -> bool:
             return manifest.min_level in (0, None) and (pruner is None or pruner.manifest(manifest))
 
-        partitions = None if pruner is None else pruner.partitions
+        def choose(known: Sequence[bytes]) -> set[bytes]:
+            chosen = set(known) if pruner is None else pruner.partitions(known)
+            return set(filter(partitions, chosen))
+
         return self.count(
-            manifests.live(snapshot, manifests=keep, partitions=partitions, levels=_LEVEL_0)
+            manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0)
         )
 
 

@@ -11,7 +11,8 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
-from paimon_orch.steps.compact import compact
+from paimon_orch.steps import row_level
+from paimon_orch.steps.compact import compact, compact_partitions_of
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.table import Table
@@ -174,3 +175,98 @@ def test_inspect_shows_the_records_that_are_not_visible(tmp_path: Path) -> None:
 
     assert report["totals"]["rows_not_visible"] == 3
     assert "3 records are not visible" in said("inspect", str(tmp_path), "db.t")
+
+
+def test_a_write_that_readers_do_not_see_yet_is_logged_with_the_command_to_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = new_table(tmp_path / "a warehouse", deletion_vectors__enabled="true")
+
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+
+    command = f"paimon-orch compact '{tmp_path}/a warehouse' db.t"
+    assert caplog.messages == [
+        f"2 of the records written to db.t are not visible to batch readers before a compaction; run `{command}`"
+    ]
+
+
+def test_a_write_that_readers_see_logs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new_table(tmp_path / "plain").upsert(table_of("k v", [(1, "a")]))
+    merged = new_table(
+        tmp_path / "merged",
+        deletion_vectors__enabled="true",
+        deletion_vectors__merge_on_read="true",
+    )
+    merged.upsert(table_of("k v", [(1, "a")]))
+
+    assert caplog.messages == []
+    assert rows_of(merged) == [(1, "a")]
+
+
+def test_a_row_level_delete_says_how_many_records_readers_do_not_see(tmp_path: Path) -> None:
+    table = compacted(tmp_path)
+
+    done = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")
+
+    assert (done.deleted, done.rows_not_visible) == (2, 2)
+    assert rows_of(table, merge_level_0=True) == [(4, "d")]
+
+
+def test_the_partitions_of_a_commit_are_compacted_and_no_others(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "p STRING, k BIGINT",
+        key=("p", "k"),
+        partition_by=("p",),
+        deletion_vectors__enabled="true",
+    )
+    table.upsert(table_of("p k", [("other", 1)]))
+    names = ["a=b/c, d=e", " ", "ü"]
+    written = table.upsert(table_of("p k", [(name, 1) for name in names]))
+    assert written is not None
+
+    compact_partitions_of(table, written.id, InProcessExecutor())
+
+    assert rows_of(table) == [(name, 1) for name in sorted(names)]
+    assert table.scan().rows_not_visible == 1
+
+
+def test_a_diff_compares_what_scans_of_both_ends_read(tmp_path: Path) -> None:
+    table = compacted(tmp_path)
+    last = table.snapshots.latest_id()
+    assert last == 4
+
+    visible, merged = (table.incremental(2, 4, "diff", merge_level_0=m) for m in (None, True))
+
+    assert visible.to_arrow().num_rows == 0
+    assert visible.rows_not_visible == 3
+    found = merged.to_arrow().sort_by("k").to_pylist()
+    assert [(row["rowkind"], row["k"]) for row in found] == [("+U", 2), ("-D", 3), ("+I", 4)]
+    assert merged.rows_not_visible == 0
+    delta = table.incremental(2, 4).to_arrow().sort_by("k").to_pylist()
+    assert [(row["rowkind"], row["k"]) for row in delta] == [("+I", 2), ("-D", 3), ("+I", 4)]
+
+
+def test_an_overwrite_of_records_that_no_reader_saw_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = new_table(
+        tmp_path,
+        "p STRING, k BIGINT",
+        key=("p", "k"),
+        partition_by=("p",),
+        deletion_vectors__enabled="true",
+    )
+    table.upsert(table_of("p k", [("a", 1), ("a", 2), ("b", 1)]))
+    caplog.clear()
+
+    table.overwrite(table_of("p k", [("c", 1)]))
+    assert caplog.messages == []
+    table.overwrite(table_of("p k", [("a", 1)]))
+
+    (message,) = caplog.messages
+    assert message.startswith("the overwrite of db.t replaces 2 records that are not compacted yet")
+    assert "roll back to snapshot 2" in message
+    assert rows_of(table, merge_level_0=True) == [("a", 1), ("b", 1), ("c", 1)]

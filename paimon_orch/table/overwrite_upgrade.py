@@ -1,0 +1,55 @@
+"""``overwrite-upgrade``: the files of an overwrite go to the highest level where no key is in two of them (section 10.6).
+
+Nothing else is in the buckets that an overwrite fills, so that such files are sorted and merged already. Readers that leave
+level 0 out see their rows at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from paimon_orch.format.manifest import ManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.keys import decode_key
+
+
+def upgrade_after_overwrite(
+    entries: Sequence[ManifestEntry], schema: TableSchema
+) -> list[ManifestEntry]:
+    """Return the added files of an overwrite on the levels that they are committed at.
+
+    As in Java Paimon all files must be on level 0 of real buckets; buckets are judged one by one.
+    """
+    if not _applies(entries, schema):
+        return list(entries)
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    top = schema.typed_options.num_levels - 1
+    upgraded = list[ManifestEntry]()
+    for files in buckets.values():
+        if len(files) > 1 and _overlap(files, schema):
+            upgraded += files
+        else:
+            upgraded += [replace(entry, file=entry.file.upgraded(top)) for entry in files]
+    return upgraded
+
+
+def _applies(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
+    options = schema.typed_options
+    return (
+        bool(schema.primary_keys)
+        and options.boolean("overwrite-upgrade", default=True)
+        and not options.boolean("pk-clustering-override")
+        and all(entry.bucket >= 0 and entry.file.level == 0 for entry in entries)
+    )
+
+
+def _overlap(files: Sequence[ManifestEntry], schema: TableSchema) -> bool:
+    """Return whether the key ranges of two files of a bucket overlap."""
+    fields = schema.key_fields
+    ranges = sorted(
+        (decode_key(entry.file.min_key, fields), decode_key(entry.file.max_key, fields))
+        for entry in files
+    )
+    return any(one[1] >= two[0] for one, two in pairwise(ranges))
