@@ -17,7 +17,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.spark.rows import spark_schema
-from paimon_orch.spark.source import PaimonReader, Part
+from paimon_orch.spark.source import PaimonReader, Part, warn_of_rows_left_out
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import is_exact, visible_schema
 from paimon_orch.spark.tasks import in_tasks
@@ -58,6 +58,7 @@ def read(session: SparkSession, scan: Rows, *, native: bool | None = None) -> Da
         raise InputError(
             "a scan with a limit or an order cannot be read as a frame; use the frame's own limit() and orderBy()"
         )
+    warn_of_rows_left_out(scan)
     target = visible_schema(scan.arrow_schema)
     schema = spark_schema(target)
     local = isinstance(scan.io, LocalFileIO)

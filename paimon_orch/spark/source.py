@@ -3,6 +3,7 @@
 :mod:`pyspark_paimon` is what Spark finds and calls; the work is done here, imported when it is needed.
 """
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +26,12 @@ from paimon_orch.table.incremental import Incremental
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.rows import ROW_KIND, Rows
 from paimon_orch.table.scan import Scan
+from paimon_orch.table.visibility import not_visible_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter
+
+logger = logging.getLogger(__name__)
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -93,6 +97,16 @@ def _hands_filters_down() -> bool:
     return _PUSHING_WORKER in sys.modules or getattr(started, "name", "") == _PUSHING_WORKER
 
 
+def warn_of_rows_left_out(rows: Rows) -> None:
+    """Log how many records are left out until they are compacted, and the option that reads them."""
+    left_out = rows.rows_not_visible
+    if left_out and isinstance(rows, Scan | Incremental):
+        *_, database, name = rows.paths.root.split("/")
+        identifier = f"{database.removesuffix('.db')}.{name}"
+        text = not_visible_in_scan(identifier, rows.paths, left_out, "the option merge-level-0")
+        logger.warning("%s", text)
+
+
 @dataclass(frozen=True)
 class Part(InputPartition):
     """What one task reads: files of one snapshot, or rows that are not cut further."""
@@ -111,6 +125,7 @@ class PaimonReader(DataSourceReader):
         """Return one partition for each task: splits or changes, packed by size."""
         lighten_worker()
         rows = self._rows
+        warn_of_rows_left_out(rows)
         if isinstance(rows, Scan):
             cut = [piece for split in rows.plan() for piece in pieces(split, rows)]
             parts: list[InputPartition] = [Part(tuple(one)) for one in packed(cut, rows.schema)]

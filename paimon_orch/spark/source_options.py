@@ -20,7 +20,8 @@ _PLACE = ("warehouse", "table", "path", "branch")
 _MOMENTS = ("snapshot", "tag", "timestamp", "watermark")
 _SPAN = ("incremental-between", "incremental-mode")
 _ROWS = (*_PLACE, "columns", "filter")
-READ = (*_ROWS, *_MOMENTS, *_SPAN, "pushdown")
+_MERGE, _MERGE_ON_READ = "merge-level-0", "deletion-vectors.merge-on-read"
+READ = (*_ROWS, *_MOMENTS, *_SPAN, _MERGE, _MERGE_ON_READ, "pushdown")
 FOLLOW = (
     *_ROWS,
     *("scan-mode", "from-snapshot", "from-timestamp"),
@@ -132,7 +133,23 @@ class SourceOptions:
             tag=self.values.get("tag"),
             timestamp=self.moment("timestamp"),
             watermark=self.number("watermark"),
+            merge_level_0=self._merge_level_0(table),
         )
+
+    def _merge_level_0(self, table: Table | SystemTable) -> bool | None:
+        """Return whether level 0 is read; None for what the table's options say.
+
+        As in Java Paimon ``deletion-vectors.merge-on-read`` has no effect on a ``first-row`` table without vectors.
+        """
+        if _MERGE in self.values and _MERGE_ON_READ in self.values:
+            raise InputError(f"paimon: options {_MERGE} and {_MERGE_ON_READ} exclude each other")
+        if _MERGE in self.values:
+            return self.flag(_MERGE, default=False)
+        if _MERGE_ON_READ not in self.values:
+            return None
+        merges = self.flag(_MERGE_ON_READ, default=False)
+        plain = table.table if isinstance(table, SystemTable) else table
+        return merges if plain.options.deletion_vectors else None
 
     def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> Incremental:
         others = sorted({*_MOMENTS} & set(self.values))
@@ -152,6 +169,7 @@ class SourceOptions:
             self.values.get("incremental-mode", "auto"),
             columns=columns,
             filter=self.values.get("filter"),
+            merge_level_0=self._merge_level_0(table),
         )
 
     def moment(self, name: str) -> int | None:

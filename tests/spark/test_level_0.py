@@ -1,0 +1,162 @@
+"""Rows that are not compacted yet, in batch reads, streams and writes of Spark's data source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+from tables import Row, new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError
+from paimon_orch.spark import source
+from paimon_orch.spark.source import PaimonReader
+from paimon_orch.spark.source_stream import stream_reader_of
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMPACTED = [(1, "a"), (2, "b"), (3, "c")]
+NEWEST = [(1, "a"), (2, "new"), (4, "d")]
+
+
+def waiting(root: Path, **options: str) -> Table:
+    """Return a table with deletion vectors of which an update, a delete and an insert are not compacted."""
+    table = new_table(root, deletion_vectors__enabled="true", **options)
+    table.upsert(table_of("k v", COMPACTED))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(2, "new"), (4, "d")]))
+    table.delete(table_of("k", [(3,)]))
+    return table
+
+
+def place(table: Table, options: dict[str, str]) -> dict[str, str]:
+    return {"path": table.paths.root} | options
+
+
+def batch_rows(table: Table, **options: str) -> list[Row]:
+    """Read as Spark does, in this process."""
+    given = place(
+        table, {name.replace("__", ".").replace("_", "-"): v for name, v in options.items()}
+    )
+    reader = source.reader_of(given, source.schema_of(given))
+    assert isinstance(reader, PaimonReader)
+    return sorted(_rows(reader, reader.partitions()))
+
+
+def stream_rows(table: Table, **options: str) -> list[Row]:
+    """Return the rows that a stream of the mode latest-full begins with."""
+    given = place(table, options)
+    reader = stream_reader_of(given, source.schema_of(given))
+    start = reader.initialOffset()
+    return sorted(_rows(reader, reader.partitions(start, reader.latestOffset(start, None))))
+
+
+def _rows(reader: Any, parts: list[Any]) -> list[Row]:
+    copies = cloudpickle.loads(cloudpickle.dumps((reader, parts)))
+    batches = [batch for part in copies[1] for batch in copies[0].read(part)]
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_stream_begins_with_level_0_merged_as_no_later_snapshot_brings_it(
+    tmp_path: Path, producer: str
+) -> None:
+    table = waiting(tmp_path, changelog_producer=producer)
+
+    assert stream_rows(table) == NEWEST
+    assert batch_rows(table) == COMPACTED
+    assert batch_rows(table, merge_level_0="true") == NEWEST
+    compact(table, InProcessExecutor())
+    assert batch_rows(table) == stream_rows(table) == NEWEST
+
+
+def test_a_stream_leaves_level_0_out_where_compaction_brings_its_changes(tmp_path: Path) -> None:
+    table = waiting(tmp_path, changelog_producer="lookup")
+
+    assert stream_rows(table) == batch_rows(table) == COMPACTED
+    assert batch_rows(table, merge_level_0="true") == NEWEST
+
+
+def test_the_option_of_java_merges_level_0_of_tables_with_deletion_vectors(tmp_path: Path) -> None:
+    table = waiting(tmp_path)
+    first = new_table(tmp_path / "first", merge_engine="first-row")
+    first.upsert(table_of("k v", [(1, "a")]))
+
+    assert batch_rows(table, deletion_vectors__merge_on_read="true") == NEWEST
+    assert batch_rows(first, deletion_vectors__merge_on_read="true") == []
+    assert batch_rows(first, merge_level_0="true") == stream_rows(first) == [(1, "a")]
+
+
+def test_the_option_of_a_read_overrides_that_of_the_table(tmp_path: Path) -> None:
+    table = waiting(tmp_path, deletion_vectors__merge_on_read="true")
+
+    assert batch_rows(table) == NEWEST
+    assert batch_rows(table, deletion_vectors__merge_on_read="false") == COMPACTED
+    assert batch_rows(table, merge_level_0="false") == COMPACTED
+
+
+def test_both_options_at_once_and_other_values_are_refused(tmp_path: Path) -> None:
+    table = waiting(tmp_path)
+
+    with pytest.raises(InputError, match="exclude each other"):
+        batch_rows(table, merge_level_0="true", deletion_vectors__merge_on_read="true")
+    with pytest.raises(InputError, match="merge-level-0 is true or false"):
+        batch_rows(table, merge_level_0="yes")
+
+
+def test_a_read_logs_how_many_records_it_leaves_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = waiting(tmp_path)
+    caplog.clear()
+
+    batch_rows(table)
+
+    (message,) = caplog.messages
+    assert message.startswith("3 records of db.t are not compacted yet and are left out; run ")
+    assert message.endswith("or read them with the option merge-level-0")
+    caplog.clear()
+    batch_rows(table, merge_level_0="true")
+    assert caplog.messages == []
+
+
+def test_spark_reads_batches_and_streams_of_one_snapshot_alike_on_request(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = waiting(tmp_path)
+    options = place(table, {})
+    stream = spark.readStream.format("paimon").options(**options).load()
+    query = (
+        stream.writeStream.format("memory")
+        .queryName("level_0")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    query.awaitTermination()
+
+    followed = spark.table("level_0")
+    batch = spark.read.format("paimon").options(**options, **{"merge-level-0": "true"}).load()
+
+    assert sorted(map(tuple, followed.collect())) == sorted(map(tuple, batch.collect())) == NEWEST
+    assert batch.count() == 3
+    assert spark.read.format("paimon").options(**options).load().count() == len(COMPACTED)
+
+
+def test_rows_that_spark_overwrites_with_a_merged_read_are_all_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = waiting(tmp_path)
+    options = place(table, {})
+    read = spark.read.format("paimon").options(**options, **{"merge-level-0": "true"}).load()
+
+    read.coalesce(1).write.format("paimon").mode("overwrite").options(**options).save()
+
+    assert rows_of(table) == NEWEST
+    assert Catalog(str(tmp_path)).table("db.t").scan().rows_not_visible == 0
