@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import reference
 from dagster.components.testing import create_defs_folder_sandbox
 
+from paimon_orch import Catalog
 from paimon_orch.cli import main
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +34,8 @@ PAGES = sorted(
 TOLD = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
 """Told one after the other in one warehouse: the second goes on where the first ended."""
 
+VECTORS = {"deletion-vectors.enabled": "true"}
+FIRST_ROW = {"merge-engine": "first-row"}
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -105,6 +113,61 @@ def test_what_the_pages_tell_can_be_done_from_top_to_bottom(
     printed = capsys.readouterr().out
     assert printed.count("PAID") == 3
     assert "\n0 findings in " in printed
+
+
+REWRITES = [
+    (page, number)
+    for page in PAGES
+    for number, text in enumerate(blocks(page, "python"))
+    if ".overwrite(" in text and ".scan(" in text
+]
+
+
+def test_there_are_recipes_that_read_rows_and_write_them_back() -> None:
+    assert "docs/how-to/recover-from-a-bad-commit.md" in {page for page, _ in REWRITES}
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS, FIRST_ROW], ids=str)
+@pytest.mark.parametrize(("page", "number"), REWRITES)
+def test_a_recipe_that_writes_back_what_it_reads_loses_no_row(
+    page: str, number: int, options: dict[str, str], tmp_path: Path
+) -> None:
+    orders = orders_with_a_bad_commit(tmp_path, options)
+    text = list(blocks(page, "python"))[number].replace("/lake", str(tmp_path))
+
+    (tmp_path / "example.py").write_text(text)
+    runpy.run_path(str(tmp_path / "example.py"))
+
+    rows = orders.scan(merge_level_0=True).to_arrow()
+    assert rows.num_rows == 2_001
+    assert pc.sum(pc.equal(rows["status"], "GOOD")).as_py() == 2_001
+    assert orders.scan().rows_not_visible <= 1
+
+
+def orders_with_a_bad_commit(root: Path, options: dict[str, str]) -> Table:
+    """Make a table whose tag names 2,000 rows of a day, of which compaction has seen 1,000, and one row of another."""
+    columns = "id BIGINT, day STRING, status STRING"
+    orders = Catalog(str(root)).create_table(
+        "shop.orders",
+        columns,
+        primary_key=("day", "id"),
+        partition_by=("day",),
+        options={"bucket": "1"} | options,
+    )
+    orders.upsert(rows_of_day("2026-01-31", range(1_000), "GOOD"))
+    compact(orders, InProcessExecutor(), strategy="full")
+    orders.upsert(rows_of_day("2026-01-31", range(1_000, 2_000), "GOOD"))
+    orders.tags.create("before-the-accident")
+    orders.upsert(rows_of_day("2026-01-31", range(2_500), "BROKEN"))
+    compact(orders, InProcessExecutor())
+    orders.upsert(rows_of_day("2026-02-01", range(1), "GOOD"))
+    return orders
+
+
+def rows_of_day(day: str, ids: range, status: str) -> pa.Table:
+    return pa.table(
+        {"id": pa.array(ids, pa.int64()), "day": [day] * len(ids), "status": [status] * len(ids)}
+    )
 
 
 def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from paimon_orch.table.commit import CommitId
 from paimon_orch.table.partitions import Spec, any_of
 from paimon_orch.table.plan import partition_table
 from paimon_orch.table.table import Table
+from paimon_orch.table.visibility import not_visible_in_scan
 
 _MODES = ("append", "overwrite", "upsert")
 
@@ -57,7 +58,11 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         if context.has_asset_partitions:  # may be none: the first partition has nothing before it
             chosen = of_partitions(table, _specs(table, context))
             limit = 0 if chosen is None else None
-        rows = table.scan(filter=chosen, limit=limit).to_arrow()
+        scan = table.scan(filter=chosen, limit=limit)
+        left_out = scan.rows_not_visible if limit is None else 0
+        if left_out:
+            context.log.warning(not_visible_in_scan(table.identifier, table.paths, left_out))
+        rows = scan.to_arrow()
         return _in_form(rows, context.dagster_type.typing_type)
 
     def _table(self, key: dg.AssetKey) -> Table:
