@@ -27,6 +27,7 @@ from paimon_orch.steps.compaction import (
     Strategy,
     chosen_splits,
 )
+from paimon_orch.steps.expire_partitions import without_expired
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
@@ -109,7 +110,8 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    chosen = chosen_splits(table, schema, snapshot, partitions, where)
+    splits = without_expired(table, chosen)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     by_split = [bucket_units(reader, split, strategy) for split in splits]

@@ -97,6 +97,27 @@ def plan(
     )
 
 
+def without_expired(
+    table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
+) -> list[BucketSplit]:
+    """Leave out buckets of expired partitions where ``compaction.skip-expired-partitions`` asks for it.
+
+    As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their values.
+    """
+    schema, options = table.schema, table.schema.typed_options
+    by_values = options.text("partition.expiration-strategy", "values-time") == "values-time"
+    skips = options.boolean("compaction.skip-expired-partitions") and by_values
+    if not (skips and schema.partition_keys and options.text("partition.expiration-time")):
+        return list(splits)
+    groups: dict[bytes, list[BucketSplit]] = {}
+    for split in splits:
+        groups.setdefault(split.partition, []).append(split)
+    moment = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
+    kept, time_of = _kept(table, options, None), _time_reader(schema, options)
+    expired = set(_expired(table, groups, moment, kept, time_of))
+    return [split for split in splits if split.partition not in expired]
+
+
 def _expired(
     table: Table,
     groups: Mapping[bytes, Sequence[BucketSplit]],

@@ -23,6 +23,7 @@ from paimon_orch.steps.compaction import (
     Strategy,
     chosen_splits,
 )
+from paimon_orch.steps.expire_partitions import without_expired
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.conflicts import BucketGuard
 from paimon_orch.table.dynamic_bucket import BucketId
@@ -81,6 +82,7 @@ def plan(
     if snapshot is None:
         return CompactionPlan(None)
     splits = [s for s in chosen_splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
+    splits = without_expired(table, splits, now)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     units, guards = list[MergeUnit](), []

@@ -21,7 +21,7 @@ from paimon_orch.table.changes import Changes
 from paimon_orch.table.dynamic_bucket import BucketId
 from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.postpone import PostponeBuckets, default_count, in_order, is_postponed
+from paimon_orch.table.postpone import PostponeBuckets, in_order, is_postponed, new_count
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import TableWriter
 
@@ -77,7 +77,7 @@ class PostponePlan:
 def plan(
     table: Table, *, partitions: Partitions | None = None, where: str | None = None
 ) -> PostponePlan:
-    """Find the files that wait. A partition with buckets keeps their number, a new one gets the table's default.
+    """Find the files that wait. A partition with buckets keeps their number, a new one gets what the options ask for.
 
     ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Raises :class:`InputError` for
     tables without postpone buckets.
@@ -98,7 +98,7 @@ def plan(
             table.writer_factory(),
             split.partition,
             tuple(in_order(split.files)),
-            counts.get(split.partition, default_count(schema)),
+            counts.get(split.partition) or new_count(schema, split.row_count),
             {at: number for at, number in sequences.items() if at[0] == split.partition},
         )
         for split in splits

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_writer import avro_schema
 from paimon_orch.files.writer import FileWriterFactory, file_layout
 from paimon_orch.format.manifest import DataFileMeta
@@ -14,6 +14,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.plan import BucketSplit
 
 _COUNT = "postpone.default-bucket-num"
+_TARGET_ROWS = "postpone.target-row-num-per-bucket"
 _FIXED = "postpone.batch-write-fixed-bucket"
 _NOT_WAITING = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"
@@ -59,6 +60,17 @@ class PostponeBuckets:
 def default_count(schema: TableSchema) -> int:
     """Return how many buckets a new partition gets."""
     return max(1, schema.typed_options.integer(_COUNT, 1))
+
+
+def new_count(schema: TableSchema, rows: int) -> int:
+    """Return how many buckets a partition without any gets for so many rows that wait."""
+    options = schema.typed_options
+    if not options.text(_TARGET_ROWS).strip():
+        return default_count(schema)
+    target = options.integer(_TARGET_ROWS, 1)
+    if target < 1:
+        raise InputError(f"option {_TARGET_ROWS!r} = {target} must be at least 1")
+    return max(1, -(-rows // target))
 
 
 def check_postponed(schema: TableSchema) -> None:

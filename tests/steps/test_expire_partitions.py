@@ -14,6 +14,7 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import plan as compact_plan
 from paimon_orch.steps.expire_partitions import expire_partitions, plan
 from paimon_orch.table.table import Table
 
@@ -135,3 +136,25 @@ def test_a_text_that_only_resembles_the_format_never_expires(tmp_path: Path) -> 
 def test_a_format_without_a_day_is_refused(tmp_path: Path, formatter: str) -> None:
     with pytest.raises(InputError, match="year, month and day"):
         names(by_day(tmp_path, ["202603"]), 1, timestamp_formatter=formatter)
+
+
+@pytest.mark.parametrize("key", [(), ("dt", "k")])
+@pytest.mark.parametrize(("skips", "strategy"), [("true", "values-time"), ("true", "update-time"), ("false", "values-time")])  # fmt: skip
+def test_compaction_skips_expired_partitions_where_the_options_say_so(
+    tmp_path: Path, key: tuple[str, ...], skips: str, strategy: str
+) -> None:
+    options = {
+        "compaction__skip_expired_partitions": skips,
+        "partition__expiration_time": "7 d",
+        "partition__expiration_strategy": strategy,
+        "bucket": "1" if key else "-1",
+    }
+    table = new_table(tmp_path, "dt STRING, k INT", key=key, partition_by=("dt",), **options)
+    for _ in range(2):
+        table.append(table_of("dt k", [("2020-01-01", 1), ("2999-01-01", 2)]))
+
+    planned = compact_plan(table, strategy="full")
+
+    partitions = {unit.partition_text for unit in planned.units}
+    expired = set() if (skips, strategy) == ("true", "values-time") else {"dt=2020-01-01"}
+    assert partitions == {"dt=2999-01-01"} | expired

@@ -250,3 +250,28 @@ def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Pat
         planned.write(shuffled.to_batches())
     with pytest.raises(InputError, match="has no postpone buckets"):
         postpone.plan(new_table(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(("target", "counts"), [("2", [3, 1]), ("5", [1, 1]), ("100", [1, 1])])
+def test_new_partitions_get_buckets_by_the_rows_that_wait(
+    tmp_path: Path, target: str, counts: list[int]
+) -> None:
+    table = waiting_table(
+        tmp_path,
+        postpone__target_row_num_per_bucket=target,
+        postpone__default_bucket_num="7",
+    )
+    table.upsert(table_of("p k v", [(1, key, "a") for key in range(5)] + [(2, 1, "b")]))
+    assert [unit.buckets for unit in postpone.plan(table).units] == counts
+    postpone.move_postponed(table, InProcessExecutor())
+
+    table.upsert(table_of("p k v", [(1, key, "c") for key in range(50)]))
+    [unit] = postpone.plan(table).units
+    assert unit.buckets == counts[0], "a partition keeps its number of buckets"
+
+
+def test_a_target_of_no_rows_per_bucket_is_refused(tmp_path: Path) -> None:
+    table = waiting_table(tmp_path, postpone__target_row_num_per_bucket="0")
+    table.upsert(table_of("p k v", [(1, 1, "a")]))
+    with pytest.raises(InputError, match="must be at least 1"):
+        postpone.plan(table)

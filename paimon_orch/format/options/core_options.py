@@ -131,6 +131,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("compaction.offpeak.start.hour", INTEGER, "-1"),
     honoured("compaction.optimization-interval", DURATION),
     honoured("compaction.size-ratio", INTEGER, "1"),
+    honoured("compaction.skip-expired-partitions", BOOLEAN, "false"),
     honoured("compaction.small-file-ratio", NUMBER, "0.7"),
     honoured("compaction.total-size-threshold", MEMORY),
     honoured("consumer.changelog-only", BOOLEAN, "false"),
@@ -220,6 +221,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("partition.legacy-name", BOOLEAN, "true"),
     honoured("partition.timestamp-formatter", TEXT),
     honoured("partition.timestamp-pattern", TEXT),
+    honoured("postpone.target-row-num-per-bucket", INTEGER),
     honoured("record-level.expire-time", DURATION),
     honoured("record-level.time-field", TEXT),
     honoured("row-tracking.enabled", BOOLEAN, "false"),
@@ -423,13 +425,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         consequence="the order of clustered files is lost",
     ),
     changes_format(
-        "compaction.skip-expired-partitions",
-        BOOLEAN,
-        "false",
-        steps=COMPACT,
-        consequence="expired partitions are compacted",
-    ),
-    changes_format(
         "data-evolution.row-sidecar.enabled",
         BOOLEAN,
         "false",
@@ -504,19 +499,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "false",
         steps=READ,
         consequence="rows that wait in the postpone bucket are not read",
-    ),
-    changes_format(
-        "postpone.target-row-num-per-bucket",
-        INTEGER,
-        steps=COMPACT,
-        consequence="the number of buckets of a new partition differs",
-    ),
-    changes_format(
-        "postpone.target-size-per-bucket",
-        MEMORY,
-        "1 gb",
-        steps=COMPACT,
-        consequence="the number of buckets of a new partition differs",
     ),
     changes_format(
         "primary-key.nullable",
@@ -745,6 +727,8 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("postpone.batch-write-fixed-bucket", BOOLEAN, "true"),
     harmless("postpone.batch-write-fixed-bucket.max-parallelism", INTEGER, "2048"),
     harmless("postpone.batch-write-fixed-bucket.rescale-load-factor", INTEGER, "32"),
+    # Java's Spark writer chooses the number of buckets of a new partition by it; any number is right.
+    harmless("postpone.target-size-per-bucket", MEMORY, "1 gb"),
     harmless("primary-key", TEXT),
     harmless("read.batch-size", INTEGER, "1024"),
     harmless("record-level.time-field-type", TEXT, "seconds-int"),
