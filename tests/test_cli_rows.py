@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import said
+from commands import invoke, said
 from pyspark.sql import SparkSession
 from tables import rows_of, table_of
 
@@ -99,3 +99,42 @@ def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
 
     with pytest.raises(UnsupportedError, match="only append tables without buckets"):
         said("compact", root, "db.k", "--order-by", "id", "--dry-run")
+
+
+def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
+    spark: SparkSession, root: str, tmp_path: Path
+) -> None:
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    table = Catalog(root).create_table(
+        "db.k", "id BIGINT, v STRING", primary_key=["id"], options=options
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,v\n1,a\n2,b\n", encoding="utf-8")
+    at, load = (root, "db.k"), ("--from", str(rows))
+    note = (
+        "note: 2 of the records written to db.k are not visible to batch readers before a compaction; "
+        f"run `paimon-orch compact {root} db.k`"
+    )
+
+    assert note in invoke("ingest", *at, *load).stderr
+    assert rows_of(table) == []
+    loaded = invoke("ingest", *at, *load, "--mode", "overwrite", "--json")
+    assert "note:" not in loaded.stderr
+    assert json.loads(loaded.stdout)["rows_not_visible"] == 0
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+    assert note in invoke("update", *at, "--set", "v = 'c'").stderr
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+    done = invoke("update", *at, "--set", "v = concat(v, 'd')", "--compact", "--json")
+    assert "note:" not in done.stderr
+    values = json.loads(done.stdout)
+    assert (values["updated"], values["rows_not_visible"]) == (2, 0)
+    assert values["compaction"]["snapshot_id"] == values["snapshot_id"] + 1
+    assert rows_of(table) == [(1, "cd"), (2, "cd")]
+
+    deleted = invoke("delete", *at, "--where", "id = 1")
+    assert "note: 1 of the records" in deleted.stderr
+    assert rows_of(table) == [(1, "cd"), (2, "cd")]
+    clauses = ["--on", "target.id = source.id", "--update", "*", "--compact"]
+    assert "files after 1" in said("merge-into", *at, *load, *clauses)
+    assert rows_of(table) == [(2, "b")]

@@ -72,7 +72,7 @@ class SystemTable:
         """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         rows = self._rows(columns, filter, limit if order_by is None else None, moment)
-        if isinstance(rows, Scan):
+        if isinstance(rows, Scan) and merge_level_0 is not None:
             rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
             return rows

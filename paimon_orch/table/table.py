@@ -144,7 +144,8 @@ class Table:
         the four is given. Tables with row tracking have two more columns, ``_ROW_ID`` and ``_SEQUENCE_NUMBER``, for
         those who name them. With ``order_by``, as in ``"price desc nulls last, id"``, the ``limit`` takes the first rows
         in that order. ``merge_level_0`` reads rows that are not compacted yet where readers leave them out (deletion vectors,
-        ``first-row``); False leaves them out whatever ``deletion-vectors.merge-on-read`` says. Raises :class:`NotFoundError` for a column, snapshot or tag that does not exist.
+        ``first-row``); False leaves them out whatever ``deletion-vectors.merge-on-read`` says. Raises :class:`NotFoundError`
+        for a column, snapshot or tag that does not exist.
         """
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         if columns is not None and not columns:
@@ -163,6 +164,10 @@ class Table:
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
         scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        if (
+            merge_level_0 is None and schema.typed_options.deletion_vectors
+        ):  # an option of reads: as it is now
+            merge_level_0 = newest.typed_options.boolean("deletion-vectors.merge-on-read")
         return replace(scan, order=parse_order(order_by, schema), merge_level_0=merge_level_0)
 
     def incremental(

@@ -9,12 +9,14 @@ import pytest
 from commands import invoke, said
 from tables import new_table, rows_of, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.steps import row_level
 from paimon_orch.steps.compact import compact, compact_partitions_of
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 
@@ -270,3 +272,15 @@ def test_an_overwrite_of_records_that_no_reader_saw_is_logged(
     assert message.startswith("the overwrite of db.t replaces 2 records that are not compacted yet")
     assert "roll back to snapshot 2" in message
     assert rows_of(table, merge_level_0=True) == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_the_option_counts_as_it_is_now_whatever_it_was_at_the_tag(tmp_path: Path) -> None:
+    table = compacted(tmp_path)
+    table.tags.create("before")
+    option = SetOption("deletion-vectors.merge-on-read", "true")
+    Catalog(str(tmp_path)).alter_table("db.t", [option])
+    table.upsert(table_of("k v", [(9, "later")]))
+
+    assert rows_of(table, tag="before") == AFTER
+    assert rows_of(table, tag="before", merge_level_0=False) == BEFORE
+    assert table.system("audit_log").scan(tag="before").rows_not_visible == 0
