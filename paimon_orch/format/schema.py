@@ -165,13 +165,16 @@ def new_schema(
     partition_by = list(partition_by) or _names(stored.pop("partition", ""))
     primary_key = list(primary_key) or _names(stored.pop("primary-key", ""))
     numbered, highest = assign_field_ids(fields)
-    not_null = [
-        replace(field, type=field.type.with_nullable(False)) if field.name in primary_key else field
+    nullable = Options(stored).boolean("primary-key.nullable")
+    fields = [
+        replace(field, type=field.type.with_nullable(nullable))
+        if field.name in primary_key
+        else field
         for field in numbered
     ]
     schema = TableSchema(
         0,
-        tuple(not_null),
+        tuple(fields),
         highest,
         tuple(partition_by),
         tuple(primary_key),

@@ -288,7 +288,7 @@ def _nullability(
     nullable: bool,  # noqa: FBT001 - it is the subject
 ) -> DataType:
     path = _path(column)
-    if len(path) == 1 and path[0] in schema.primary_keys and nullable:
+    if len(path) == 1 and path[0] in schema.primary_keys and nullable and not old.nullable:
         raise InputError(f"column {path[0]!r} belongs to the primary key and must stay NOT NULL")
     forbidden = schema.typed_options.boolean("alter-column-null-to-not-null.disabled", default=True)
     if old.nullable and not nullable and forbidden:

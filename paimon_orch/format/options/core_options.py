@@ -222,6 +222,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("partition.timestamp-formatter", TEXT),
     honoured("partition.timestamp-pattern", TEXT),
     honoured("postpone.target-row-num-per-bucket", INTEGER),
+    honoured("primary-key.nullable", BOOLEAN, "false"),
     honoured("record-level.expire-time", DURATION),
     honoured("record-level.time-field", TEXT),
     honoured("row-tracking.enabled", BOOLEAN, "false"),
@@ -499,13 +500,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "false",
         steps=READ,
         consequence="rows that wait in the postpone bucket are not read",
-    ),
-    changes_format(
-        "primary-key.nullable",
-        BOOLEAN,
-        "false",
-        steps=WRITE_ROWS | ALTER,
-        consequence="primary key columns are made NOT NULL",
     ),
     changes_format(
         "scan.bucket",

@@ -20,6 +20,7 @@ _IMMUTABLE = {
     "merge-engine",
     "partial-update.remove-record-on-sequence-group",
     "pk-clustering-override",
+    "primary-key.nullable",
     "row-tracking.enabled",
     "rowkind.field",
     "sequence.snapshot-ordering",
@@ -50,6 +51,8 @@ def check_options(
         option = find_option(key)
         if option is not None:
             option.parse(values[key])
+    if options.boolean("primary-key.nullable") and not primary_keys:
+        raise InputError("option 'primary-key.nullable' = true needs a table with a primary key")
     _check_retention(options)
     _check_tracking(options, primary_keys)
     _check_columns(values, names)

@@ -1,0 +1,42 @@
+"""Rows whose primary key holds null: Java Paimon and we merge and compact them in turn, null being equal to null."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from peers import ours
+from peers.kinds import Kind, Record, Step, compact, write
+from peers.peers import Peer
+
+
+def part(value: str, keys: list[tuple[int | None, str | None]]) -> Step:
+    return write([{"a": a, "b": b, "v": value} for a, b in keys])
+
+
+@pytest.mark.parametrize("bucket", ["1", "3"])
+def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket: str) -> None:
+    keys = [(None, None), (None, "x"), (1, None), (1, "x")]
+    steps = [part(f"{turn}", keys[turn % 3 :]) for turn in range(6)]
+    kind = Kind(
+        "nullable keys",
+        steps,
+        columns="a BIGINT, b STRING, v STRING",
+        primary_key=["a", "b"],
+        options={"bucket": bucket, "primary-key.nullable": "true"},
+    )
+    table = ours.create(tmp_path, kind)
+    for turn, step in enumerate(steps):
+        if turn % 2:
+            ours.run(tmp_path, step)
+            java.run(warehouse=tmp_path, **compact())
+        else:
+            java.run(warehouse=tmp_path, **step, options={"write-only": "true"})
+            ours.run(tmp_path, compact(full=False))
+
+    def in_order(found: list[Record]) -> list[str]:
+        return sorted(str([row["a"], row["b"], row["v"]]) for row in found)
+
+    assert in_order(java.read(tmp_path)) == in_order(kind.expected())
+    assert in_order(ours.read(tmp_path, kind)) == in_order(kind.expected())
+    assert table.schema.typed_options.boolean("primary-key.nullable")
