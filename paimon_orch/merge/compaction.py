@@ -83,8 +83,6 @@ class BucketCompaction:
         self._outcome = CompactionOutcome()
         self._engine = merge_engine(reader.schema)
         self._expiry = RecordExpiry.of(reader.schema, task.now)
-        # the first row of a key may be too old when others are not; else a key expires as a whole
-        self._drop_each = self._expiry if self._engine.first_row_wins else None
         self._writers: list[RollingFileWriter] = []
         self._writer_factory: FileWriterFactory | None = None
         self._settles = False
@@ -180,7 +178,11 @@ class BucketCompaction:
             return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
 
         above, vectors = self._task.above, self._vectors.vectors
-        return PositionLookup(above, self._key_fields, read, vectors, values)
+        # the first row of a key stays the first until a compaction drops it
+        is_alive = None
+        if self._expiry is not None and values and not self._engine.first_row_wins:
+            is_alive = self._expiry.is_alive
+        return PositionLookup(above, self._key_fields, read, vectors, values, is_alive)
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)
@@ -200,7 +202,9 @@ class BucketCompaction:
         for file in files:
             for batch in self._read_file(file, batch_rows):
                 order.check(file.file_name, batch)
-                yield from self._unexpired(file.level, batch)
+                rows = batch if self._expiry is None else self._expiry.alive(batch)
+                if rows.num_rows:
+                    yield file.level, rows
 
     def _read_file(self, file: DataFileMeta, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that no vector hides and that belong to this task."""
@@ -214,11 +218,6 @@ class BucketCompaction:
             rows = batch if keys is None else keys.cut(batch, self._key_fields)
             if rows.num_rows:
                 yield rows
-
-    def _unexpired(self, level: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        rows = batch if self._drop_each is None else self._drop_each.alive(batch)
-        if rows.num_rows:
-            yield level, rows
 
     def _merge_sections(
         self,
@@ -280,10 +279,6 @@ class BucketCompaction:
     ) -> None:
         if lookup is not None:
             step = self._with_older_rows(step, lookup)
-        if self._expiry is not None and self._drop_each is None:
-            step = restricted(step, self._expiry.kept(step, whole=self._task.drop_delete))
-            if not len(step.order):
-                return
         step = self._engine.prepare(step)
         deletes = changelog is not None or not self._task.drop_delete
         merged = self._engine.merge(step, settles=self._settles, deletes=deletes)
@@ -305,7 +300,6 @@ class BucketCompaction:
         found = lookup.mark(step.keys.take(newest))
         if not found:
             return step
-        found = [rows for level, batch in found for rows in self._unexpired(level, batch)]
         step = with_rows(step, found, self._key_names, self._engine.sequence)
         if not self._engine.first_row_wins:
             return step

@@ -1,7 +1,7 @@
-"""Record-level expiry: rows too old by a time column leave a table when it is compacted (merge-tree facts 2.15).
+"""Record-level expiry: compaction drops rows that are too old by a time column (merge-tree facts 2.15).
 
-An expired row is a row that was deleted when its time was over: with it goes what it had replaced, and what came after it
-begins anew.
+As in Java, rows are dropped as they are read, before they are merged, whatever their kind. An older row of the same key
+that is not too old by its own time comes back.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,10 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.binary_row import read_field, row_arity
 from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.row_kind import is_retract
-from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType, Field
 from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import Indices
-from paimon_orch.merge.stream import Step
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MILLISECONDS_FROM = 10**12  # a BIGINT from here on counts milliseconds
@@ -52,32 +50,15 @@ class RecordExpiry:
 
     def alive(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are not too old."""
-        expired = self._expired(rows)
-        return rows.filter(pa.array(~expired)) if expired.any() else rows
+        alive = self.is_alive(rows)
+        return rows if alive.all() else rows.filter(pa.array(alive))
 
-    def kept(self, step: Step, *, whole: bool) -> Mask:
-        """Tell, in the order of a step, which rows stay: those behind the last one of their key that is too old.
-
-        If that is the newest one, the key goes where the step holds the ``whole`` key, and stays as it is elsewhere: an
-        older row of it may lie above, which would come back.
-        """
-        expired = self._expired(step.rows)[step.order]
-        if not expired.any():
-            return ~expired
-        places = np.arange(len(expired))
-        last = np.maximum.reduceat(np.where(expired, places, -1), step.starts)
-        keep: Mask = places > np.repeat(last, step.sizes)
-        if not whole:
-            keep |= ~np.repeat(np.logical_or.reduceat(keep, step.starts), step.sizes)
-        return keep
-
-    def _expired(self, rows: pa.RecordBatch | pa.Table) -> Mask:
-        """Tell which rows are too old; never those that delete, or what they delete would come back."""
+    def is_alive(self, rows: pa.RecordBatch) -> Mask:
+        """Return a mask of the rows that are not too old."""
         column = rows.column(self.column.name)
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        expired: Mask = self.now > _seconds(column) + int(self.keep.total_seconds())
-        expired &= column.is_valid().to_numpy(zero_copy_only=False)
-        return expired & ~is_retract(rows.column(VALUE_KIND.name))
+        expired = self.now > _seconds(column) + int(self.keep.total_seconds())
+        alive: Mask = ~(expired & column.is_valid().to_numpy(zero_copy_only=False))
+        return alive
 
     def touches(self, file: DataFileMeta, schemas: Mapping[int, TableSchema]) -> bool:
         """Tell whether a file holds a row that is too old, as far as its statistics say."""

@@ -15,6 +15,7 @@ from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import (
     Indices,
     Key,
@@ -61,11 +62,13 @@ class PositionLookup:
         read: ReadGroups,
         vectors: Mapping[str, DeletionVector],
         values: Sequence[Field] = (),
+        is_alive: Callable[[pa.RecordBatch], Mask] | None = None,
     ) -> None:
         """Take all files of the levels above.
 
         ``read`` gives the row groups of a file, with bounds of the first key column and without the rows that
-        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key.
+        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key. A row that is
+        not alive is marked all the same, and the search goes on above it.
         """
         self._key_fields = key_fields
         self._names = [field.name for field in key_fields]
@@ -84,6 +87,7 @@ class PositionLookup:
             ]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
+        self._is_alive = is_alive
         self._found: dict[str, list[Positions]] = {}
         self._rows: list[LevelRows] = []
 
@@ -187,8 +191,21 @@ class PositionLookup:
             marked = found.column(POSITION).to_numpy()
             self._found.setdefault(cursor.file.file_name, []).append(marked)
             if self._values:
-                self._rows += self._valued(cursor, found, marked)
+                return wanted[self._keep(list(self._valued(cursor, found, marked)))]
         return wanted
+
+    def _keep(self, rows: Sequence[LevelRows]) -> Mask:
+        """Keep the found rows that are alive, and return which of them are."""
+        if self._is_alive is None:
+            self._rows += rows
+            return np.ones(sum(batch.num_rows for _, batch in rows), bool)
+        masks = [self._is_alive(batch) for _, batch in rows]
+        alive = [
+            (level, batch.filter(pa.array(mask)))
+            for (level, batch), mask in zip(rows, masks, strict=True)
+        ]
+        self._rows += [(level, batch) for level, batch in alive if batch.num_rows]
+        return np.concatenate(masks)
 
     def _valued(
         self, cursor: _Cursor, found: pa.RecordBatch, marked: Positions

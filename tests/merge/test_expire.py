@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from golden import (
+    GOLDEN,
+    assert_rows_equal,
+    canonical_rows,
+    copy_warehouse,
+    expected_rows,
+)
 from tables import assert_healthy, levels_of, rows_of, small_batches
 
 from paimon_orch import Catalog
@@ -134,32 +142,120 @@ def test_statistics_of_another_schema_or_none_tell_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, {"changelog-producer": "lookup"}])
-def test_a_compaction_takes_expired_rows_away_and_changes_nothing_else(
+def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
-    """Times go back and forth, so that the newest row of a key is older than the one it replaced."""
-    random, named = np.random.default_rng(17), {"num-sorted-run.compaction-trigger": "2", **options}
+    """Times go back and forth and deletes have times, so what is merged is not what readers saw."""
+    random, named = np.random.default_rng(17), {"write-only": "true", **options}
     table = table_of(tmp_path, **named)
-    seconds, latest = int(NOON.timestamp()), dict[int, Any]()
+    seconds, versions = int(NOON.timestamp()), dict[int, list[tuple[int, str]]]()
     with small_batches(3):
-        for turn in range(8):
-            written, deleted = (random.permutation(9)[:count].tolist() for count in (3, 2))
-            times = {k: seconds + int(random.integers(-7200, 7200)) for k in written}
-            latest |= times
-            going = {k: latest.pop(k, 0) for k in deleted}
-            kinds = ["+I"] * len(times) + ["-D"] * len(going)
-            values = [*times.values(), *going.values()]
-            rows = pa.table({"k": [*times, *going], "at": values, "kind": kinds})
-            table.upsert(rows, row_kind="kind")
+        for turn in range(12):
+            keys = random.permutation(9)[:5].tolist()
+            times = [seconds + int(random.integers(-7200, 7200)) for _ in keys]
+            kinds = random.choice(["+I", "+I", "-D"], 5).tolist()
+            table.upsert(pa.table({"k": keys, "at": times, "kind": kinds}), row_kind="kind")
+            for key, time, kind in zip(keys, times, kinds, strict=True):
+                versions.setdefault(key, []).append((time, kind))
+            if turn % 3 < 2:
+                continue
             now = NOON + timedelta(minutes=10 * turn)
-            is_full = turn % 4 == 3
-            compact(table, now, "full" if is_full else "minor")
 
-            found: dict[int, Any] = dict(rows_of(table))
-            expired = now.timestamp() - 3600
-            gone = {k: time for k, time in latest.items() if k not in found}
-            assert found.items() <= latest.items()
-            assert all(time < expired for time in gone.values())
-            assert not is_full or min(found.values(), default=expired) >= expired
-            latest = found
+            compact(table, now)
+
+            kept = {
+                key: [version for version in rows if now.timestamp() <= version[0] + 3600][-1:]
+                for key, rows in versions.items()
+            }
+            versions = {key: rows for key, rows in kept.items() if rows and rows[0][1] == "+I"}
+            assert dict(rows_of(table)) == {key: rows[0][0] for key, rows in versions.items()}
     assert_healthy(table)
+
+
+def test_an_older_row_comes_back_when_the_row_or_the_delete_that_replaced_it_expires(
+    tmp_path: Path,
+) -> None:
+    table = table_of(tmp_path)
+    early, late = at(NOON, "INT"), at(NOON + timedelta(hours=9), "INT")
+    write(table, {1: late, 2: late, 3: late})
+    deleted = pa.table({"k": [2], "at": [early], "kind": ["-D"]})
+    table.upsert(deleted, row_kind="kind")
+    write(table, {1: early})
+
+    compact(table, NOON + timedelta(hours=2))
+
+    assert dict(rows_of(table)) == {1: late, 2: late, 3: late}
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_lookup_finds_no_expired_row_and_readers_see_each_key_once(
+    tmp_path: Path, engine: str, vectors: str
+) -> None:
+    named = {"changelog-producer": "lookup", "deletion-vectors.enabled": vectors}
+    table = table_of(tmp_path, **named, **{"merge-engine": engine})
+    later = at(NOON + timedelta(hours=5), "INT")
+    base = dict.fromkeys(range(5000), later) | {1: at(NOON, "INT")}
+    write(table, base)
+    compact(table, NOON)
+    write(table, {1: later, 2: later})
+
+    compact(table, NOON + timedelta(hours=5), "minor")
+
+    assert sorted(levels_of(table)) == [4, 5], "the file of the old rows was not rewritten"
+    assert dict(rows_of(table)) == base | {1: later}
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    changes = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
+    told = list(zip(changes["rowkind"].to_pylist(), changes["k"].to_pylist(), strict=True))
+    assert told == [("+I", 1), ("-U", 2), ("+U", 2)]
+    assert_healthy(table)
+
+
+def test_a_lookup_goes_on_above_an_expired_row(tmp_path: Path) -> None:
+    options = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "9"}
+    table = table_of(tmp_path, **options)
+    early, later = at(NOON, "INT"), at(NOON + timedelta(hours=5), "INT")
+    write(table, dict.fromkeys(range(90_000), later))
+    compact(table, NOON)
+    write(table, dict.fromkeys(range(3000), early))
+    compact(table, NOON, "minor")
+    write(table, {1: later})
+
+    compact(table, NOON + timedelta(hours=5), "minor")
+
+    assert len(set(levels_of(table))) == 3
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    changes = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
+    assert changes.select(["rowkind", "k", "at"]).to_pylist() == [
+        {"rowkind": "-U", "k": 1, "at": later},
+        {"rowkind": "+U", "k": 1, "at": later},
+    ]
+
+
+def test_the_first_row_of_a_key_stays_the_first_until_a_compaction_drops_it(tmp_path: Path) -> None:
+    table = table_of(tmp_path, **{"merge-engine": "first-row"})
+    later = at(NOON + timedelta(hours=5), "INT")
+    base = dict.fromkeys(range(5000), later) | {1: at(NOON, "INT")}
+    write(table, base)
+    compact(table, NOON)
+    write(table, {1: later, 9999: later})
+
+    compact(table, NOON + timedelta(hours=5), "minor")
+
+    assert dict(rows_of(table)) == base | {9999: later}
+
+
+def test_java_20_keeps_the_same_rows_of_its_table(tmp_path: Path) -> None:
+    folder = GOLDEN / "java-2.0" / "record_expire"
+    (entry,) = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["tables"]
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
+    newest = expected_rows(entry["snapshots"][-1])
+    assert_rows_equal(newest, canonical_rows(table.scan().to_arrow()))
+
+    step.compact(table, EXECUTOR, strategy="full")
+
+    # a row of 2033 under one of 2001; what Java 2.0 holds after its full compaction
+    expected = [row for row in newest if row[2] is None or row[2] > 10**9] + [[28, "", 2 * 10**9]]
+    assert_rows_equal(expected, canonical_rows(table.scan().to_arrow()))
