@@ -1,18 +1,35 @@
 """Avro containers of manifests (format section 4.1): records in, bytes out, and back."""
 
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
+from paimon_orch.format.additional_fields import (
+    Definition,
+    KnownFields,
+    unknown_fields,
+    without_logical_types,
+)
 
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
 MAGIC = b"Obj\x01"
 _BLOCK_BYTES = 64_000  # as Java: fewer and better compressed blocks than by default
 
+HEADER_SCHEMA = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
 AvroRecord = Mapping[str, Any]
 
 
@@ -52,13 +69,24 @@ def encode(
     return buffer.getvalue()
 
 
-def decode(data: bytes, path: str) -> list[dict[str, Any]]:
-    """Return all records of a container; ``path`` is named in errors."""
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of a file, and the definitions of fields that are not known here, by dotted path."""
+
+    values: list[dict[str, Any]]
+    unknown: Mapping[str, Definition]
+
+
+def decode(data: bytes, path: str, known: KnownFields) -> Records:
+    """Return all records of a container; ``path`` is named in errors, ``known`` are the fields that have a meaning here."""
     with corrupt_unless_decoded(path):
         if data[: len(MAGIC)] != MAGIC:
             raise ValueError("it is not an Avro file")
         reader: Any = fastavro.block_reader(io.BytesIO(data))
         _check_sizes(reader.writer_schema)
+        unknown = unknown_fields(known, reader.writer_schema)
+        if unknown:
+            reader = _verbatim_reader(data, unknown)
         records = []
         for block in reader:
             records += block
@@ -66,7 +94,20 @@ def decode(data: bytes, path: str) -> list[dict[str, Any]]:
                 raise ValueError(
                     f"{left} bytes are left behind the {block.num_records} records of a block"
                 )
-        return records
+        return Records(records, unknown)
+
+
+def _verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
+    """Return a reader by which unknown fields have the values that are stored, not what logical types make of them."""
+    source = io.BytesIO(data)
+    header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
+    schema = without_logical_types(json.loads(header["meta"]["avro.schema"]), unknown)
+    changed = {**header["meta"], "avro.schema": json.dumps(schema).encode()}
+    target = io.BytesIO()
+    fastavro.schemaless_writer(target, HEADER_SCHEMA, {**header, "meta": changed})
+    target.write(data[source.tell() :])
+    target.seek(0)
+    return fastavro.block_reader(target, return_named_type=True, return_named_type_override=True)
 
 
 def _check_sizes(schema: Any) -> None:

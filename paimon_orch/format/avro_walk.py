@@ -89,6 +89,18 @@ class Column:
             found.append(known[part])
         return found
 
+    def values_of(self, schema: Any, data: bytes) -> list[Any]:
+        """Return values of a type for which :func:`is_column_type` holds, as an encoder takes them."""
+        kind = _type_name(schema)
+        if kind in _NUMBERS:
+            return self.numbers()
+        if kind == "array":
+            return [None if items is None else list(items) for items in self.arrays(data)]
+        parts = self.slices(data)
+        if kind == "bytes":
+            return parts
+        return [None if part is None else part.decode() for part in parts]
+
     def _or_none(self, values: list[Any]) -> list[Any]:
         if self.valid is None:
             return values
@@ -241,6 +253,23 @@ def record_of(schema: Any) -> Mapping[str, Any]:
         schema = schema[_other_than_null(schema)]
     is_record = isinstance(schema, dict) and schema["type"] == "record"
     return schema if is_record else {}
+
+
+def is_column_type(schema: Any) -> bool:
+    """Return whether the values of a field of any such type can be taken from a :class:`Column`."""
+    kind = _type_name(schema)
+    if kind != "array":
+        return kind in (*_NUMBERS, *_SPANS)
+    return _type_name(_without_null(schema)["items"]) in (*_NUMBERS, *_SPANS)
+
+
+def _type_name(schema: Any) -> Any:
+    plain = _without_null(schema)
+    return plain["type"] if isinstance(plain, dict) else plain
+
+
+def _without_null(schema: Any) -> Any:
+    return schema[_other_than_null(schema)] if isinstance(schema, list) else schema
 
 
 def _other_than_null(kinds: Sequence[Any]) -> int:

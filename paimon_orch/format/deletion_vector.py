@@ -6,13 +6,14 @@ A vector lives in memory as a 32-bit roaring bitmap per high word of the positio
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
+from paimon_orch.format.additional_fields import AdditionalFields
 from paimon_orch.format.index_manifest import DeletionVectorRange
 from paimon_orch.format.roaring import bitmap_of_sorted, serialized_size
 
@@ -34,6 +35,8 @@ class DeletionVector:
     """An immutable set of deleted positions (0-based physical row numbers of one data file)."""
 
     bitmaps: Mapping[int, BitMap]
+    additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
+    """Fields of its range in the index manifest that are not known to this version; a changed vector has none."""
 
     @classmethod
     def of(cls, positions: npt.ArrayLike) -> "DeletionVector":
@@ -125,7 +128,9 @@ def encode_file(
         payload = vector.payload(bitmap64=bitmap64)
         # the stored length differs: 64-bit counts the size word and the checksum (section 4.4)
         length = len(payload) + 8 if bitmap64 else len(payload)
-        ranges.append(DeletionVectorRange(data_file, len(out), length, vector.cardinality))
+        ranges.append(
+            DeletionVectorRange(data_file, len(out), length, vector.cardinality, vector.additional)
+        )
         out += _BE.pack(len(payload)) + payload + _CRC.pack(zlib.crc32(payload))
     return bytes(out), tuple(ranges)
 
@@ -155,4 +160,4 @@ def decode_range(data: bytes, entry: DeletionVectorRange, path: str) -> Deletion
             path,
             f"{entry.data_file} has {vector.cardinality} deleted rows, not {entry.cardinality}",
         )
-    return vector
+    return vector if entry.additional is None else replace(vector, additional=entry.additional)

@@ -1,11 +1,17 @@
 """Index manifests: hash indexes and deletion vectors of a snapshot (format sections 4.4, 4.8)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_orch.errors import CommitConflictError, corrupt_unless_decoded
 from paimon_orch.format import avro
+from paimon_orch.format.additional_fields import (
+    AdditionalFields,
+    Definition,
+    extended_schema,
+    known_fields,
+)
 from paimon_orch.format.manifest import FileKind, safe_file_name
 from paimon_orch.format.records import decode_records
 
@@ -22,6 +28,8 @@ class DeletionVectorRange:
     offset: int
     length: int
     cardinality: int | None = None
+    additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
+    """Fields of the range that are not known to this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,15 @@ class IndexManifestEntry:
     ranges: tuple[DeletionVectorRange, ...] | None = None
     external_path: str | None = None
     global_index: GlobalIndexMeta | None = None
+    additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
+    """Fields of the entry and of its global index that are not known to this version."""
 
     def deleted(self) -> "IndexManifestEntry":
         """Return the entry that removes this index file."""
         return replace(self, kind=FileKind.DELETE)
 
 
+_RANGES = "_DELETIONS_VECTORS_RANGES."
 _RANGE = avro.record(
     "record__DELETIONS_VECTORS_RANGES",
     [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", avro.nullable("long"))],
@@ -88,18 +99,22 @@ SCHEMA = avro.record(
         ("_GLOBAL_INDEX", avro.nullable(_GLOBAL_INDEX)),
     ],
 )
+KNOWN_FIELDS = known_fields(SCHEMA)
 
 
 def encode_index_manifest(
     entries: Iterable[IndexManifestEntry], codec: str = "zstandard", level: int = 1
 ) -> bytes:
     """Return an index manifest file."""
-    return avro.encode(SCHEMA, (_to_avro(entry) for entry in entries), codec, level)
+    entries = list(entries)
+    ranges = [item.additional for entry in entries for item in entry.ranges or ()]
+    schema = extended_schema(SCHEMA, [entry.additional for entry in entries], ranges)
+    return avro.encode(schema, map(_to_avro, entries), codec, level)
 
 
 def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:
     index = entry.global_index
-    return {
+    record = {
         "_VERSION": VERSION,
         "_KIND": int(entry.kind),
         "_PARTITION": entry.partition,
@@ -110,10 +125,7 @@ def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:
         "_ROW_COUNT": entry.row_count,
         "_DELETIONS_VECTORS_RANGES": None
         if entry.ranges is None
-        else [
-            {"f0": r.data_file, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality}
-            for r in entry.ranges
-        ],
+        else list(map(_range_to_avro, entry.ranges)),
         "_EXTERNAL_PATH": entry.external_path,
         "_GLOBAL_INDEX": None
         if index is None
@@ -127,16 +139,38 @@ def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:
             "_INDEX_META": index.index_meta,
         },
     }
+    if entry.additional is not None:
+        entry.additional.put(record)
+    return record
+
+
+def _range_to_avro(item: DeletionVectorRange) -> dict[str, Any]:
+    record = {
+        "f0": item.data_file,
+        "f1": item.offset,
+        "f2": item.length,
+        "_CARDINALITY": item.cardinality,
+    }
+    if item.additional is not None:
+        item.additional.put(record, _RANGES)
+    return record
 
 
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     """Return the entries of an index manifest file."""
-    records = decode_records(data, path)
+    records = decode_records(data, path, KNOWN_FIELDS)
+    of_ranges = {name: item for name, item in records.unknown.items() if name.startswith(_RANGES)}
+    of_entries = {name: item for name, item in records.unknown.items() if name not in of_ranges}
     with corrupt_unless_decoded(path):
-        return [_from_avro(value, path) for value in records]
+        return [_from_avro(value, path, of_entries, of_ranges) for value in records.values]
 
 
-def _from_avro(value: Mapping[str, Any], path: str) -> IndexManifestEntry:
+def _from_avro(
+    value: Mapping[str, Any],
+    path: str,
+    unknown: Mapping[str, Definition],
+    unknown_of_ranges: Mapping[str, Definition],
+) -> IndexManifestEntry:
     avro.check_version(value, VERSION, path)
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
@@ -150,12 +184,19 @@ def _from_avro(value: Mapping[str, Any], path: str) -> IndexManifestEntry:
         None
         if ranges is None
         else tuple(
-            DeletionVectorRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY"))
+            DeletionVectorRange(
+                r["f0"],
+                r["f1"],
+                r["f2"],
+                r.get("_CARDINALITY"),
+                AdditionalFields.of(unknown_of_ranges, r, _RANGES),
+            )
             for r in ranges
             if r is not None
         ),
         value.get("_EXTERNAL_PATH"),
         None if index is None else _global_index(index),
+        AdditionalFields.of(unknown, value),
     )
 
 

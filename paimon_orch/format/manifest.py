@@ -9,6 +9,12 @@ from typing import Any
 
 from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format import avro
+from paimon_orch.format.additional_fields import (
+    AdditionalFields,
+    Definition,
+    extended_schema,
+    known_fields,
+)
 from paimon_orch.format.binary_row import EMPTY_ROW
 from paimon_orch.format.records import decode_records
 from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
@@ -58,6 +64,8 @@ class DataFileMeta:
     external_path: str | None = None
     first_row_id: int | None = None
     write_cols: tuple[str, ...] | None = None
+    additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
+    """Fields of the file's manifest entry that are not known to this version."""
 
     def upgraded(self, level: int) -> "DataFileMeta":
         """Return the same file on another level."""
@@ -130,18 +138,22 @@ SCHEMA = avro.record(
         ("_FILE", _FILE_SCHEMA),
     ],
 )
+KNOWN_FIELDS = known_fields(SCHEMA)
 
 
 def encode_manifest(
     entries: Iterable[ManifestEntry], codec: str = "zstandard", level: int = 1
 ) -> bytes:
     """Return a manifest file."""
-    return avro.encode(SCHEMA, (_entry_to_avro(entry) for entry in entries), codec, level)
+    entries = list(entries)
+    schema = extended_schema(SCHEMA, [entry.file.additional for entry in entries])
+    return avro.encode(schema, map(_entry_to_avro, entries), codec, level)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """Return the entries of a manifest file; fields of later releases than the writer's are null."""
-    return [_entry_from_avro(value, path) for value in decode_records(data, path)]
+    records = decode_records(data, path, KNOWN_FIELDS)
+    return [_entry_from_avro(value, path, records.unknown) for value in records.values]
 
 
 def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
@@ -164,7 +176,7 @@ def stats_from_avro(value: Mapping[str, Any]) -> SimpleStats:
 
 def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
     file = entry.file
-    return {
+    record = {
         "_VERSION": VERSION,
         "_KIND": int(entry.kind),
         "_PARTITION": entry.partition,
@@ -193,6 +205,9 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
             "_WRITE_COLS": _list(file.write_cols),
         },
     }
+    if file.additional is not None:
+        file.additional.put(record)
+    return record
 
 
 def _list(value: tuple[str, ...] | None) -> list[str] | None:
@@ -203,7 +218,9 @@ def _tuple(value: list[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-def _entry_from_avro(value: Mapping[str, Any], path: str) -> ManifestEntry:
+def _entry_from_avro(
+    value: Mapping[str, Any], path: str, unknown: Mapping[str, Definition]
+) -> ManifestEntry:
     with corrupt_unless_decoded(path):
         avro.check_version(value, VERSION, path)
         file = value["_FILE"]
@@ -228,6 +245,7 @@ def _entry_from_avro(value: Mapping[str, Any], path: str) -> ManifestEntry:
             file.get("_EXTERNAL_PATH"),
             file.get("_FIRST_ROW_ID"),
             _tuple(file.get("_WRITE_COLS")),
+            AdditionalFields.of(unknown, value),
         )
         return ManifestEntry(
             FileKind(value["_KIND"]),

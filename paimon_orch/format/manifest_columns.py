@@ -18,8 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_orch.errors import corrupt_unless_decoded
-from paimon_orch.format.avro_walk import Column, UnexpectedError, Walk, record_of
+from paimon_orch.format.additional_fields import AdditionalFields, Definition, unknown_fields
+from paimon_orch.format.avro_walk import (
+    Column,
+    UnexpectedError,
+    Walk,
+    is_column_type,
+    record_of,
+)
 from paimon_orch.format.manifest import (
+    KNOWN_FIELDS,
     SCHEMA,
     VERSION,
     DataFileMeta,
@@ -48,7 +56,8 @@ class ManifestColumns:
     """The entries of one manifest; objects are made of those alone that are asked for.
 
     ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry; ``path`` is the manifest.
-    ``columns`` are all fields by their dotted path, whose bytes lie in ``data``.
+    ``columns`` are all fields by their dotted path, whose bytes lie in ``data``; ``unknown`` defines those that are not
+    known to this version.
     """
 
     path: str
@@ -58,6 +67,7 @@ class ManifestColumns:
     names: Sequence[str] = field(repr=False)
     data: bytes = field(repr=False)
     columns: Mapping[str, Column] = field(repr=False)
+    unknown: Mapping[str, Definition] = field(repr=False)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "ManifestColumns | None":
@@ -69,12 +79,18 @@ class ManifestColumns:
             return None
 
     @classmethod
-    def _of(cls, path: str, data: bytes, columns: Mapping[str, Column]) -> "ManifestColumns":
+    def _of(
+        cls,
+        path: str,
+        data: bytes,
+        columns: Mapping[str, Column],
+        unknown: Mapping[str, Definition],
+    ) -> "ManifestColumns":
         kinds, buckets = columns["_KIND"].values, columns["_BUCKET"].values
         levels = columns["_FILE._LEVEL"].values
         names = [part.decode() for part in columns["_FILE._FILE_NAME"].slices(data)]
         _check_names(names)
-        return cls(path, kinds, buckets, levels, names, data, columns)
+        return cls(path, kinds, buckets, levels, names, data, columns, unknown)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -109,6 +125,7 @@ class ManifestColumns:
             [self.names[row] for row in rows.tolist()],
             self.data,
             {name: column.take(rows) for name, column in self.columns.items()},
+            self.unknown,
         )
 
 
@@ -205,12 +222,18 @@ def _mask(flags: Iterable[bool]) -> Mask:
     return np.fromiter(flags, bool)
 
 
-def _decode(data: bytes) -> tuple[bytes, dict[str, Column]] | None:
-    """Return the content of the blocks and the fields of the entries; None or any error if there are doubts."""
+def _decode(data: bytes) -> tuple[bytes, dict[str, Column], dict[str, Definition]] | None:
+    """Return the content of the blocks, the fields of the entries, and the definitions of those that are unknown.
+
+    None or any error if there are doubts.
+    """
     reader: Any = fastavro.block_reader(io.BytesIO(data))
     schema = reader.writer_schema
     names = [part["name"] for part in record_of(schema)["fields"]]
     if names[: len(_ENTRY_START)] != _ENTRY_START or not _agrees(SCHEMA, schema):
+        return None
+    unknown = unknown_fields(KNOWN_FIELDS, schema)
+    if not all(is_column_type(definition["type"]) for definition in unknown.values()):
         return None
     blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]
     content = b"".join(part for _, part in blocks)
@@ -225,7 +248,7 @@ def _decode(data: bytes) -> tuple[bytes, dict[str, Column]] | None:
         _, columns = walk.walk(schema, starts[chain])
     if any(columns[name].valid is not None for name in _REQUIRED):
         return None
-    return content, columns
+    return content, columns, unknown
 
 
 def _proven(starts: Indices, ends: Indices, blocks: Sequence[tuple[int, bytes]]) -> Indices | None:
@@ -309,7 +332,7 @@ def _entries(manifest: ManifestColumns) -> list[ManifestEntry]:
         manifest.partitions(),
         manifest.buckets.tolist(),
         manifest.columns["_TOTAL_BUCKETS"].numbers(),
-        _files(manifest.names, manifest.columns, manifest.data),
+        _files(manifest),
     ]
     return _filled(ManifestEntry, len(manifest), columns)
 
@@ -334,7 +357,8 @@ class _FileFields:
         return repeat(None) if found is None else found.arrays(self.data)
 
 
-def _files(names: Sequence[str], columns: Mapping[str, Column], data: bytes) -> list[DataFileMeta]:
+def _files(manifest: ManifestColumns) -> list[DataFileMeta]:
+    names, columns, data = manifest.names, manifest.columns, manifest.data
     of = _FileFields(columns, data)
     extra = list(of.strings("_EXTRA_FILES"))
     _check_names([name for group in set(extra) for name in group or ()])
@@ -359,8 +383,26 @@ def _files(names: Sequence[str], columns: Mapping[str, Column], data: bytes) -> 
         (None if path is None else path.decode() for path in of.spans("_EXTERNAL_PATH")),
         of.numbers("_FIRST_ROW_ID"),
         of.strings("_WRITE_COLS"),
+        _additional(manifest),
     ]
     return _filled(DataFileMeta, len(names), values)
+
+
+def _additional(manifest: ManifestColumns) -> Iterable[AdditionalFields | None]:
+    unknown = manifest.unknown
+    if not unknown:
+        return repeat(None)
+    columns = [manifest.columns[path] for path in unknown]
+    if all(column.is_null for column in columns):
+        return repeat(AdditionalFields(unknown, dict.fromkeys(unknown)))
+    values = [
+        column.values_of(definition["type"], manifest.data)
+        for column, definition in zip(columns, unknown.values(), strict=True)
+    ]
+    return (
+        AdditionalFields(unknown, dict(zip(unknown, row, strict=True)))
+        for row in zip(*values, strict=True)
+    )
 
 
 def _stats(columns: Mapping[str, Column], prefix: str, data: bytes) -> list[SimpleStats]:

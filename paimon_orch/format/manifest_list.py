@@ -1,11 +1,12 @@
 """Manifest lists: the manifests of a snapshot with figures to skip them by (format section 4.2)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.format import avro
+from paimon_orch.format.additional_fields import AdditionalFields, extended_schema, known_fields
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.manifest import (
     VERSION,
@@ -36,6 +37,8 @@ class ManifestFileMeta:
     max_level: int | None = None
     min_row_id: int | None = None
     max_row_id: int | None = None
+    additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
+    """Fields of the record that are not known to this version."""
 
     @classmethod
     def of(
@@ -74,7 +77,7 @@ class ManifestFileMeta:
 
 def partition_stats(entries: Sequence[ManifestEntry], fields: Sequence[Field]) -> SimpleStats:
     """Return untruncated bounds and null counts of the partition columns over the entries."""
-    types = [field.type for field in fields]
+    types = [column.type for column in fields]
     rows = [deserialize_row(data, types) for data in {entry.partition for entry in entries}]
     per_entry = [deserialize_row(entry.partition, types) for entry in entries]
     columns = []
@@ -108,17 +111,20 @@ SCHEMA = avro.record(
         ("_MAX_ROW_ID", avro.nullable("long")),
     ],
 )
+KNOWN_FIELDS = known_fields(SCHEMA)
 
 
 def encode_manifest_list(
     manifests: Iterable[ManifestFileMeta], codec: str = "zstandard", level: int = 1
 ) -> bytes:
     """Return a manifest list file."""
-    return avro.encode(SCHEMA, (_to_avro(manifest) for manifest in manifests), codec, level)
+    manifests = list(manifests)
+    schema = extended_schema(SCHEMA, [manifest.additional for manifest in manifests])
+    return avro.encode(schema, map(_to_avro, manifests), codec, level)
 
 
 def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:
-    return {
+    record = {
         "_VERSION": VERSION,
         "_FILE_NAME": manifest.file_name,
         "_FILE_SIZE": manifest.file_size,
@@ -133,13 +139,16 @@ def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:
         "_MIN_ROW_ID": manifest.min_row_id,
         "_MAX_ROW_ID": manifest.max_row_id,
     }
+    if manifest.additional is not None:
+        manifest.additional.put(record)
+    return record
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     """Return the manifests of a list file."""
-    records = decode_records(data, path)
+    records = decode_records(data, path, KNOWN_FIELDS)
     with corrupt_unless_decoded(path):
-        for value in records:
+        for value in records.values:
             avro.check_version(value, VERSION, path)
         return [
             ManifestFileMeta(
@@ -155,6 +164,7 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
                 value.get("_MAX_LEVEL"),
                 value.get("_MIN_ROW_ID"),
                 value.get("_MAX_ROW_ID"),
+                AdditionalFields.of(records.unknown, value),
             )
-            for value in records
+            for value in records.values
         ]

@@ -13,6 +13,7 @@ from pyarrow import orc
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
 from paimon_orch.format import avro
+from paimon_orch.format.additional_fields import KnownFields, unknown_fields
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
@@ -27,14 +28,26 @@ def check_manifest_format(options: Mapping[str, str]) -> None:
         )
 
 
-def decode_records(data: bytes, path: str) -> list[dict[str, Any]]:
-    """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors."""
+def decode_records(data: bytes, path: str, known: KnownFields) -> avro.Records:
+    """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors.
+
+    Fields that are not ``known`` are among the records; their definitions are told separately.
+    """
     with corrupt_unless_decoded(path):
         if data.startswith(_PARQUET_MAGIC):
             table: pa.Table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
         elif data.startswith(_ORC_MAGIC):
             table = orc.ORCFile(io.BytesIO(data)).read()
         else:
-            return avro.decode(data, path)
-        records: list[dict[str, Any]] = table.to_pylist()
-        return records
+            return avro.decode(data, path, known)
+        return avro.Records(table.to_pylist(), unknown_fields(known, _structure(table.schema)))
+
+
+def _structure(columns: "pa.Schema | pa.DataType") -> Any:
+    """Return names as an Avro schema holds them; the types of values, which only Avro files carry on, are None."""
+    if isinstance(columns, pa.Schema | pa.StructType):
+        fields = [{"name": field.name, "type": _structure(field.type)} for field in columns]
+        return {"type": "record", "name": "", "fields": fields}
+    if isinstance(columns, pa.ListType):
+        return {"type": "array", "items": _structure(columns.value_type)}
+    return None

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from typing import Any
 
 from paimon_orch.errors import (
@@ -34,6 +35,12 @@ SYSTEM_FIELD_ID = 1073741823
 SEQUENCE_NUMBER = Field(2147483646, "_SEQUENCE_NUMBER", AtomicType(False, "BIGINT"))
 VALUE_KIND = Field(2147483645, "_VALUE_KIND", AtomicType(False, "TINYINT"))
 KEY_PREFIX = "_KEY_"
+_KEYS = frozenset(
+    (
+        *("version", "id", "fields", "highestFieldId", "partitionKeys", "primaryKeys"),
+        *("options", "comment", "timeMillis"),
+    )
+)
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
 
 
@@ -49,6 +56,8 @@ class TableSchema:
     options: Mapping[str, str]
     comment: str | None = None
     time_millis: int = 0
+    additional: Mapping[str, Any] = dataclass_field(default_factory=dict, repr=False)
+    """Keys of the schema file that are not known to this version."""
 
     @property
     def typed_options(self) -> Options:
@@ -111,11 +120,11 @@ class TableSchema:
         if self.comment is not None:
             value["comment"] = self.comment
         value["timeMillis"] = self.time_millis
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+        return json.dumps({**value, **self.additional}, indent=2, ensure_ascii=False).encode()
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableSchema":
-        """Decode a schema file; ``path`` is named in errors. Unknown keys are ignored."""
+        """Decode a schema file; ``path`` is named in errors. Unknown keys are kept."""
         with corrupt_unless_decoded(path):
             value = json.loads(data)
             version = int(value.get("version", 1))
@@ -137,6 +146,7 @@ class TableSchema:
                 options,
                 value.get("comment"),
                 int(value.get("timeMillis") or 0),
+                {key: item for key, item in value.items() if key not in _KEYS},
             )
 
 

@@ -13,6 +13,25 @@ VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
 FIRST_SNAPSHOT_ID = 1
 _LEAST_LONG = -(2**63)
+_KEYS = frozenset(
+    (
+        *(
+            "version",
+            "id",
+            "schemaId",
+            "commitUser",
+            "commitIdentifier",
+            "commitKind",
+            "timeMillis",
+        ),
+        *("baseManifestList", "baseManifestListSize", "deltaManifestList", "deltaManifestListSize"),
+        *("changelogManifestList", "changelogManifestListSize", "indexManifest", "statistics"),
+        *("totalRecordCount", "deltaRecordCount", "changelogRecordCount"),
+        *("watermark", "properties", "nextRowId"),
+    )
+)
+# of later releases: they describe the commit, not the table
+_COMMIT_KEYS = frozenset(("uuid", "operation", "writerVersion"))
 
 
 class CommitKind(StrEnum):
@@ -49,6 +68,13 @@ class Snapshot:
     properties: Mapping[str, str] = field(default_factory=dict)
     next_row_id: int | None = None
     version: int = VERSION
+    additional: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Keys that are not known to this version."""
+
+    @property
+    def inherited(self) -> dict[str, Any]:
+        """Return the unknown keys that a snapshot of the same content has too: all that do not describe the commit."""
+        return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:
         """Encode as a snapshot file; optional keys without a value are left out."""
@@ -76,11 +102,11 @@ class Snapshot:
             "nextRowId": self.next_row_id,
         }
         present = {key: item for key, item in value.items() if item is not None}
-        return json.dumps(present, indent=2, ensure_ascii=False).encode()
+        return json.dumps({**present, **self.additional}, indent=2, ensure_ascii=False).encode()
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
-        """Decode a snapshot file; ``path`` is named in errors. Unknown keys are ignored."""
+        """Decode a snapshot file; ``path`` is named in errors. Unknown keys are kept."""
         with corrupt_unless_decoded(path):
             value = json.loads(data)
             version = _integer(value, "version", 1, default=1)
@@ -110,6 +136,7 @@ class Snapshot:
                 value.get("properties") or {},
                 _optional_integer(value, "nextRowId", 0),
                 version,
+                {key: item for key, item in value.items() if key not in _KEYS},
             )
 
 

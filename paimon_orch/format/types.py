@@ -5,8 +5,8 @@ the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISE
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_orch.errors import InputError, UnsupportedError
@@ -19,6 +19,10 @@ class DataType:
     """Any type; the concrete ones below add their parts."""
 
     nullable: bool = True
+    additional: Mapping[str, Any] = field(
+        default_factory=dict, kw_only=True, repr=False, compare=False
+    )
+    """Keys of a nested type's object in schema files that are not known to this version."""
 
     def with_nullable(self, nullable: bool) -> "DataType":  # noqa: FBT001 - it is the subject
         """Return the same type, nullable or not."""
@@ -64,6 +68,8 @@ class Field:
     type: DataType
     description: str | None = None
     default_value: str | None = None
+    additional: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Keys in schema files that are not known to this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,8 @@ _PARAMETERS: dict[str, tuple[tuple[int, int, int], ...]] = {
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
 _UNBOUNDED = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
 _NOT_READ = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
+_TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields"))
+_FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
 _TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")
 
 
@@ -262,23 +270,29 @@ def type_from_json(value: Any) -> DataType:
         raise InputError(f"type {value!r} is neither a string nor an object with a type")
     text = value["type"].upper()
     nullable = "NOT NULL" not in text
+    more = {key: item for key, item in value.items() if key not in _TYPE_KEYS}
     if text.startswith("ARRAY"):
-        return ArrayType(nullable, type_from_json(value["element"]))
+        return ArrayType(nullable, type_from_json(value["element"]), additional=more)
     if text.startswith("MULTISET"):
-        return MultisetType(nullable, type_from_json(value["element"]))
+        return MultisetType(nullable, type_from_json(value["element"]), additional=more)
     if text.startswith("MAP"):
-        return MapType(nullable, type_from_json(value["key"]), type_from_json(value["value"]))
+        key, item = type_from_json(value["key"]), type_from_json(value["value"])
+        return MapType(nullable, key, item, additional=more)
     if text.startswith("ROW"):
-        return RowType(nullable, tuple(field_from_json(field) for field in value["fields"]))
+        return RowType(nullable, tuple(map(field_from_json, value["fields"])), additional=more)
     raise UnsupportedError(f"columns of type {value['type']!r} are not supported")
 
 
 def type_to_json(data_type: DataType) -> Any:
     """Encode a type as schema files hold it."""
     suffix = "" if data_type.nullable else " NOT NULL"
+    if isinstance(data_type, AtomicType):
+        return atomic_to_sql(data_type) + suffix
+    return {**_nested_to_json(data_type, suffix), **data_type.additional}
+
+
+def _nested_to_json(data_type: DataType, suffix: str) -> dict[str, Any]:
     match data_type:
-        case AtomicType():
-            return atomic_to_sql(data_type) + suffix
         case ArrayType(element=element):
             return {"type": "ARRAY" + suffix, "element": type_to_json(element)}
         case MultisetType(element=element):
@@ -286,7 +300,7 @@ def type_to_json(data_type: DataType) -> Any:
         case MapType(key=key, value=value):
             return {"type": "MAP" + suffix, "key": type_to_json(key), "value": type_to_json(value)}
         case RowType(fields=fields):
-            return {"type": "ROW" + suffix, "fields": [field_to_json(field) for field in fields]}
+            return {"type": "ROW" + suffix, "fields": list(map(field_to_json, fields))}
     raise TypeError(data_type)
 
 
@@ -298,17 +312,22 @@ def field_from_json(value: Any) -> Field:
         type_from_json(value["type"]),
         value.get("description"),
         value.get("defaultValue"),
+        {key: item for key, item in value.items() if key not in _FIELD_KEYS},
     )
 
 
-def field_to_json(field: Field) -> dict[str, Any]:
+def field_to_json(column: Field) -> dict[str, Any]:
     """Encode one field; optional keys are left out, never null."""
-    encoded: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
-    if field.description is not None:
-        encoded["description"] = field.description
-    if field.default_value is not None:
-        encoded["defaultValue"] = field.default_value
-    return encoded
+    encoded: dict[str, Any] = {
+        "id": column.id,
+        "name": column.name,
+        "type": type_to_json(column.type),
+    }
+    if column.description is not None:
+        encoded["description"] = column.description
+    if column.default_value is not None:
+        encoded["defaultValue"] = column.default_value
+    return {**encoded, **column.additional}
 
 
 def atomic_to_sql(data_type: AtomicType) -> str:
@@ -334,6 +353,6 @@ def type_to_sql(data_type: DataType) -> str:
         case MapType(key=key, value=value):
             return f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>{suffix}"
         case RowType(fields=fields):
-            inner = ", ".join(f"{field.name} {type_to_sql(field.type)}" for field in fields)
+            inner = ", ".join(f"{column.name} {type_to_sql(column.type)}" for column in fields)
             return f"ROW<{inner}>{suffix}"
     raise TypeError(data_type)

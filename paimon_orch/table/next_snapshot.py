@@ -63,6 +63,8 @@ class NextSnapshot:
                 writer.manifests(changes.changelog)
             )
         delta_rows = sum(_signed_rows(entry) for entry in entries)
+        # as Java Paimon: only merged manifests inherit what was said of the latest commit
+        unchanged = latest if changes.merge_manifests else None
         return Snapshot(
             snapshot_id,
             schema.id,
@@ -82,7 +84,9 @@ class NextSnapshot:
             self._index_manifest(writer, previous_index, index),
             None if latest is None else latest.watermark,
             self._statistics(),
+            {} if unchanged is None else unchanged.properties,
             next_row_id=next_row_id,
+            additional={} if unchanged is None else unchanged.inherited,
         )
 
     def _complete(

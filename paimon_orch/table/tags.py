@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -76,17 +76,29 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Let a tag that exists keep another snapshot, by default the newest, or another time."""
+        """Let a tag that exists keep another snapshot, by default the newest, or another time.
+
+        Keys of the tag itself that are not known to this version stay.
+        """
         self.check()
-        self.get(name)
+        old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
         before = io.read_bytes(path)
         snapshot, data = self._content(snapshot_id, time_retained)
+        if own := self._unknown_keys(old):
+            data = _encoded({**own, **_json(data, path)})
         io.write(path, data)
         if not self._is_kept(snapshot.id, but=name):
             io.write(path, before)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
+
+    def _unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
+        """Return the keys of a tag that are not known, and that it does not have from its snapshot."""
+        store, keys = self.snapshots, tagged.inherited
+        snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
+        names = keys.keys() - snapshot.keys() - {_CREATED, _RETAINED}
+        return {name: item for name, item in keys.items() if name in names}
 
     def rename(self, name: str, to: str) -> None:
         """Give a tag another name, which must be free. Done again after a failure it completes what was begun."""
@@ -140,7 +152,7 @@ class Tags:
         value = _json(data, store.path(snapshot.id))
         value[_CREATED] = _date_time(self.clock())
         value[_RETAINED] = time_retained.total_seconds()
-        return snapshot, json.dumps(value, indent=2, ensure_ascii=False).encode()
+        return snapshot, _encoded(value)
 
 
 def _json(data: bytes, path: str) -> dict[str, Any]:
@@ -166,7 +178,11 @@ def snapshot_of_tag(data: bytes, path: str) -> bytes:
     """Return the snapshot file that a tag file was made of."""
     value = _json(data, path)
     kept = {key: item for key, item in value.items() if key not in (_CREATED, _RETAINED)}
-    return json.dumps(kept, indent=2, ensure_ascii=False).encode()
+    return _encoded(kept)
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode()
 
 
 def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:

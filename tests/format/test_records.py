@@ -10,6 +10,8 @@ import pytest
 from pyarrow import orc
 
 from paimon_orch.errors import CorruptFileError
+from paimon_orch.format import index_manifest, manifest, manifest_list
+from paimon_orch.format.additional_fields import KnownFields
 from paimon_orch.format.index_manifest import (
     DeletionVectorRange,
     IndexManifestEntry,
@@ -76,9 +78,11 @@ LATER = {
 }
 
 
-def as_container(data: bytes, kind: str) -> bytes:
+def as_container(data: bytes, kind: str, known: KnownFields) -> bytes:
     """The records of an Avro file in another container, as Java 0.9 writes them: without later fields."""
-    table = pa.Table.from_pylist([_early(record) for record in decode_records(data, "x")])
+    table = pa.Table.from_pylist(
+        [_early(record) for record in decode_records(data, "x", known).values]
+    )
     sink = io.BytesIO()
     if kind == "parquet":
         pq.write_table(table, sink)
@@ -95,10 +99,11 @@ def _early(value: object) -> object:
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_manifests_are_told_by_their_first_bytes(kind: str) -> None:
-    assert decode_manifest(as_container(encode_manifest(ENTRIES), kind), "manifest-0") == ENTRIES
-    manifests = as_container(encode_manifest_list(MANIFESTS), kind)
+    entries = as_container(encode_manifest(ENTRIES), kind, manifest.KNOWN_FIELDS)
+    assert decode_manifest(entries, "manifest-0") == ENTRIES
+    manifests = as_container(encode_manifest_list(MANIFESTS), kind, manifest_list.KNOWN_FIELDS)
     assert decode_manifest_list(manifests, "manifest-list-0") == MANIFESTS
-    indexes = as_container(encode_index_manifest(INDEXES), kind)
+    indexes = as_container(encode_index_manifest(INDEXES), kind, index_manifest.KNOWN_FIELDS)
     assert decode_index_manifest(indexes, "index-manifest-0") == INDEXES
 
 

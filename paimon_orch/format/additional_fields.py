@@ -1,0 +1,325 @@
+"""Fields of metadata records that this version does not know: carried through every rewrite, never interpreted.
+
+A later release of Paimon adds fields to manifests, manifest lists and index manifests. Each decoded record holds those
+as :class:`AdditionalFields`. A file that is written gets the union of the fields of its records: Java Paimon finds
+fields by their name, and takes a field that a file lacks for null.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_orch.errors import UnsupportedError
+
+Definition = Mapping[str, Any]
+"""A field of an Avro record: name, type, default. A type of None cannot be carried."""
+
+_NAMED = frozenset(("record", "enum", "fixed"))
+_NULL = "null"
+_MOST_TYPES = 10_000  # in one field
+_FAMILIES = {
+    **dict.fromkeys(("int", "long", "float", "double"), "number"),
+    **dict.fromkeys(("bytes", "fixed"), "bytes"),
+    **dict.fromkeys(("string", "enum"), "text"),
+    **dict.fromkeys(("map", "record"), "mapping"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionalFields:
+    """The fields of one record that are not known here, by their dotted path.
+
+    All records of a file share its ``definitions``; a path below a null has no value.
+    """
+
+    definitions: Mapping[str, Definition]
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, definitions: Mapping[str, Definition], record: Mapping[str, Any], under: str = ""
+    ) -> "AdditionalFields | None":
+        """Take the fields of a decoded record, which is at the path ``under``; None if its file has none."""
+        if not definitions:
+            return None
+        values = {}
+        for path in definitions:
+            parent = _parent(record, path.removeprefix(under))
+            if parent is not None:
+                values[path] = parent[path.rpartition(".")[2]]
+        return cls(definitions, values)
+
+    def put(self, record: dict[str, Any], under: str = "") -> None:
+        """Add the fields to a record that is to be encoded."""
+        for path, value in self.values.items():
+            parent = _parent(record, path.removeprefix(under))
+            if parent is not None:
+                parent[path.rpartition(".")[2]] = value
+
+
+def _parent(record: Any, path: str) -> Any:
+    for name in path.split(".")[:-1]:
+        record = None if record is None else record[name]
+    return record
+
+
+KnownFields = Mapping[str, "KnownFields | None"]
+"""The names of a record's fields; with those of the fields that are records themselves, or arrays of records."""
+
+
+def known_fields(schema: Any) -> KnownFields:
+    """Return the names of the fields of a schema."""
+    record = _record_of(schema)
+    assert record is not None
+    types = {field["name"]: field["type"] for field in record["fields"]}
+    return {name: known_fields(kind) if _record_of(kind) else None for name, kind in types.items()}
+
+
+def unknown_fields(known: KnownFields, written: Any) -> dict[str, Definition]:
+    """Return the fields of a file's schema that are not known, by dotted path; their types refer to no others."""
+    found: dict[str, Definition] = {}
+    _find_unknown(known, written, "", found)
+    if found:
+        names: dict[str, Any] = {}
+        _collect_names(written, names)
+        for path, definition in found.items():
+            try:
+                kind = _Inlining(names).type(definition["type"], ())
+            except _TooLargeError:
+                kind = None
+            found[path] = {**definition, "type": kind}
+    return found
+
+
+def _find_unknown(
+    known: KnownFields, written: Any, prefix: str, found: dict[str, Definition]
+) -> None:
+    record = _record_of(written)
+    for field in () if record is None else record["fields"]:
+        name = field["name"]
+        if name not in known:
+            found[prefix + name] = field
+        elif (nested := known[name]) is not None:
+            _find_unknown(nested, field["type"], f"{prefix}{name}.", found)
+
+
+def _record_of(schema: Any) -> Mapping[str, Any] | None:
+    """Return a record type, also out of an array or a union with null."""
+    if isinstance(schema, list):
+        others = [option for option in schema if option != _NULL]
+        return _record_of(others[0]) if len(others) == 1 else None
+    if not isinstance(schema, dict):
+        return None
+    if schema["type"] == "array":
+        return _record_of(schema["items"])
+    return schema if schema["type"] == "record" else None
+
+
+def _collect_names(schema: Any, names: dict[str, Any]) -> None:
+    if isinstance(schema, dict) and schema["type"] in _NAMED:
+        names[schema["name"]] = schema
+    for part in _parts(schema):
+        _collect_names(part, names)
+
+
+def _parts(schema: Any) -> Sequence[Any]:
+    if isinstance(schema, list):
+        return schema
+    if not isinstance(schema, dict):
+        return ()
+    nested = [schema[key] for key in ("items", "values") if key in schema]
+    return [*nested, *(field["type"] for field in schema.get("fields", ()))]
+
+
+def _rebuilt(schema: Any, parts: Sequence[Any]) -> Any:
+    """Return a type with other parts, in the order of :func:`_parts`."""
+    if not parts:
+        return schema
+    if isinstance(schema, list):
+        return list(parts)
+    changed, rest = dict(schema), list(parts)
+    for key in ("items", "values"):
+        if key in schema:
+            changed[key] = rest.pop(0)
+    if "fields" in schema:
+        fields = zip(schema["fields"], rest, strict=True)
+        changed["fields"] = [{**field, "type": part} for field, part in fields]
+    return changed
+
+
+class _TooLargeError(Exception):
+    """Types that name each other stand for more than can be written down."""
+
+
+@dataclass(slots=True)
+class _Inlining:
+    """Replaces the names of types by what they name."""
+
+    names: Mapping[str, Any]
+    count: int = 0
+
+    def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
+        """Return a type that refers to no other; one inside of itself stays a name."""
+        self.count += 1
+        if self.count > _MOST_TYPES:
+            raise _TooLargeError
+        if isinstance(schema, str):
+            if schema not in self.names or schema in inside:
+                return schema
+            schema = self.names[schema]
+        if isinstance(schema, dict) and schema["type"] in _NAMED:
+            inside = (*inside, schema["name"])
+        return _rebuilt(schema, [self.type(part, inside) for part in _parts(schema)])
+
+
+def without_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
+    """Return a file's schema by which the values of unknown fields are decoded as they are stored."""
+    chosen = frozenset(unknown)
+
+    def stripped(part: Any, path: str, *, inside: bool) -> Any:
+        if isinstance(part, dict):
+            part = {k: v for k, v in part.items() if not (inside and k == "logicalType")}
+        if isinstance(part, dict) and "fields" in part:
+            fields = []
+            for field in part["fields"]:
+                below = f"{path}.{field['name']}" if path else field["name"]
+                kind = stripped(field["type"], below, inside=inside or below in chosen)
+                fields.append({**field, "type": kind})
+            return {**part, "fields": fields}
+        return _rebuilt(part, [stripped(item, path, inside=inside) for item in _parts(part)])
+
+    return stripped(schema, "", inside=False)
+
+
+def extended_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
+    """Return a schema with the additional fields of all records; each group holds records of one kind.
+
+    The same object is returned where there are none. Raises :class:`UnsupportedError` for a field that cannot be
+    carried.
+    """
+    added = {path: item for group in groups for path, item in _union(group).items()}
+    if not added:
+        return schema
+    for path, definition in added.items():
+        if not _can_carry(definition["type"]):
+            raise UnsupportedError(
+                f"the metadata field {path!r} is not known to this version, and its values ("
+                f"{definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried over into a new file; use a "
+                "version that knows it"
+            )
+    return _defined_once(_with_fields(_full_names(schema), added), {})
+
+
+def _union(group: Sequence[AdditionalFields | None]) -> dict[str, Definition]:
+    distinct = {
+        id(item.definitions) if item else 0: item.definitions if item else {} for item in group
+    }
+    union: dict[str, Definition] = {}
+    for definitions in distinct.values():
+        for path, definition in definitions.items():
+            union[path] = _merged_field(union.get(path, definition), definition, path)
+    for path, definition in union.items():
+        if any(path not in definitions for definitions in distinct.values()):
+            union[path] = _nullable_field(definition)
+    return union
+
+
+def _merged_field(one: Definition, other: Definition, path: str) -> dict[str, Any]:
+    if one == other:
+        return dict(one)
+    merged = _merged(one["type"], other["type"], path)
+    changed = {**one, "type": merged}
+    return _nullable_field(changed) if isinstance(merged, list) else changed
+
+
+def _merged(one: Any, other: Any, path: str) -> Any:
+    """Return the type of a field that two files have: null added, and the fields of records united."""
+    if one == other:
+        return one
+    if isinstance(one, list) or isinstance(other, list):
+        options = [[x for x in _options(part) if x != _NULL] for part in (one, other)]
+        if all(len(option) == 1 for option in options):
+            return [_NULL, _merged(options[0][0], options[1][0], path)]
+    elif isinstance(one, dict) and isinstance(other, dict):
+        same = all(one.get(key) == other.get(key) for key in ("type", "name", "logicalType"))
+        if same and one["type"] == "record":
+            return {**one, "fields": _merged_fields(one["fields"], other["fields"], path)}
+        for key in ("items", "values") if same else ():
+            if key in one:
+                return {**one, key: _merged(one[key], other[key], path)}
+    raise UnsupportedError(
+        f"the metadata field {path!r} is not known to this version, and has different types in different files ({one} "
+        f"and {other}): they cannot be merged into one file; use a version that knows the field"
+    )
+
+
+def _merged_fields(
+    one: Sequence[Definition], other: Sequence[Definition], path: str
+) -> list[dict[str, Any]]:
+    ours, theirs = ({field["name"]: field for field in fields} for fields in (one, other))
+    return [
+        _merged_field(ours[name], theirs[name], f"{path}.{name}")
+        if name in ours and name in theirs
+        else _nullable_field(field)
+        for name, field in (ours | theirs).items()
+    ]
+
+
+def _options(schema: Any) -> Sequence[Any]:
+    return schema if isinstance(schema, list) else [schema]
+
+
+def _nullable_field(definition: Definition) -> dict[str, Any]:
+    others = [option for option in _options(definition["type"]) if option != _NULL]
+    return {**definition, "type": [_NULL, *others], "default": None}
+
+
+def _can_carry(schema: Any) -> bool:
+    """Return whether a value of this type is encoded as it was: which option of a union it is must show."""
+    if schema is None:
+        return False
+    if isinstance(schema, list) and len(schema) > 2:
+        kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
+        if sum(kind in _NAMED for kind in kinds) > 1:  # their values come with the name
+            kinds = [kind for kind in kinds if kind not in _NAMED]
+        families = [_FAMILIES.get(kind, kind) for kind in kinds]
+        if len(set(families)) < len(families):
+            return False
+    return all(map(_can_carry, _parts(schema)))
+
+
+def _full_names(schema: Any) -> Any:
+    changed = _rebuilt(schema, list(map(_full_names, _parts(schema))))
+    if isinstance(changed, dict) and "namespace" in changed:
+        name = f"{changed['namespace']}.{changed['name']}"
+        return {key: item for key, item in changed.items() if key != "namespace"} | {"name": name}
+    return changed
+
+
+def _with_fields(schema: Any, added: Mapping[str, Definition]) -> Any:
+    if not added:
+        return schema
+    if not isinstance(schema, dict) or "fields" not in schema:
+        return _rebuilt(schema, [_with_fields(part, added) for part in _parts(schema)])
+    fields: list[Definition] = []
+    for field in schema["fields"]:
+        start = f"{field['name']}."
+        below = {p.removeprefix(start): d for p, d in added.items() if p.startswith(start)}
+        fields.append({**field, "type": _with_fields(field["type"], below)})
+    fields += [definition for path, definition in added.items() if "." not in path]
+    return {**schema, "fields": fields}
+
+
+def _defined_once(schema: Any, defined: dict[str, Any]) -> Any:
+    """Let every name but the first of a named type stand for it, as Avro asks for."""
+    if isinstance(schema, dict) and schema["type"] in _NAMED:
+        name = schema["name"]
+        if name in defined:
+            if defined[name] != schema:
+                raise UnsupportedError(
+                    f"metadata fields that are not known to this version use two different types of the name {name!r}: "
+                    "they cannot be carried over into one file; use a version that knows them"
+                )
+            return name
+        defined[name] = schema
+    return _rebuilt(schema, [_defined_once(part, defined) for part in _parts(schema)])

@@ -1,0 +1,228 @@
+"""Fields that no release has yet, put into a table's metadata files by fastavro and json, and what is left of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from hypothesis import strategies as st
+
+PREFIX = "_LATER"
+KEY = "laterKey"
+RANGES = "_DELETIONS_VECTORS_RANGES"
+PLACES = {
+    "manifest": ("", "_FILE.", "_FILE._KEY_STATS.", "_FILE._VALUE_STATS."),
+    "manifest-list": ("", "_PARTITION_STATS."),
+    "index-manifest": ("", "_GLOBAL_INDEX.", f"{RANGES}."),
+}
+_ATOMS: list[Any] = [
+    *("boolean", "int", "long", "float", "double", "string", "bytes"),
+    {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "int", "logicalType": "date"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    {"type": "fixed", "size": 3},
+    {"type": "enum", "symbols": ["A", "B", "C"]},
+]
+JAVA_ATOMS = ["boolean", "int", "long", "float", "double", "string", "bytes"]
+
+
+def seeded(text: str) -> random.Random:
+    """Return a source of values that follow from a text."""
+    return random.Random(text)  # noqa: S311 - no secrets
+
+
+def types(atoms: list[Any] | None = None, depth: int = 2) -> st.SearchStrategy[Any]:
+    """Draw Avro types; :func:`named` gives names to those that need one."""
+    atom = st.sampled_from(_ATOMS if atoms is None else atoms)
+    if depth == 0:
+        return atom
+    inner = types(atoms, depth - 1)
+    nested = st.one_of(
+        st.builds(lambda item: {"type": "array", "items": item}, inner),
+        st.builds(lambda item: {"type": "map", "values": item}, inner),
+        st.lists(inner, min_size=1, max_size=3).map(_record),
+    )
+    kinds = atom | nested
+    return kinds | kinds.map(lambda kind: ["null", kind])
+
+
+def _record(kinds: list[Any]) -> dict[str, Any]:
+    fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
+    return {"type": "record", "fields": fields}
+
+
+def named(kind: Any, name: str) -> Any:
+    """Name the types that need a name, each after its place."""
+    if isinstance(kind, list):
+        return [named(option, name) for option in kind]
+    if not isinstance(kind, dict):
+        return kind
+    kind = dict(kind)
+    for key in ("items", "values"):
+        if key in kind:
+            kind[key] = named(kind[key], f"{name}_{key}")
+    if "fields" in kind:
+        kind["fields"] = [
+            {**field, "type": named(field["type"], f"{name}_{field['name']}")}
+            for field in kind["fields"]
+        ]
+    return kind | ({"name": name} if kind["type"] in ("record", "fixed", "enum") else {})
+
+
+def value(kind: Any, chance: random.Random) -> Any:
+    """Return a value of a type."""
+    if isinstance(kind, list):
+        return value(chance.choice(kind), chance)
+    if isinstance(kind, str):
+        return _atom(kind, chance)
+    match kind["type"]:
+        case "array":
+            return [value(kind["items"], chance) for _ in range(chance.randrange(3))]
+        case "map":
+            return {f"k{n}": value(kind["values"], chance) for n in range(chance.randrange(3))}
+        case "record":
+            return {field["name"]: value(field["type"], chance) for field in kind["fields"]}
+        case "enum":
+            return chance.choice(kind["symbols"])
+        case "fixed":
+            return chance.randbytes(kind["size"])
+        case other:
+            return chance.randbytes(3) if other == "bytes" else chance.randrange(10_000)
+
+
+def _atom(kind: str, chance: random.Random) -> Any:
+    number = chance.randrange(-(2**31), 2**31)
+    atoms = {
+        "null": None,
+        "boolean": number % 2 == 0,
+        "int": number,
+        "long": number << 30,
+        "float": number / 2**31,
+        "double": number / 7,
+        "string": f"ü{number}",
+        "bytes": number.to_bytes(5, "big", signed=True),
+    }
+    return atoms[kind]
+
+
+def kind_of(path: Path) -> str:
+    """Return which of :data:`PLACES` a metadata file has."""
+    name = path.name
+    return next(k for k in ("manifest-list", "index-manifest", "manifest") if name.startswith(k))
+
+
+def metadata(root: Path) -> Iterator[Path]:
+    """Yield all manifests, then all index manifests, then all manifest lists of a table."""
+    order = ("manifest", "index-manifest", "manifest-list")
+    yield from sorted(root.glob("manifest/*"), key=lambda path: order.index(kind_of(path)))
+
+
+def json_files(root: Path) -> list[Path]:
+    """Return all snapshots, changelogs, tags and schemas of a table and of its branches."""
+    places = [root, *root.glob("branch/branch-*")]
+    kinds = {"snapshot": "snapshot-", "changelog": "changelog-", "tag": "tag-", "schema": "schema-"}
+    found = (p for place in places for k, start in kinds.items() for p in (place / k).glob(f"{start}*"))  # fmt: skip
+    return sorted(path for path in found if path.is_file())
+
+
+def add_fields(root: Path, fields: Mapping[str, Mapping[str, Any]], seed: int = 0) -> None:
+    """Add fields (paths and types, by the kind of file) to all files of a table, and keys to all JSON objects.
+
+    A manifest gets each of the fields by chance, so that not all have the same.
+    """
+    sizes: dict[str, int] = {}
+    for path in metadata(root):
+        chance = seeded(f"{seed} {path.name}")
+        chosen = {name: kind for name, kind in fields[kind_of(path)].items() if chance.random() < 0.8}  # fmt: skip
+        schema, records = read(path)
+        for record in records:
+            if kind_of(path) == "manifest-list":
+                record["_FILE_SIZE"] = sizes[record["_FILE_NAME"]]
+        for name, kind in chosen.items():
+            _add(schema, records, name, kind, seed)
+        target = io.BytesIO()
+        fastavro.writer(target, schema, records, "zstandard")
+        path.write_bytes(target.getvalue())
+        sizes[path.name] = len(target.getvalue())
+    for path in json_files(root):
+        _add_keys(path, sizes)
+
+
+def _add(schema: Any, records: list[Any], path: str, kind: Any, seed: int) -> None:
+    *above, name = path.split(".")
+    for step in above:
+        schema = record_of(next(f["type"] for f in schema["fields"] if f["name"] == step))
+    field = {"name": name, "type": named(kind, path.replace(".", "_"))}
+    if isinstance(kind, list):
+        field["default"] = None
+    schema["fields"].insert(len(path) % (len(schema["fields"]) + 1), field)
+    for key, record in _at(records, above):
+        record[name] = value(kind, seeded(f"{seed} {path} {key}"))
+
+
+def _at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the records at a path, and the name of the file that each is about."""
+    for record in records:
+        found, key = [record], (record.get("_FILE") or record).get("_FILE_NAME")
+        if isinstance(key, dict):
+            key = key["_FILE_NAME"]
+        for step in above:
+            found = [part[step] for part in found if part[step] is not None]
+            found = [item for part in found for item in (part if isinstance(part, list) else [part])]  # fmt: skip
+        for part in found:
+            yield part.get("f0", key), part
+
+
+def record_of(schema: Any) -> Any:
+    """Return the record type inside of arrays and unions with null."""
+    while not isinstance(schema, dict) or schema["type"] == "array":
+        schema = schema["items"] if isinstance(schema, dict) else next(o for o in schema if o != "null")  # fmt: skip
+    return schema
+
+
+def read(path: Path) -> tuple[Any, list[Any]]:
+    """Return the schema and the records of a metadata file."""
+    with path.open("rb") as file:
+        reader: Any = fastavro.reader(file)
+        schema = json.loads(json.dumps(reader.writer_schema))
+        return schema, list(reader)
+
+
+def _add_keys(path: Path, sizes: Mapping[str, int]) -> None:
+    found = json.loads(path.read_bytes())
+    for key in ("baseManifestList", "deltaManifestList", "changelogManifestList"):
+        if f"{key}Size" in found:
+            found[f"{key}Size"] = sizes[found[key]]
+    if path.name.startswith("schema-"):
+        _add_to_fields(found["fields"])
+        found[KEY] = {"of": ["schema", 1.5]}
+    else:
+        found |= {KEY: {"of": found["id"]}, "operation": f"op-{found['id']}", "uuid": f"u-{found['id']}"}  # fmt: skip
+    if path.name.startswith("tag-"):
+        found[f"{KEY}OfTag"] = [path.name]
+    path.write_text(json.dumps(found, indent=1))
+
+
+def _add_to_fields(fields: list[Any]) -> None:
+    for field in fields:
+        field[KEY] = [field["id"]]
+        if isinstance(field["type"], dict):
+            field["type"][KEY] = [-field["id"]]
+            _add_to_fields(field["type"].get("fields", []))
+
+
+def additional(root: Path) -> dict[tuple[str, str, str], set[str]]:
+    """Return the values of added fields that are not null, by kind, place and file, of all metadata files."""
+    result: dict[tuple[str, str, str], set[str]] = {}
+    for path in metadata(root):
+        _, records = read(path)
+        for place in PLACES[kind_of(path)]:
+            for key, record in _at(records, place.split(".")[:-1]):
+                values = {k: v for k, v in record.items() if PREFIX in k and v is not None}
+                result.setdefault((kind_of(path), place, key), set()).add(repr(sorted(values.items())))  # fmt: skip
+    return result
