@@ -67,6 +67,15 @@ class Version:
         )
 
     @property
+    def may_lack_state(self) -> bool:
+        """Return whether expiration may have deleted the lists of the version's rows.
+
+        Java Paimon keeps a changelog for each snapshot that it expires; where the table has a changelog producer, the
+        changelogs of snapshots without changes (compactions) are left without any list.
+        """
+        return not self.complete or self.kind is Kind.CHANGELOG
+
+    @property
     def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
         """Return the manifest list of changelog files, if there is one."""
         snapshot = self.snapshot
@@ -187,11 +196,11 @@ class ReferenceReader:
 
     def state(self, version: Version) -> list[ManifestFileMeta]:
         """Return the manifests of a version's rows, in order."""
-        return self._metas(version.state_lists, optional=not version.complete)
+        return self._metas(version.state_lists, optional=version.may_lack_state)
 
     def delta(self, version: Version) -> list[ManifestFileMeta]:
         """Return the manifests of what a version changed."""
-        return self._metas(version.state_lists[1:], optional=not version.complete)
+        return self._metas(version.state_lists[1:], optional=version.may_lack_state)
 
     def changelog(self, version: Version) -> list[ManifestFileMeta]:
         """Return the manifests of a version's changelog."""
@@ -318,7 +327,7 @@ class Used:
     def _add(self, reader: ReferenceReader, version: Version) -> None:
         names = metadata_names(reader, version)
         kinds = (
-            (reader.state(version), not version.complete),
+            (reader.state(version), version.may_lack_state),
             (reader.changelog(version), not version.keeps_changelog),
         )
         for metas, optional in kinds:

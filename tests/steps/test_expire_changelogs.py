@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_changelogs import expire_changelogs, plan
 from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
 
 
@@ -98,3 +100,20 @@ def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
     assert loose_files(table) == set()
+
+
+def test_changelogs_without_any_list_are_sound_and_clean_up_goes_on(tmp_path: Path) -> None:
+    table = table_with_changelogs(tmp_path, "input")
+    at = Path(table.paths.root)
+    compacted = json.loads((at / "changelog" / "changelog-4").read_bytes())
+    assert compacted.get("changelogManifestList") is None
+    for which in ("baseManifestList", "deltaManifestList"):  # as Java leaves them
+        (at / "manifest" / compacted[which]).unlink()
+    rows = rows_of(table)
+
+    assert check(table, deep=True).findings == ()
+    remove_orphan_files(table)
+    expire_changelogs(table, retain_max=1)
+
+    assert rows_of(table) == rows
+    assert [path.name for path in changelogs(table)] == ["changelog-6"]
