@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from golden import GOLDEN, golden_tables
-from golden_limits import marks_of_check, refusal
+from golden_limits import marks_of_check, missing_type
 from steps.damage import data_files, edit_delta, edit_files, edit_index, edit_snapshot
 from tables import new_table, table_of
 
@@ -25,7 +25,9 @@ from paimon_orch.table.table import Table
 DAMAGED = {"pypaimon-2.1/pk_rowkind_delete/db.t": {"delete-rows"}}
 TABLES = {f"{id_.rpartition('/')[0]}/{entry['table']}": folder for id_, folder, entry in golden_tables()}  # fmt: skip
 SOUND = [
-    pytest.param(name, marks=marks_of_check(name)) for name in sorted(TABLES) if not refusal(name)
+    pytest.param(name, marks=marks_of_check(name))
+    for name in sorted(TABLES)
+    if not missing_type(name)
 ]
 
 
@@ -45,14 +47,14 @@ def test_tables_of_other_engines_are_sound(name: str) -> None:
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout")
-@pytest.mark.parametrize("name", [name for name in sorted(TABLES) if refusal(name)])
+@pytest.mark.parametrize("name", [name for name in sorted(TABLES) if missing_type(name)])
 def test_check_names_what_we_cannot_read(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
 
     report = check(Catalog(str(warehouse)).table(table), deep=True)
 
     assert {finding.rule for finding in report.findings} == {"unreadable"}
-    assert all(str(refusal(name)) in finding.text for finding in report.findings)
+    assert all(str(missing_type(name)) in finding.text for finding in report.findings)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from golden import (
     golden_tables,
     table_name,
 )
-from golden_limits import UNCOMBINED, marks_of_read, refusal
+from golden_limits import refusal
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
@@ -30,9 +30,8 @@ Warehouses = Callable[[Path], Path]
 ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
 
-def _case(name: str, *values: Any, snapshot: int | None = None) -> Any:
-    table = "/".join(name.split("/")[:3])
-    return pytest.param(table, *values, id=name, marks=marks_of_read(table, snapshot))
+def _case(name: str, *values: Any, of: str = "") -> Any:
+    return pytest.param(name, *values, id=f"{name}{of}")
 
 
 def _without_rows_of_nulls(value: Any) -> Any:
@@ -54,27 +53,24 @@ def _or_missing(cases: Iterator[Any], arguments: int) -> list[Any]:
 def _snapshot_cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         for snapshot in entry["snapshots"]:
-            key, number = snapshot["key"], snapshot["id"]
-            yield _case(f"{name}/snapshot-{key}", folder, entry, snapshot, snapshot=number)
+            yield _case(name, folder, entry, snapshot, of=f"/snapshot-{snapshot['key']}")
 
 
 def _tag_cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         for tag in entry["tag_rows"]:
-            yield _case(f"{name}/tag-{tag['key']}", folder, entry, tag)
+            yield _case(name, folder, entry, tag, of=f"/tag-{tag['key']}")
 
 
 def _latest_cases() -> Iterator[Any]:
     for name, folder, entry in golden_tables():
-        yield _case(f"{name}/latest", folder, entry, snapshot=entry["latest_snapshot"])
+        yield _case(name, folder, entry, of="/latest")
 
 
 def _cases_with(key: str) -> Iterator[Any]:
     for name, folder, entry in golden_tables():
         if key in entry:
-            marks = pytest.mark.xfail(strict=True, reason=UNCOMBINED.get(name, ""))
-            listed = [marks] if key == "combined_rows" and name in UNCOMBINED else []
-            yield pytest.param(name, folder, entry, id=name, marks=listed)
+            yield _case(name, folder, entry)
 
 
 @pytest.fixture(scope="session")
