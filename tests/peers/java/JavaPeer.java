@@ -82,18 +82,18 @@ public class JavaPeer {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         System.setOut(System.err);
         java.nio.file.Path spill = Files.createTempDirectory("java-peer");
-        io = IOManager.create(spill.toString());
         var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = lines.readLine()) != null; ) {
             ObjectNode answer = NODES.objectNode();
-            try {
+            // of each command its own: some of Paimon's classes close what they are given
+            try (IOManager own = IOManager.create(spill.toString())) {
+                io = own;
                 answer.set("ok", run(JSON.readTree(line)));
             } catch (Throwable problem) {
                 answer.put("error", reasons(problem));
             }
             answers.println(MARK + answer);
         }
-        io.close();
         Files.deleteIfExists(spill);
         System.exit(0);
     }

@@ -1,0 +1,204 @@
+"""Golden tables of Java 2.0 through our maintenance: their rows stay, and Java 2.0 and 1.4 go on writing to them.
+
+What we refuse is listed by table, with the option that the refusal names; a refused table is unchanged, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import canonical_rows, copy_warehouse, golden_tables, table_name
+from golden_limits import refusal
+from peers.peers import Peer
+
+from paimon_orch import Catalog
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps.check import check
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.table.table import Table
+
+ICEBERG = "metadata.iceberg.storage"
+EVOLVED = "data-evolution.enabled"
+
+COMPACTION_REFUSED = {
+    "blob": "BLOB",
+    "chain_table": "chain-table.enabled",
+    "clustered_buckets": "clustering.incremental",
+    "data_evolution": EVOLVED,
+    "data_evolution_deletes": EVOLVED,
+    "data_evolution_sidecar": "data-evolution.row-sidecar.enabled",
+    "global_index": EVOLVED,
+    "iceberg_append_v2": ICEBERG,
+    "iceberg_dv_v2": ICEBERG,
+    "iceberg_dv_v3": ICEBERG,
+    "iceberg_pk_v2": ICEBERG,
+    "iceberg_pk_v3": ICEBERG,
+    "incremental_clustering": "clustering.incremental",
+    "manifest_options/db.t_orc": "manifest.format",
+    "manifest_options/db.t_parquet": "manifest.format",
+    "map_shared_shredding": "fields.m.map.storage-layout",
+    "pk_clustering": "pk-clustering-override",
+    "pk_clustering_overlap": "pk-clustering-override",
+    "pk_indexes": "pk-b",
+    "text_formats/db.t_csv": "csv",
+    "text_formats/db.t_json": "json",
+    "variant": "VARIANT",
+    "vector": "VECTOR",
+}
+"""Tables, or folders of tables, that we do not compact, and what the refusal names."""
+
+EXPIRATION_REFUSED = {
+    name: word
+    for name, word in COMPACTION_REFUSED.items()
+    if word not in (EVOLVED, "changelog-file.format", "clustering.incremental", "csv", "json")
+    and name != "data_evolution_sidecar"
+}
+"""Those of which we expire no snapshots either."""
+
+Step = Callable[[Table], object]
+EXECUTOR = InProcessExecutor()
+
+
+def listed(name: str, table: dict[str, str]) -> str | None:
+    """Return the entry of a table, or of its folder, in a list of refusals."""
+    folder = name.partition("/")[0]
+    return table.get(name) or table.get(folder)
+
+
+def rows_for(java20: Peer, warehouse: Path, name: str) -> list[str]:
+    """Return what Java 2.0 reads; row kinds of postpone buckets survive a compaction, so they do not count."""
+    lines = java20._oracle("dump", warehouse, name)
+    records = [json.loads(line) for line in lines if line.startswith("{")]
+    return sorted(text({k: v for k, v in record.items() if k != "_kind"}) for record in records)
+
+
+def text(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, sort_keys=True)
+
+
+def our_rows(table: Table) -> list[str]:
+    found = table.scan().to_arrow()
+    names = found.column_names
+    return sorted(text(dict(zip(names, row, strict=True))) for row in canonical_rows(found))
+
+
+def digest(warehouse: Path) -> str:
+    """Return a hash of the names and bytes of all files."""
+    files = sorted(path for path in warehouse.rglob("*") if path.is_file())
+    content = ((path.relative_to(warehouse), path.read_bytes()) for path in files)
+    return hashlib.sha256(repr(list(content)).encode()).hexdigest()
+
+
+def cases() -> Iterator[Any]:
+    for name, folder, entry in golden_tables():
+        if name.startswith("java-2.0"):
+            yield pytest.param(name.partition("/")[2], folder, entry, id=name)
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "entry"), [c for c in CASES if listed(c.values[0], COMPACTION_REFUSED)]
+)
+def test_a_compaction_is_refused_by_name_and_changes_nothing(
+    name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
+) -> None:
+    warehouse = copy_warehouse(folder, tmp_path / "w")
+    table = Catalog(str(warehouse)).table(table_name(entry))
+    before = digest(warehouse)
+    steps: dict[str, tuple[Step, dict[str, str]]] = {
+        "minor": (lambda t: compact(t, EXECUTOR, strategy="minor"), COMPACTION_REFUSED),
+        "full": (lambda t: compact(t, EXECUTOR, strategy="full"), COMPACTION_REFUSED),
+        "expire": (lambda t: expire_snapshots(t, retain_max=1), EXPIRATION_REFUSED),
+    }
+    for step, refused in steps.values():
+        word = listed(name, refused)
+        if word is not None:
+            with pytest.raises(UnsupportedError, match=word.replace(".", r"\.")):
+                step(table)
+            assert digest(warehouse) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "entry"),
+    [c for c in CASES if listed(c.values[0], COMPACTION_REFUSED) == EVOLVED],
+)
+def test_rows_of_evolved_tables_stay_when_snapshots_expire(
+    java20: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
+) -> None:
+    warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)
+    before = rows_for(java20, warehouse, table_id)
+
+    expire_snapshots(Catalog(str(warehouse)).table(table_id), retain_max=1)
+
+    assert rows_for(java20, warehouse, table_id) == before
+    assert java20.check(warehouse, table_id) == []
+
+
+def hides_rows(entry: dict[str, Any]) -> bool:
+    """Return whether a compaction may change what a batch reader finds: rows on level 0, waiting or expired."""
+    options = entry["options"]
+    hiding = ("deletion-vectors.enabled", "record-level.expire-time")
+    waiting = options.get("bucket") == "-2" or options.get("merge-engine") == "first-row"
+    return waiting or any(key in options for key in hiding)
+
+
+def compacted_by_java(java20: Peer, folder: Path, name: str, scratch: Path) -> list[str]:
+    warehouse = copy_warehouse(folder, scratch)
+    for _ in range(2):  # what the first one moves out of a postpone bucket is on level 0
+        java20._oracle("compact", warehouse, name)
+    return rows_for(java20, warehouse, name)
+
+
+COMPACTED = [c for c in CASES if not listed(c.values[0], COMPACTION_REFUSED)]
+
+
+@pytest.mark.parametrize(("name", "folder", "entry"), COMPACTED)
+def test_java_reads_its_rows_after_our_steps_and_goes_on(
+    java20: Peer, java: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
+) -> None:
+    warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)
+    table = Catalog(str(warehouse)).table(table_id)
+    before = after = rows_for(java20, warehouse, table_id)
+    if hides_rows(entry):
+        after = compacted_by_java(java20, folder, table_id, tmp_path / "java")
+
+    compact(table, EXECUTOR, strategy="minor")
+    assert rows_for(java20, warehouse, table_id) in (before, after)
+    compact(table, EXECUTOR, strategy="full")
+    assert rows_for(java20, warehouse, table_id) == after
+    expire_snapshots(table, retain_max=1)
+    assert rows_for(java20, warehouse, table_id) == after
+    assert_sound(java20, warehouse, table)
+    assert java20._oracle("orphans", warehouse, table_id) == []
+
+    writes_again(java20, java, warehouse, entry, tmp_path / "rows.jsonl", after[:5])
+    assert_sound(java20, warehouse, table)
+    if refusal(f"java-2.0/{name}") is None:
+        assert our_rows(table) == rows_for(java20, warehouse, table_id)
+
+
+def assert_sound(java20: Peer, warehouse: Path, table: Table) -> None:
+    assert java20.check(warehouse, table.identifier) == []
+    assert check(table, deep=True).findings == ()
+
+
+def writes_again(
+    java20: Peer, java: Peer, warehouse: Path, entry: dict[str, Any], file: Path, rows: list[str]
+) -> None:
+    """Let both releases write some rows and compact."""
+    name = table_name(entry)
+    file.write_text("\n".join(rows), encoding="utf-8")
+    java20._oracle("write", warehouse, name, str(file))
+    java20._oracle("compact", warehouse, name, "--minor")
+    if entry["bucket_mode"] not in ("KEY_DYNAMIC", "POSTPONE_MODE"):  # which only engines write
+        java.run("write", warehouse, name, rows=[json.loads(row) for row in rows])
+        java.run("compact", warehouse, name, full=True)
