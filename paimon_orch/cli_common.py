@@ -256,7 +256,7 @@ def say_what_a_scan_leaves_out(opened: Table | SystemTable, scan: Rows) -> None:
     rows = scan.rows_not_visible
     if rows:
         table = opened.table if isinstance(opened, SystemTable) else opened
-        merges = isinstance(scan, Scan) and scan.visibility.skips_level_0
+        merges = isinstance(scan, Scan) and scan.visibility.can_merge_more
         merge = "--merge-level-0" if merges else None
         errors.print(
             f"note: {not_visible_in_scan(table.identifier, table.paths, rows, merge)}", markup=False

@@ -26,7 +26,7 @@ from paimon_orch.table.incremental import Incremental
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.rows import ROW_KIND, Rows
 from paimon_orch.table.scan import Scan
-from paimon_orch.table.visibility import not_visible_in_scan
+from paimon_orch.table.visibility import Visibility, not_visible_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter
@@ -103,7 +103,9 @@ def warn_of_rows_left_out(rows: Rows) -> None:
     if left_out and isinstance(rows, Scan | Incremental):
         *_, database, name = rows.paths.root.split("/")
         identifier = f"{database.removesuffix('.db')}.{name}"
-        text = not_visible_in_scan(identifier, rows.paths, left_out, "the option merge-level-0")
+        visibility = Visibility(rows.schema, rows.merge_level_0)
+        merge = "the option merge-level-0" if visibility.can_merge_more else None
+        text = not_visible_in_scan(identifier, rows.paths, left_out, merge)
         logger.warning("%s", text)
 
 

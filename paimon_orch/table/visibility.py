@@ -42,6 +42,11 @@ class Visibility:
             return options.batch_scan_skips_level0
         return options.shows_compacted_rows
 
+    @property
+    def can_merge_more(self) -> bool:
+        """Return whether ``merge_level_0`` would read what is left out; rows in postpone buckets no scan reads."""
+        return self.skips_level_0 and not is_postponed(self.schema)
+
     def visible(self, levels: range = ALL_LEVELS) -> range:
         """Return those of some levels that are read."""
         return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
