@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.check_files import FileChecker
 from paimon_orch.steps.check_versions import State, VersionChecker
@@ -91,6 +91,7 @@ class _Check:
                 self.findings.add(
                     "gap", paths.snapshot_dir, f"the snapshots {one + 1} to {two - 1} are missing"
                 )
+        self._hint(paths)
         schemas = SchemaStore(self.table.io, paths)
         previous: State | None = None
         for version in [*snapshots, *(v for v in versions if v.kind is not Kind.SNAPSHOT)]:
@@ -106,6 +107,13 @@ class _Check:
                 previous = None
             if len(self.findings.found) > before and not self._is_kept(version, paths):
                 del self.findings.found[before:]
+
+    def _hint(self, paths: TablePaths) -> None:
+        """Check that the newest snapshot, which LATEST names, is not lost."""
+        try:
+            SnapshotStore(self.table.io, paths).latest_id()
+        except MissingFileError as error:
+            self.findings.add("lost-snapshot", error.path, error.reason)
 
     def _content(self, paths: TablePaths, state: State, schemas: SchemaStore) -> None:
         if self.deep:

@@ -31,6 +31,7 @@ from paimon_orch.table.orphans import (
 from paimon_orch.table.partitions import parse_specs
 from paimon_orch.table.references import Used, VersionStore
 from paimon_orch.table.removal import Remover
+from paimon_orch.table.snapshots import SnapshotStore
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,8 @@ def plan(
     store = VersionStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
     branches, used = store.branches(), Used(store)
+    for paths in branches:
+        SnapshotStore(table.io, paths).latest_id()  # the files of a lost snapshot are not orphans
     buckets = [b for root in data.roots for b in bucket_directories(table.io, root, schema, specs)]
     directories = [info.path for info in buckets]
     if specs is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError, NotFoundError, StorageError
+from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError, StorageError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
@@ -12,6 +12,7 @@ from paimon_orch.table.stored import list_stored, named_failures, read_stored
 PREFIX = "snapshot-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
+_READS_OF_HINT = 3
 
 
 def numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
@@ -34,6 +35,17 @@ def read_hint(io: FileIO, path: str) -> int | None:
     return number if number > 0 else None
 
 
+def lost_snapshot(hint: int, newest: int) -> str:
+    """Return what is wrong if LATEST names a snapshot that does not exist, and what to do."""
+    found = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
+    advice = (
+        f"or give up what was committed since by a rollback to snapshot {newest}"
+        if newest
+        else "or delete LATEST if the table never had rows"
+    )
+    return f"is missing, but LATEST names snapshot {hint}; {found}. Restore the file, {advice}"
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotStore:
     """The snapshots of one table and branch."""
@@ -52,10 +64,23 @@ class SnapshotStore:
             return self.io.exists(path)
 
     def latest_id(self) -> int | None:
-        """Return the newest snapshot id, None for an empty table. A hint that lies is not believed."""
+        """Return the newest snapshot id, None for an empty table.
+
+        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a snapshot that is lost and
+        newer than all others: as in Java, an older one is neither read nor committed on in its place.
+        """
         hint = self.hint(LATEST)
-        if hint is not None and not self.exists(hint + 1) and self.exists(hint):
-            return hint
+        for _ in range(_READS_OF_HINT):
+            if hint is None or self.exists(hint + 1):
+                break
+            if self.exists(hint):
+                return hint
+            newest = max(self.ids(), default=0)
+            if newest >= hint:
+                return newest
+            before, hint = hint, self.hint(LATEST)
+            if hint == before:  # else a rollback moved it, and deleted the snapshot
+                raise MissingFileError(self.path(hint), lost_snapshot(hint, newest))
         return max(self.ids(), default=None)
 
     def earliest_id(self) -> int | None:

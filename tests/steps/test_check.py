@@ -14,11 +14,13 @@ from steps.damage import data_files, edit_delta, edit_files, edit_index, edit_sn
 from tables import new_table, table_of
 
 from paimon_orch import Catalog
+from paimon_orch.errors import MissingFileError
 from paimon_orch.format.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest import FileKind
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
 
 # pypaimon writes deletes and says that there are none
@@ -120,6 +122,16 @@ def test_a_missing_snapshot_is_found(table: Table) -> None:
     Path(table.snapshots.path(3)).unlink()
 
     assert rules(table) == {"gap"}
+
+
+def test_a_lost_newest_snapshot_is_found(table: Table) -> None:
+    newest = table.snapshots.latest_id()
+    assert newest is not None
+    Path(table.snapshots.path(newest)).unlink()
+
+    assert rules(table, deep=False) == {"lost-snapshot"}
+    with pytest.raises(MissingFileError, match=f"LATEST names snapshot {newest}"):
+        remove_orphan_files(table)
 
 
 def test_a_snapshot_under_another_name_is_found(table: Table) -> None:

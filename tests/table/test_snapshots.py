@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from tables import new_table, rows_of, table_of
 
-from paimon_orch.errors import CorruptFileError, NotFoundError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    NotFoundError,
+    UnsupportedError,
+)
 from paimon_orch.table.table import Table
 
 
@@ -27,13 +32,47 @@ def snapshot_file(table: Table, name: str) -> Path:
 
 @pytest.mark.parametrize(
     "text",
-    ["3", "2", "1", "4", "99", "0", "-3", "", "  3\n", "three", "3.0", "9" * 30, "\xff\xfe", "٣"],
+    ["3", "2", "1", "0", "-3", "", "  3\n", "three", "3.0", "9" * 30, "\xff\xfe", "٣"],
 )
-def test_the_newest_snapshot_is_found_whatever_the_hint_says(table: Table, text: str) -> None:
+def test_the_newest_snapshot_is_found_if_the_hint_is_stale_or_damaged(
+    table: Table, text: str
+) -> None:
     snapshot_file(table, "LATEST").write_text(text, encoding="latin-1" if "\xff" in text else None)
 
     assert table.snapshots.latest_id() == 3
     assert len(rows_of(table)) == 3
+
+
+@pytest.mark.parametrize("hint", ["4", "99"])
+def test_a_lost_newest_snapshot_is_neither_read_past_nor_committed_on(
+    table: Table, hint: str
+) -> None:
+    snapshot_file(table, "LATEST").write_text(hint)
+    message = rf"snapshot-{hint}: is missing, but LATEST names .* a rollback to snapshot 3"
+
+    with pytest.raises(MissingFileError, match=message):
+        rows_of(table)
+    with pytest.raises(MissingFileError, match=message):
+        table.upsert(table_of("k v", [(9, "x")]))
+
+    table.rollback(3)
+    assert len(rows_of(table)) == 3
+
+
+def test_a_table_that_lost_all_snapshots_is_not_empty(table: Table) -> None:
+    for number in (1, 2, 3):
+        snapshot_file(table, f"snapshot-{number}").unlink()
+
+    with pytest.raises(MissingFileError, match=r"LATEST names snapshot 3; no snapshot exists"):
+        rows_of(table)
+
+
+def test_a_stale_hint_to_an_expired_snapshot_is_ignored(table: Table) -> None:
+    snapshot_file(table, "LATEST").write_text("1")
+    snapshot_file(table, "snapshot-1").unlink()
+    snapshot_file(table, "snapshot-2").unlink()
+
+    assert table.snapshots.latest_id() == 3
 
 
 def test_without_hints_the_directory_is_listed(table: Table) -> None:
