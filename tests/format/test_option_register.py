@@ -83,6 +83,8 @@ def test_the_default_of_an_option_stops_no_step(option: TableOption) -> None:
         ("chain-table.enabled", "FALSE", "true"),
         ("type", "Table", "format-table"),
         ("scan.mode", "Default", "from-snapshot"),
+        ("file.format", "ORC", "csv"),
+        ("file.format.per.level", "0:avro,5:Parquet", "0:avro,5:csv"),
     ],
 )
 def test_values_are_compared_by_their_type(key: str, same: str, other: str) -> None:

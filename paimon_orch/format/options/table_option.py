@@ -118,9 +118,19 @@ class TableOption:
             case OptionClass.HARMLESS:
                 return False
             case OptionClass.HONOURED:
-                return bool(self.choices) and text.strip().lower() not in self.choices
+                return bool(self.choices) and not set(self._values(text)) <= set(self.choices)
             case OptionClass.EXTERNAL | OptionClass.CHANGES_FORMAT:
                 return not self.choices or text.strip().lower() in self.choices
+
+    def _values(self, text: str) -> list[str]:
+        """Return the values that are compared with the choices; one that cannot be parsed is like none of them."""
+        if self.type is not ValueType.PER_LEVEL:
+            return [text.strip().lower()]
+        try:
+            per_level = Options({self.key: text}).per_level(self.key)
+        except InputError:
+            return [text]
+        return [value.lower() for value in per_level.values()]
 
 
 PLACEHOLDER = re.compile(r"<[^>]+>")
