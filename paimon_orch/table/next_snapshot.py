@@ -26,6 +26,7 @@ from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 from paimon_orch.table.pruning import names_partitions
 from paimon_orch.table.row_guards import check_vectors
 from paimon_orch.table.row_ids import check_row_ids, with_row_ids, with_snapshot_order
+from paimon_orch.table.sequence_property import sequence_properties
 from paimon_orch.table.snapshots import SnapshotStore
 from paimon_orch.table.stored import read_statistics
 
@@ -84,10 +85,18 @@ class NextSnapshot:
             self._index_manifest(writer, previous_index, index),
             None if latest is None else latest.watermark,
             self._statistics(),
-            {} if unchanged is None else unchanged.properties,
+            {
+                **({} if unchanged is None else unchanged.properties),
+                **sequence_properties(
+                    schema.typed_options, latest, entries, self._entries_of_latest
+                ),
+            },
             next_row_id=next_row_id,
             additional={} if unchanged is None else unchanged.inherited,
         )
+
+    def _entries_of_latest(self) -> list[ManifestEntry]:
+        return [] if self.latest is None else self.manifests.live(self.latest)
 
     def _complete(
         self, index: Sequence[IndexManifestEntry]

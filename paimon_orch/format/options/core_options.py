@@ -278,6 +278,7 @@ HONOURED: tuple[TableOption, ...] = (
         consequence="the table is not an ordinary Paimon table",
     ),
     honoured("write-only", BOOLEAN, "false"),
+    honoured("write.sequence-number-init-mode", TEXT, "scan", choices=("scan", "snapshot")),
     honoured("zorder.var-length-contribution", INTEGER, "8"),
 )
 """What we do as Java Paimon does."""
@@ -784,7 +785,6 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("write-max-writers-to-spill", INTEGER, "10"),
     harmless("write.batch-memory", MEMORY, "128 mb"),
     harmless("write.batch-size", INTEGER, "1024"),
-    harmless("write.sequence-number-init-mode", TEXT, "scan"),
 )
 """What tunes engines and reads."""
 

@@ -1,0 +1,53 @@
+"""The greatest sequence number of a table as a property of its snapshots.
+
+Writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` number their rows from this property and read
+no files: a snapshot without it would make them begin at zero, and their rows would lose to older ones.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.options import Options
+from paimon_orch.format.snapshot import Snapshot
+
+MAX_SEQUENCE_NUMBER = "sequence.generation.max-sequence-number"
+_MODE = "write.sequence-number-init-mode"
+
+
+def sequence_properties(
+    options: Options,
+    latest: Snapshot | None,
+    added: Iterable[ManifestEntry],
+    existing: Callable[[], Iterable[ManifestEntry]],
+) -> Mapping[str, str]:
+    """Return the property for the next snapshot; empty for tables whose writers read the files.
+
+    ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``, and is called only if that
+    snapshot has no property yet.
+    """
+    if options.text(_MODE, "scan").lower() != "snapshot":
+        return {}
+    numbers = [_greatest(added)]
+    if latest is not None:
+        numbers.append(
+            _stored(latest) if MAX_SEQUENCE_NUMBER in latest.properties else _greatest(existing())
+        )
+    known = [number for number in numbers if number is not None]
+    return {MAX_SEQUENCE_NUMBER: str(max(known))} if known else {}
+
+
+def _greatest(entries: Iterable[ManifestEntry]) -> int | None:
+    added = (entry.file for entry in entries if entry.kind is FileKind.ADD)
+    return max((file.max_sequence_number for file in added), default=None)
+
+
+def _stored(snapshot: Snapshot) -> int:
+    text = snapshot.properties[MAX_SEQUENCE_NUMBER]
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CorruptFileError(
+            f"snapshot-{snapshot.id}",
+            f"property {MAX_SEQUENCE_NUMBER!r} = {text!r} is not a whole number",
+        ) from error
