@@ -1,15 +1,28 @@
 """What the YAML of the components may say; the names are those of the attributes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.checks import Limit
+from paimon_orch.dagster.attribute_rules import (
+    AGE,
+    CRON,
+    DURATION,
+    SIZE,
+    TIMEZONE,
+    Attributes,
+    JsonSchema,
+    KeyRule,
+    one_of,
+    text_like,
+)
+from paimon_orch.dagster.checks import CHECKS, Limit
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.errors import InputError
@@ -23,8 +36,33 @@ _Verbatim = dg.Resolver.passthrough()
 _DEFAULT = CompactionPolicy()
 
 
-class ValuesAttributes(dg.Model, dg.Resolvable):
+_DATE = (
+    "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-9]))"
+)
+_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_FORMATS = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
+"""How Dagster reads ``start`` unless ``format`` says."""
+
+
+def _start(every: Collection[str], pattern: str, example: str) -> JsonSchema:
+    """Return the schema of partitions by time of some lengths, which are written as Dagster does."""
+    where = {
+        "properties": {"every": {"enum": [*every]}, "format": {"type": "null"}},
+        **({} if "day" in every else {"required": ["every"]}),
+    }
+    accepts = f"a time such as {example}, or one in the 'format' that is given"
+    return text_like("start", f"^{pattern}$", accepts, where=where)
+
+
+class ValuesAttributes(Attributes):
     """The values of a partition column: ``values``, or from ``start`` on by ``every``; or ``dynamic``."""
+
+    cases: ClassVar[Sequence[JsonSchema]] = (
+        one_of("values", "start", "dynamic"),
+        _start(["day", "month"], _DATE, "2026-01-31"),
+        _start(["hour"], f"{_DATE}-{_HOUR}", "2026-01-31-00:00"),
+    )
 
     values: Annotated[list[str] | None, _Verbatim] = Field(
         default=None, description="The values, one by one."
@@ -46,13 +84,31 @@ class ValuesAttributes(dg.Model, dg.Resolvable):
     )
     dynamic: bool = Field(default=False, description="The sensor adds and deletes them.")
 
+    def check(self, path: str = "") -> None:
+        """Raise :class:`InputError` unless one of the three kinds is given, and ``start`` is a time in its format."""
+        super().check(path)
+        self._check_kind(path)
+
+    def _check_kind(self, path: str) -> None:
+        if (self.values is not None) + (self.start is not None) + self.dynamic != 1:
+            raise InputError(f"{path[:-1]} need one of 'values', 'start' and 'dynamic'")
+        if self.start is None:
+            return
+        form = self.format or _FORMATS[self.every]
+        try:
+            datetime.strptime(self.start, form)  # noqa: DTZ007 - as Dagster reads it
+        except ValueError:
+            written = datetime(2026, 1, 31).strftime(form)
+            raise InputError(
+                f"{path}start {self.start!r} is not a time in the format {form!r} of partitions by the {self.every}; "
+                f"write for example {written!r}"
+            ) from None
+
     def definition(self, name: str, *, running: bool) -> dg.PartitionsDefinition[str]:
-        """Return Dagster's definition; raises :class:`InputError` unless one of the three kinds is given.
+        """Return Dagster's definition.
 
         :param running: whether a time has a partition before it is over, unless :attr:`end_offset` says
         """
-        if (self.values is not None) + (self.start is not None) + self.dynamic != 1:
-            raise InputError("partitions need one of 'values', 'start' and 'dynamic'")
         if self.dynamic:
             return dg.DynamicPartitionsDefinition(name=name)
         if self.values is not None:
@@ -73,21 +129,30 @@ class PartitionsAttributes(ValuesAttributes):
     Without ``columns`` a table of several columns has values such as dt=2026-01-01/region=eu, most often ``dynamic``.
     """
 
+    cases: ClassVar[Sequence[JsonSchema]] = (
+        one_of("values", "start", "dynamic", "columns"),
+        *ValuesAttributes.cases[1:],
+    )
+
     columns: dict[str, ValuesAttributes] | None = Field(
         default=None,
         description="Two columns, each with its values: all combinations are partitions.",
     )
 
+    def _check_kind(self, path: str) -> None:
+        if self.columns is None:
+            super()._check_kind(path)
+        elif self.values is not None or self.start is not None or self.dynamic:
+            raise InputError(
+                f"{path[:-1]} of 'columns' say their 'values', 'start' or 'dynamic' by column"
+            )
+        elif len(self.columns) != 2:
+            raise InputError(f"{path[:-1]} need two 'columns', not {len(self.columns)}")
+
     def definition(self, name: str, *, running: bool) -> dg.PartitionsDefinition[str]:
-        """Return Dagster's definition; raises :class:`InputError` unless one kind is given."""
+        """Return Dagster's definition."""
         if self.columns is None:
             return super().definition(name, running=running)
-        if self.values is not None or self.start is not None or self.dynamic:
-            raise InputError(
-                "partitions of 'columns' say their 'values', 'start' or 'dynamic' by column"
-            )
-        if len(self.columns) != 2:
-            raise InputError(f"partitions need two 'columns', not {len(self.columns)}")
         return dg.MultiPartitionsDefinition(
             {
                 column: given.definition(f"{name}/{column}", running=running)
@@ -96,7 +161,7 @@ class PartitionsAttributes(ValuesAttributes):
         )
 
 
-class CompactionAttributes(dg.Model, dg.Resolvable):
+class CompactionAttributes(Attributes):
     """When partitions are compacted: any one of the thresholds is enough, see docs/dagster.md."""
 
     level0_files: int = Field(
@@ -114,10 +179,10 @@ class CompactionAttributes(dg.Model, dg.Resolvable):
         le=1,
         description="Above this share of hidden or retracted rows the partition is rewritten.",
     )
-    max_rewrite: str | None = Field(
+    max_rewrite: Annotated[str | None, SIZE] = Field(
         default=_DEFAULT.max_rewrite, description="Never more than this at once, e.g. 10 gb."
     )
-    max_wait: str = Field(
+    max_wait: Annotated[str, DURATION] = Field(
         default=_DEFAULT.max_wait, description="No work waits for a threshold longer, e.g. 1 h."
     )
 
@@ -126,16 +191,26 @@ class CompactionAttributes(dg.Model, dg.Resolvable):
         return CompactionPolicy(**self.model_dump())
 
 
-class FreshnessAttributes(dg.Model, dg.Resolvable):
+class FreshnessAttributes(Attributes):
     """How new the data must be: by its age (``fail_after``), or by the time of day (``deadline_cron``)."""
 
-    fail_after: str | None = Field(default=None, description="The age that is too much, e.g. 24 h.")
-    warn_after: str | None = Field(default=None, description="The age to be warned of, e.g. 12 h.")
-    deadline_cron: str | None = Field(default=None, description="When the data is due.")
-    within: str | None = Field(
+    cases: ClassVar[Sequence[JsonSchema]] = (one_of("fail_after", "deadline_cron"),)
+
+    fail_after: Annotated[str | None, DURATION] = Field(
+        default=None, description="The age that is too much, e.g. 24 h."
+    )
+    warn_after: Annotated[str | None, DURATION] = Field(
+        default=None, description="The age to be warned of, e.g. 12 h."
+    )
+    deadline_cron: Annotated[str | None, CRON] = Field(
+        default=None, description="When the data is due."
+    )
+    within: Annotated[str | None, DURATION] = Field(
         default=None, description="How long before the deadline it may come, e.g. 2 h."
     )
-    timezone: str = Field(default="UTC", description="The time zone of deadline_cron.")
+    timezone: Annotated[str, TIMEZONE] = Field(
+        default="UTC", description="The time zone of deadline_cron."
+    )
 
     def policy(self) -> dg.FreshnessPolicy:
         """Return Dagster's policy; raises :class:`InputError` unless one of the two is given."""
@@ -157,13 +232,13 @@ class FreshnessAttributes(dg.Model, dg.Resolvable):
         )
 
 
-class MaintenanceAttributes(dg.Model, dg.Resolvable):
+class MaintenanceAttributes(Attributes):
     """The policy of a maintenance job, and when its schedule runs.
 
     All attributes but ``dry_run`` and ``cron`` are those of the job's config, by the same names: they are its defaults.
     """
 
-    cron: str | None = Field(default=None, description="When the schedule runs.")
+    cron: Annotated[str | None, CRON] = Field(default=None, description="When the schedule runs.")
     dry_run: bool = Field(
         default=False,
         description="Whether the schedule only shows what it would delete. Runs from the launchpad are dry runs unless "
@@ -182,7 +257,7 @@ class MaintenanceAttributes(dg.Model, dg.Resolvable):
 class SnapshotExpirationAttributes(MaintenanceAttributes):
     """Which snapshots are kept; what is not given is taken from the table's options."""
 
-    cron: str | None = Field(
+    cron: Annotated[str | None, CRON] = Field(
         default=None, description="When; by default hourly, at a minute of the table's own."
     )
     retain_min: int | None = Field(
@@ -191,7 +266,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
     retain_max: int | None = Field(
         default=None, ge=1, description="So many snapshots are kept at most."
     )
-    retain_for: str | None = Field(
+    retain_for: Annotated[str | None, DURATION] = Field(
         default=None, description="Snapshots younger than this are kept, e.g. 24 h."
     )
     max_deletes: int | None = Field(
@@ -202,13 +277,15 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
 class OrphanFilesAttributes(MaintenanceAttributes):
     """How old files that nothing refers to must be to be removed; ``quarantine`` moves them aside instead."""
 
-    cron: str | None = Field(default=None, description="When; by default on Sundays.")
+    cron: Annotated[str | None, CRON] = Field(
+        default=None, description="When; by default on Sundays."
+    )
     dry_run: bool = Field(
         default=True,
         description="Whether the schedule only shows them. Runs from the launchpad are dry runs unless their config says "
         "dry_run: false.",
     )
-    older_than: str = Field(
+    older_than: Annotated[str, AGE] = Field(
         default="3 d",
         description="Longer than the longest write takes from its first file to its commit.",
     )
@@ -221,8 +298,10 @@ class OrphanFilesAttributes(MaintenanceAttributes):
 class PartitionExpirationAttributes(MaintenanceAttributes):
     """The age at which partitions are dropped."""
 
-    cron: str | None = Field(default=None, description="When; by default nightly.")
-    expiration_time: str = Field(description="Partitions older than this are dropped, e.g. 90 d.")
+    cron: Annotated[str | None, CRON] = Field(default=None, description="When; by default nightly.")
+    expiration_time: Annotated[str, DURATION] = Field(
+        description="Partitions older than this are dropped, e.g. 90 d."
+    )
     strategy: Literal["values-time", "update-time"] | None = Field(
         default=None,
         description="Age by the value or by the last change; by default as the table says.",
@@ -232,7 +311,7 @@ class PartitionExpirationAttributes(MaintenanceAttributes):
     )
 
 
-class SparkAttributes(dg.Model, dg.Resolvable):
+class SparkAttributes(Attributes):
     """Where Spark runs: a master, or a Connect server as ``remote``."""
 
     master: str = Field(default="local[*]", description="The master of a session that is started.")
@@ -251,7 +330,7 @@ class SparkAttributes(dg.Model, dg.Resolvable):
         return _session(self.master, self.remote, _texts(self.config), self.ship_package)
 
 
-class TableAttributes(dg.Model, dg.Resolvable):
+class TableAttributes(Attributes):
     """What a table and a database have in common; the names are those of the YAML.
 
     With ``warehouse`` the resources ``paimon`` and ``spark`` are made here, the same for all components of that
@@ -313,9 +392,14 @@ class TableAttributes(dg.Model, dg.Resolvable):
     partition_expiration: PartitionExpirationAttributes | None = Field(
         default=None, description="Given, old partitions are dropped by a schedule."
     )
-    checks: dict[str, Limit] | None = Field(
+    checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECKS)] = Field(
         default={}, description="Limits by the name of the check; null for no checks."
     )
+
+    @model_validator(mode="after")
+    def _follow_rules(self) -> Self:
+        self.check()
+        return self
 
     def resources(self) -> dict[str, Any]:
         """Return the resources of the warehouse, if one is named."""

@@ -7,6 +7,7 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
+from paimon_orch.dagster.attribute_rules import Attributes
 from paimon_orch.dagster.failures import failures_by_type
 from paimon_orch.dagster.names import check_name, object_name, table_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
@@ -19,7 +20,7 @@ FILE_REFERENCES = "file_references"
 _DAY = 24 * 3600
 
 
-class Limit(dg.Model, dg.Resolvable):
+class Limit(Attributes):
     """The limit of one check; a figure equal to it still passes."""
 
     limit: float = Field(description="The most, or the least, that is good.")
@@ -104,6 +105,9 @@ MEASURES: Mapping[str, _Measure] = {
 }
 """Checks by name; those without a default limit run only where one is given."""
 
+CHECKS = (*MEASURES, FILE_REFERENCES)
+"""The names of all checks."""
+
 DEFAULT_LIMITS: Mapping[str, Limit] = {
     name: Limit(limit=measure.default)
     for name, measure in MEASURES.items()
@@ -129,11 +133,10 @@ def build_paimon_table_checks(
     """
     check_name(table)
     chosen = {**DEFAULT_LIMITS, **(limits or {})}
-    unknown = sorted(set(chosen) - {*MEASURES, FILE_REFERENCES})
+    unknown = sorted(set(chosen) - set(CHECKS))
     if unknown:
         raise InputError(
-            f"no check of {table} is called {', '.join(unknown)}; there are "
-            f"{', '.join([*MEASURES, FILE_REFERENCES])}"
+            f"no check of {table} is called {', '.join(unknown)}; there are {', '.join(CHECKS)}"
         )
     key = table_key(table, key_prefix)
 

@@ -1,11 +1,13 @@
 """A table from a few lines of YAML: assets, sensor or schedule, upkeep, checks."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import dagster as dg
 from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
+from paimon_orch.dagster.attribute_rules import TABLE
 from paimon_orch.dagster.attributes import MaintenanceAttributes, TableAttributes
 from paimon_orch.dagster.checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
@@ -58,7 +60,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     definitions load.
     """
 
-    table: str = Field(description="The table, as database.table.")
+    table: Annotated[str, TABLE] = Field(description="The table, as database.table.")
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated
 
 import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, Field
 
+from paimon_orch.dagster.attribute_rules import DATABASE
 from paimon_orch.dagster.attributes import PartitionsAttributes, TableAttributes
 from paimon_orch.dagster.component import PaimonTableComponent
 from paimon_orch.dagster.names import check_name
@@ -53,7 +55,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     tables get dynamic partitions unless ``partitions`` says.
     """
 
-    database: str = Field(description="The database.")
+    database: Annotated[str, DATABASE] = Field(description="The database.")
     include: list[str] = Field(default=["*"], description="Shell patterns of table names.")
     exclude: list[str] = Field(default=[], description="Shell patterns of names to leave out.")
     defs_state: ResolvedDefsStateConfig = Field(

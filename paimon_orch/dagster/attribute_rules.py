@@ -1,0 +1,317 @@
+"""What texts in the YAML of the components may look like, for ``dg check yaml`` and when a component is made.
+
+``dg check yaml`` knows nothing but the JSON schema of a component, in which Dagster lets every attribute be any text, as
+it may be a template such as ``{{ env.RETAIN }}``, and reports an error in a nested attribute as one of its parent. The
+schema here takes a text only if it is a template or follows the rule of its attribute, and names the attribute itself.
+"""
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import dagster as dg
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from paimon_orch.dagster.names import check_name
+from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.times import parse_cutoff, parse_duration
+
+JsonSchema = dict[str, Any]
+
+_EXAMPLES: Mapping[str, Any] = {
+    "string": "text",
+    "boolean": True,
+    "integer": 1,
+    "number": 0.5,
+    "array": ["text"],
+    "object": {},
+}
+_TEMPLATE: JsonSchema = {"type": "string", "pattern": r"\{\{"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """A kind of text.
+
+    :ivar accepts: what is accepted, in words; the JSON schema has it as the one value of an enumeration, since that is
+        the only sentence that a validator prints beside the value
+    :ivar pattern: a regular expression that all accepted texts match; it may match others
+    :ivar parse: raises :class:`InputError` that names the attribute and the value, unless the text is accepted
+    """
+
+    accepts: str
+    pattern: str
+    parse: Callable[[str, str], object]
+    example: str
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`InputError` unless the value is accepted."""
+        self.parse(name, value)
+
+    def apply(self, schema: JsonSchema) -> None:
+        """Add the rule to the schema of an attribute."""
+        schema["examples"] = [self.example]
+        schema["if"] = _string_but({"anyOf": [_TEMPLATE, {"pattern": self.pattern}]})
+        schema["then"] = {"enum": [self.accepts]}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """The names that a mapping may have."""
+
+    what: str
+    names: Collection[str]
+
+    def check(self, name: str, value: Mapping[str, Any]) -> None:
+        """Raise :class:`InputError` for a key that is none of the names."""
+        unknown = sorted(set(value) - set(self.names))
+        if unknown:
+            raise InputError(
+                f"{name}: {', '.join(map(repr, unknown))} is no {self.what}; there are {', '.join(self.names)}"
+            )
+
+    def apply(self, schema: JsonSchema) -> None:
+        """Add the rule to the schema of an attribute."""
+        schema["propertyNames"] = {"enum": [*self.names]}
+
+
+def one_of(*names: str) -> JsonSchema:
+    """Return a schema of objects that have at least one of these attributes."""
+    missing = {"required": [" or ".join(names)]}
+    return {"if": {"anyOf": [{"required": [name]} for name in names]}, "else": missing}
+
+
+def text_like(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
+    """Return a schema of objects whose text ``name`` matches the pattern ``where`` another schema takes the object."""
+    text = {
+        "if": _string_but({"anyOf": [_TEMPLATE, {"pattern": pattern}]}),
+        "then": {"enum": [accepts]},
+    }
+    return {"if": where, "then": {"properties": {name: text}}}
+
+
+def _string_but(schema: JsonSchema) -> JsonSchema:
+    """Return a schema of texts that another schema does not take."""
+    return {"type": "string", "not": schema}
+
+
+def _any_case(words: Iterable[str]) -> str:
+    """Return a regular expression of words in any case: JSON schemas have no flag for that."""
+    return "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in words)
+
+
+def _quantity(units: Iterable[str]) -> str:
+    return rf"^\s*[0-9]+\s*(?:{_any_case(units)})\s*$"
+
+
+def _cron() -> str:
+    """Return a regular expression of cron schedules, which takes every one that Dagster does."""
+    months = _any_case(
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+    )
+    days = _any_case(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])
+    minute, hour, day, month, weekday = (
+        "[0-5]?[0-9]",
+        "[01]?[0-9]|2[0-3]",
+        "0?[1-9]|[12][0-9]|3[01]|[lL]",
+        f"0?[1-9]|1[0-2]|{months}",
+        f"0?[0-7]|{days}|[lL][0-7]",
+    )
+    fields = []
+    for value in (minute, hour, day, month, weekday):
+        nth = "(?:#[1-5lL])?" if value is weekday else ""
+        item = f"(?:[*?]|(?:{value})(?:-(?:{value}))?{nth})(?:/[0-9]+)?"
+        fields.append(f"{item}(?:,{item})*")
+    words = _any_case(["hourly", "midnight", "daily", "weekly", "monthly", "yearly", "annually"])
+    return rf"^\s*(?:@(?:{words})|{_SPACE.join(fields)})\s*$"
+
+
+_SPACE = r"\s+"
+_TIME_UNITS = (
+    *("ms", "milli", "millis", "millisecond", "milliseconds"),
+    *("s", "sec", "secs", "second", "seconds"),
+    *("m", "min", "minute", "minutes", "h", "hour", "hours", "d", "day", "days"),
+)
+_SIZE_UNITS = (
+    *("b", "bytes", "k", "kb", "kibibytes", "m", "mb", "mebibytes"),
+    *("g", "gb", "gibibytes", "t", "tb", "tebibytes"),
+)
+_POINT_IN_TIME = r"^[0-9]{4}-[01][0-9]-[0-3][0-9](?:[T ].*)?$"
+
+
+def _parse_cron(name: str, text: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the schedule itself warns
+            dg.ScheduleDefinition(name="check", job_name="check", cron_schedule=text)
+    except dg.DagsterInvalidDefinitionError:
+        raise InputError(f"{name} {text!r} is not a cron schedule; write {CRON.accepts}") from None
+
+
+def _parse_timezone(name: str, text: str) -> None:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(f"{name} {text!r} is not a time zone; write {TIMEZONE.accepts}") from None
+
+
+def _parse_database(name: str, text: str) -> None:
+    try:
+        check_name(f"{text}.table")
+    except InputError:
+        raise InputError(f"{name} {text!r} is not a database; write {DATABASE.accepts}") from None
+
+
+DURATION = TextRule(
+    "a whole number and a unit (ms, s, min, h or d), for example 24 h",
+    _quantity(_TIME_UNITS),
+    parse_duration,
+    "24 h",
+)
+AGE = TextRule(
+    "a whole number and a unit (ms, s, min, h or d), for example 3 d, or a point in time such as 2026-01-31T12:00:00",
+    f"{DURATION.pattern}|{_POINT_IN_TIME}",
+    parse_cutoff,
+    "3 d",
+)
+SIZE = TextRule(
+    "a whole number and a unit (b, kb, mb, gb or tb), for example 10 gb",
+    _quantity(_SIZE_UNITS),
+    lambda name, text: Options({name: text}).memory(name, ""),
+    "10 gb",
+)
+CRON = TextRule(
+    "five fields: minute, hour, day of the month, month and day of the week, for example 17 * * * *",
+    _cron(),
+    _parse_cron,
+    "17 * * * *",
+)
+TIMEZONE = TextRule(
+    "a name of the IANA database, for example Europe/Berlin",
+    "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$",
+    _parse_timezone,
+    "Europe/Berlin",
+)
+TABLE = TextRule(
+    "database.table, of letters, digits, _ and -",
+    r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$",
+    lambda _, text: check_name(text),
+    "lake.orders",
+)
+DATABASE = TextRule(
+    "the name of a database, of letters, digits, _ and -",
+    r"^[A-Za-z0-9_-]+$",
+    _parse_database,
+    "lake",
+)
+
+
+class Attributes(dg.Model, dg.Resolvable):
+    """Attributes whose texts follow the rules that their annotations name.
+
+    :cvar cases: schemas of the object as a whole, which ``dg check yaml`` tries too
+    """
+
+    cases: ClassVar[Sequence[JsonSchema]] = ()
+
+    def check(self, path: str = "") -> None:
+        """Raise :class:`InputError` for an attribute that does not follow its rule, by its path, of nested ones too.
+
+        This is for the component: in the constructor of a nested attribute Dagster would hide the error.
+        """
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            for rule in _rules(field):
+                rule.check(path + name, value)
+            if isinstance(value, Attributes):
+                value.check(f"{path}{name}.")
+            elif isinstance(value, dict):
+                for key, nested in value.items():
+                    if isinstance(nested, Attributes):
+                        nested.check(f"{path}{name}.{key}.")
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """Return the model of the YAML, whose schema is that of ``dg check yaml``."""
+        return _with_schema(cls, super().model())
+
+
+def _rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
+    return (rule for rule in field.metadata if isinstance(rule, TextRule | KeyRule))
+
+
+@cache
+def _with_schema(attributes: type[Attributes], model: type[BaseModel]) -> type[BaseModel]:
+    """Return a model whose schema says what the attributes accept, of nested attributes too."""
+
+    def model_json_schema(_: type[BaseModel], *args: Any, **options: Any) -> JsonSchema:
+        schema = model.model_json_schema(*args, **options)
+        _refine(schema, attributes)
+        for nested in _nested(attributes):
+            definition = schema.get("$defs", {}).get(f"{nested.__name__}Model")
+            if definition is not None:
+                _refine(definition, nested)
+        return schema
+
+    namespace = {"model_json_schema": classmethod(model_json_schema), "__module__": __name__}
+    return type(model.__name__, (model,), namespace)
+
+
+def _nested(attributes: type[Attributes]) -> set[type[Attributes]]:
+    """Return the classes of attributes that those of a class have, at any depth."""
+    found, pending = set[type[Attributes]](), [attributes]
+    while pending:
+        kinds = [field.annotation for field in pending.pop().model_fields.values()]
+        while kinds:
+            kind = kinds.pop()
+            if isinstance(kind, type) and issubclass(kind, Attributes) and kind not in found:
+                found.add(kind)
+                pending.append(kind)
+            kinds += get_args(kind)
+    return found
+
+
+def _refine(schema: JsonSchema, attributes: type[Attributes]) -> None:
+    for name, field in attributes.model_fields.items():
+        refined = _refined(schema["properties"][name])
+        if field.description:
+            refined["description"] = field.description
+        for rule in _rules(field):
+            rule.apply(refined)
+        schema["properties"][name] = refined
+    if attributes.cases:
+        schema["allOf"] = [*attributes.cases]
+
+
+def _refined(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of an attribute, in which a text that is no template is no way around its type.
+
+    Its errors name the attribute that is wrong: a choice by ``anyOf`` would name the parent. Attributes of several types
+    that are nested, of Dagster's own say, stay as they are.
+    """
+    refined = {key: value for key, value in schema.items() if key in ("title", "default")}
+    choices = schema.get("anyOf") or [{k: v for k, v in schema.items() if k not in refined}]
+    null = [choice for choice in choices if choice == {"type": "null"}]
+    values = [choice for choice in choices if choice not in ({"type": "string"}, *null)]
+    if len(values) > 1:
+        return schema
+    value = values[0] if values else {"type": "string"}
+    if "$ref" in value:
+        # anything passes this choice: it is there for programs that show what a component takes
+        shown = {"anyOf": [value, {}]}
+        return refined | shown | {"if": {"anyOf": [_TEMPLATE, *null]}, "else": value}
+    strict = {"enum": value["enum"]} if "enum" in value else {"type": value["type"]}
+    types = [*dict.fromkeys([value["type"], "string", *(["null"] if null else [])])]
+    refined |= {key: what for key, what in value.items() if key not in ("type", "enum")}
+    refined["type"] = types if len(types) > 1 else types[0]
+    refined["examples"] = [value["enum"][0] if "enum" in value else _EXAMPLES[value["type"]]]
+    if strict != {"type": "string"}:
+        refined |= {"if": _string_but(_TEMPLATE), "then": strict}
+    return refined
