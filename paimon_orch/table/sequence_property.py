@@ -1,7 +1,7 @@
 """The greatest sequence number of a table as a property of its snapshots.
 
-Writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` number their rows from this property and read
-no files: a snapshot without it would make them begin at zero, and their rows would lose to older ones.
+Write-only writers of tables with ``write.sequence-number-init-mode`` = ``snapshot`` number their rows from this property
+and read no files. Without it they read all files of a bucket again; with one that is too small their rows would lose.
 """
 
 from collections.abc import Callable, Iterable, Mapping
