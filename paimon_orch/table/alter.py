@@ -188,9 +188,16 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
     field = Field(-1, path[-1], data_type, change.comment, change.default)
     (numbered,), highest = assign_field_ids([field], schema.highest_field_id)
 
+    def end(fields: Siblings) -> int:
+        before_partition = schema.typed_options.boolean("add-column-before-partition")
+        if not before_partition or len(path) > 1:
+            return len(fields)
+        partition = (at for at, f in enumerate(fields) if f.name in schema.partition_keys)
+        return next(partition, len(fields))
+
     def among(fields: Siblings) -> Siblings:
         _must_be_new(fields, path)
-        at = 0 if change.first else len(fields)
+        at = 0 if change.first else end(fields)
         if change.after is not None:
             at = fields.index(_find(fields, (*path[:-1], change.after))) + 1
         return (*fields[:at], numbered, *fields[at:])

@@ -73,6 +73,16 @@ def test_rows_written_before_a_column_came_have_no_value_in_it(table: Table) -> 
     assert rows_of(changed) == [(None, 1, None, "a", 10), (0.5, 2, 5, "c", 1)]
 
 
+@pytest.mark.parametrize(("before", "names"), [("true", "id v w dt"), ("false", "id v dt w")])
+def test_a_new_column_stands_before_the_partition_columns_if_the_option_says_so(
+    before: str, names: str
+) -> None:
+    schema = schema_of(
+        "id INT, v INT, dt STRING", partition="dt", **{"add-column-before-partition": before}
+    )
+    assert after(schema, AddColumn("w", "INT")).names == names.split()
+
+
 def test_a_column_that_is_dropped_and_added_again_does_not_show_its_old_values(
     table: Table,
 ) -> None:

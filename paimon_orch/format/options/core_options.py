@@ -92,6 +92,7 @@ def changes_format(
 
 
 HONOURED: tuple[TableOption, ...] = (
+    honoured("add-column-before-partition", BOOLEAN, "false"),
     honoured("aggregation.remove-record-on-delete", BOOLEAN, "false"),
     honoured("alter-column-null-to-not-null.disabled", BOOLEAN, "true"),
     honoured("bucket", INTEGER, "-1"),
@@ -374,13 +375,6 @@ EXTERNAL: tuple[TableOption, ...] = (
 """What informs another system at a commit."""
 
 CHANGES_FORMAT: tuple[TableOption, ...] = (
-    changes_format(
-        "add-column-before-partition",
-        BOOLEAN,
-        "false",
-        steps=ALTER,
-        consequence="new columns are added after the partition columns",
-    ),
     changes_format(
         "blob-descriptor-field",
         TEXT,
