@@ -34,7 +34,14 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.run_config import (
+    AllowanceConfig,
+    allowance_config,
+    report_stale_options,
+    with_defaults,
+)
 from paimon_orch.dagster.runs import executor_of, spark_links
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import Executor
 from paimon_orch.steps.ingest import IngestResult
@@ -63,13 +70,17 @@ class Strategy(Enum):
     full = "full"
 
 
-class CompactionConfig(dg.Config):
+class CompactionConfig(AllowanceConfig):
     """What may be changed in the launchpad for one run."""
 
     strategy: Strategy = Field(
         default=Strategy.minor,
         description="minor: what the table's options ask for. full: rewrite everything into the highest level.",
     )
+
+
+class FileIndexConfig(AllowanceConfig):
+    """What may be changed in the launchpad for one run."""
 
 
 def build_table_asset(  # noqa: PLR0913 - keywords of a factory
@@ -116,10 +127,18 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
                 )
             report = inspect(paimon.load_table(table))
             _add_partitions(context, report, keys, partitions_def)
+            if report.rows_not_visible:
+                context.log.warning(
+                    "%s: %d records are not visible to batch readers before a compaction",
+                    *(table, report.rows_not_visible),
+                )
             snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
             # a run that adds nothing makes nothing stale
             version = max(snapshots) if snapshots else _last_version(context, keys)
-            return _ingested(results, report, keys, version, lineage | spark_links(spark))
+            more = lineage | spark_links(spark)
+            if snapshots:
+                more |= report_stale_options(context, paimon.load_table(table))
+            return _ingested(results, report, keys, version, more)
 
     return table_asset
 
@@ -132,13 +151,15 @@ def build_compaction_asset(
     owners: Sequence[str] = (),
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
+    allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, "compaction"]``, downstream of the table's own.
 
     A run compacts its partitions, all of the table without ``partitions_def``, with one commit for at most
-    ``max_partitions_per_run`` of them. A run that finds nothing to do commits nothing and says so. Runs take the
-    resources ``paimon`` and ``spark``.
+    ``max_partitions_per_run`` of them. A run that finds nothing to do commits nothing and says so. ``allowances`` are the
+    defaults of the config. Runs take the resources ``paimon`` and ``spark``.
     """
+    config_class = with_defaults(CompactionConfig, allowance_config(allowances))
 
     @_asset(
         table,
@@ -152,19 +173,20 @@ def build_compaction_asset(
     )
     def compaction(
         context: dg.AssetExecutionContext,
-        config: CompactionConfig,
+        config: config_class,  # type: ignore[valid-type]
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        chosen: CompactionConfig = config
         with failures_by_type(table, context, retry_policy):
-            run = _Run(context, paimon.load_table(table), spark, partitions_def)
-            done = partial(_compact, run, config.strategy)
+            run = _Run(context, chosen.load_table(paimon, table), spark, partitions_def)
+            done = partial(_compact, run, chosen.strategy)
             return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
 
     return compaction
 
 
-def build_file_index_asset(
+def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     table: str,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
@@ -173,13 +195,15 @@ def build_file_index_asset(
     owners: Sequence[str] = (),
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
+    allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, "file_index"]``, downstream of the compaction unless deps say.
 
     A run gives the files of its partitions, of the whole table without ``partitions_def``, the indexes that the
-    table's options ask for. Files that have them are left alone: with nothing to do nothing is committed. Runs take the
-    resources ``paimon`` and ``spark``.
+    table's options ask for. Files that have them are left alone: with nothing to do nothing is committed. ``allowances``
+    are the defaults of the config. Runs take the resources ``paimon`` and ``spark``.
     """
+    config_class = with_defaults(FileIndexConfig, allowance_config(allowances))
 
     @_asset(
         table,
@@ -192,11 +216,13 @@ def build_file_index_asset(
     )
     def file_index(
         context: dg.AssetExecutionContext,
+        config: config_class,  # type: ignore[valid-type]
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        chosen: FileIndexConfig = config
         with failures_by_type(table, context, retry_policy):
-            run = _Run(context, paimon.load_table(table), spark, partitions_def)
+            run = _Run(context, chosen.load_table(paimon, table), spark, partitions_def)
             done = partial(_index, run)
             return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
 
@@ -335,15 +361,17 @@ def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Me
         progress=log_progress(context, f"compact {what}"),
     )
     after = inspect(table, result.snapshot_id)
+    stale: Metadata = {}
     if result.snapshot_id is None:
         context.log.info("%s: nothing to compact", what)
     else:
+        stale = report_stale_options(context, table)
         context.log.info(
             "%s: buckets compacted: %d, in %.1f s, by snapshot %d",
             *(what, result.buckets, result.duration_seconds, result.snapshot_id),
         )
     if translate is None:
-        return {"": compaction_metadata(before, after, result, partition=False)}
+        return {"": compaction_metadata(before, after, result, partition=False) | stale}
     paths = {key: translate.path_of(key) for key in keys}
     return {
         key: compaction_metadata(
@@ -353,6 +381,7 @@ def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Me
             partition=True,
             alone=len(keys) == 1,
         )
+        | stale
         for key, path in paths.items()
     }
 
@@ -367,12 +396,14 @@ def _index(run: _Run, keys: Sequence[str]) -> dict[str, Metadata]:
         progress = log_progress(context, f"rewrite file indexes of {what}")
         result = rewrite_file_index(table, run.executor, partitions=specs, progress=progress)
         context.log.info("%s: files with new indexes: %d", what, result.files)
+        stale = report_stale_options(context, table)
     else:
-        result = RewriteResult()
+        result, stale = RewriteResult(), {}
         context.log.info("%s: all files have the indexes that the table asks for", what)
     if translate is None:
-        return {"": index_metadata(planned, result)}
+        return {"": index_metadata(planned, result) | stale}
     alone = len(keys) == 1
     return {
-        key: index_metadata(planned, result, translate.path_of(key), alone=alone) for key in keys
+        key: index_metadata(planned, result, translate.path_of(key), alone=alone) | stale
+        for key in keys
     }

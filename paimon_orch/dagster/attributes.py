@@ -25,7 +25,9 @@ from paimon_orch.dagster.attribute_rules import (
 from paimon_orch.dagster.checks import CHECKS, Limit
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.run_config import STALE_EXTERNAL, UNKNOWN_OPTIONS
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.format.times import parse_duration
 from paimon_orch.steps.policy import CompactionPolicy
 
@@ -392,6 +394,8 @@ class TableAttributes(Attributes):
     partition_expiration: PartitionExpirationAttributes | None = Field(
         default=None, description="Given, old partitions are dropped by a schedule."
     )
+    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL)
+    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS)
     checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECKS)] = Field(
         default={}, description="Limits by the name of the check; null for no checks."
     )
@@ -424,6 +428,13 @@ class TableAttributes(Attributes):
                 "freshness of an external table is judged by what the sensor sees: it needs 'trigger: sensor'"
             )
         return self.freshness.policy()
+
+    @property
+    def allowances(self) -> Allowances:
+        """Return what steps may do against options of the table."""
+        return Allowances(
+            stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+        )
 
     def partitions_def(self, table: str) -> dg.PartitionsDefinition[str] | None:
         """Return the partitions of a table's assets."""

@@ -17,6 +17,7 @@ from paimon_orch.dagster.jobs import (
     build_remove_orphan_files_job,
 )
 from paimon_orch.dagster.names import group_name, table_key
+from paimon_orch.dagster.run_config import allowance_config
 from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
 from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
 from paimon_orch.dagster.upkeep import (
@@ -122,6 +123,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
                 key_prefix=self.key_prefix,
                 owners=self.owners,
                 max_partitions_per_run=self.max_partitions_per_run,
+                allowances=self.allowances,
             )
             for build in builders
         ]
@@ -135,6 +137,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             self.table,
             partitions_def=self._partitions_def,
             policy=self.compaction.policy(),
+            allowances=self.allowances,
             key_prefix=self.key_prefix,
             minimum_interval_seconds=self.sensor_interval_seconds,
             report_as="observation" if self.freshness is None else "materialization",
@@ -149,13 +152,10 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         }
         if self.partition_expiration is not None:
             builders[EXPIRE_PARTITIONS.action] = build_expire_partitions_job
-        policies = self._policies()
+        policies = {action: policy.job_config() for action, policy in self._policies().items()}
+        allowed = allowance_config(self.allowances)
         return [
-            build(
-                self.table,
-                config=policies[action].job_config() if action in policies else None,
-                key_prefix=self.key_prefix,
-            )
+            build(self.table, config=policies.get(action, {}) | allowed, key_prefix=self.key_prefix)
             for action, build in builders.items()
         ]
 
@@ -184,6 +184,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
                 self.table,
                 partitions_def=self._partitions_def,
                 policy=self.compaction.policy(),
+                allowances=self.allowances,
                 key_prefix=self.key_prefix,
                 default_status=status,
             )

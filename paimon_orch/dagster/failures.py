@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from paimon_orch.errors import CancelledError, TransientError
+from paimon_orch.errors import CancelledError, TransientError, UnsupportedError
 
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
@@ -37,11 +37,24 @@ def failures_by_type(
         # Spark's own handler of Ctrl-C, where it has taken the place of Dagster's.
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
-        raise dg.Failure(
-            f"{type(error).__name__}: {error}",
-            metadata={"dagster/table_name": table, "paimon/error": type(error).__name__},
-            allow_retries=False,
-        ) from error
+        raise _failure(table, error) from error
+
+
+@contextmanager
+def refusals_as_failures(table: str) -> Iterator[None]:
+    """End the run, without another attempt, where the library does not implement what the table asks for."""
+    try:
+        yield
+    except UnsupportedError as error:
+        raise _failure(table, error) from error
+
+
+def _failure(table: str, error: Exception) -> dg.Failure:
+    return dg.Failure(
+        f"{type(error).__name__}: {error}",
+        metadata={"dagster/table_name": table, "paimon/error": type(error).__name__},
+        allow_retries=False,
+    )
 
 
 def op_context(context: Context) -> dg.OpExecutionContext:

@@ -9,9 +9,11 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from paimon_orch.dagster.metadata import PaimonMetadata
+from paimon_orch.dagster.failures import refusals_as_failures
+from paimon_orch.dagster.metadata import PaimonMetadata, rows_not_visible
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
 from paimon_orch.format.predicate import And, Leaf, Or, Predicate
 from paimon_orch.format.snapshot import Snapshot
@@ -44,12 +46,23 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         """Write and commit one snapshot."""
         table = self._table(context.asset_key)
         rows = _to_arrow(obj)
-        specs = _specs(table, context)
-        snapshot = _write(table, rows, self._mode(context), specs, _commit_id(context))
+        with refusals_as_failures(table.identifier):
+            specs = _specs(table, context)
+            if context.has_asset_partitions and not specs:
+                # an overwrite would take the whole table
+                raise InputError(f"the run of {table.identifier} names no partition to write")
+            snapshot = _write(table, rows, self._mode(context), specs, _commit_id(context))
+        waiting = None if snapshot is None else rows_not_visible(table, snapshot)
+        if waiting:
+            hint = not_visible_in_scan(table.identifier, table.paths, waiting)
+            context.log.warning("%s, or materialize the compaction of the table", hint)
         written = PaimonMetadata(
-            snapshot_id=None if snapshot is None else snapshot.id, rows_written=rows.num_rows
+            snapshot_id=None if snapshot is None else snapshot.id,
+            rows_written=rows.num_rows,
+            rows_not_visible=waiting,
         )
-        context.add_output_metadata(written.to_dagster())
+        stale = {} if snapshot is None else report_stale_options(context, table)
+        context.add_output_metadata(written.to_dagster() | stale)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of the run, or all, in the form that the input is annotated with."""
@@ -58,11 +71,12 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         if context.has_asset_partitions:  # may be none: the first partition has nothing before it
             chosen = of_partitions(table, _specs(table, context))
             limit = 0 if chosen is None else None
-        scan = table.scan(filter=chosen, limit=limit)
-        left_out = scan.rows_not_visible if limit is None else 0
-        if left_out:
-            context.log.warning(not_visible_in_scan(table.identifier, table.paths, left_out))
-        rows = scan.to_arrow()
+        with refusals_as_failures(table.identifier):
+            scan = table.scan(filter=chosen, limit=limit)
+            left_out = scan.rows_not_visible if limit is None else 0
+            if left_out:
+                context.log.warning(not_visible_in_scan(table.identifier, table.paths, left_out))
+            rows = scan.to_arrow()
         return _in_form(rows, context.dagster_type.typing_type)
 
     def _table(self, key: dg.AssetKey) -> Table:

@@ -14,6 +14,7 @@ from paimon_orch.dagster.failures import failures_by_type
 from paimon_orch.dagster.names import object_name, pool_name, table_key
 from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.runs import executor_of, spark_links
 from paimon_orch.dagster.upkeep import (
     COMPACT_MANIFESTS,
@@ -107,10 +108,14 @@ def _build_job(
         with failures_by_type(table, context):
             executor = executor_of(context, spark) if config.use_spark else InProcessExecutor()
             progress = log_progress(context, f"{step.action}, {table}")
-            outcome = step.perform(paimon.load_table(table), config, executor, progress)
+            loaded = config.load_table(paimon, table)
+            outcome = step.perform(loaded, config, executor, progress)
+            stale = {} if config.dry_run else report_stale_options(context, loaded)
         when = "dry run of " if config.dry_run else ""
         context.log.info("%s%s, %s: %s", when, step.action, table, outcome.numbers)
-        metadata = outcome.to_metadata(step.action, dry_run=config.dry_run) | spark_links(spark)
+        metadata = (
+            outcome.to_metadata(step.action, dry_run=config.dry_run) | spark_links(spark) | stale
+        )
         context.log_event(dg.AssetObservation(asset, description=step.action, metadata=metadata))
 
     @dg.job(

@@ -11,12 +11,16 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import type_to_sql
 from paimon_orch.merge.levels import sorted_runs
 from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.policy import Decision
 from paimon_orch.steps.rewrite_file_index import RewritePlan, RewriteResult
+from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.table import Table
+from paimon_orch.table.visibility import Visibility
 
 MAX_RECORDS = 50
 
@@ -58,6 +62,7 @@ class PaimonMetadata:
     """The keys below ``paimon/``, each optional; sizes are in bytes, counts are of the asset or partition.
 
     :ivar deletion_vector_rows: rows that deletion vectors hide
+    :ivar rows_not_visible: records that batch readers do not see before a compaction
     :ivar read_amplification: sorted runs in the bucket with the most: what its readers merge
     :ivar write_amplification: bytes that were written for each byte of level 0 that was taken away
     :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
@@ -80,6 +85,7 @@ class PaimonMetadata:
     write_amplification: float | None = None
     bytes: int | None = None
     level0_files: int | None = None
+    rows_not_visible: int | None = None
     read_amplification: int | None = None
     read_amplification_before: int | None = None
     deletion_vector_rows: int | None = None
@@ -123,10 +129,26 @@ def table_state(report: TableReport) -> PaimonMetadata:
         files=report.file_count,
         bytes=report.bytes,
         level0_files=report.level0_files,
+        rows_not_visible=_rows_not_visible(report),
         read_amplification=_sorted_runs(report),
         deletion_vector_rows=report.hidden_rows,
         small_file_ratio=report.small_files / max(report.file_count, 1),
     )
+
+
+def rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
+    """Return the records of a snapshot that wait for compaction, None for tables whose readers see all files."""
+    schema = table.schema
+    visibility = Visibility(schema)
+    if not (visibility.skips_level_0 or is_postponed(schema)):
+        return None
+    return visibility.rows_not_visible(table.manifests, snapshot)
+
+
+def _rows_not_visible(report: TableReport) -> int | None:
+    """Return the records that wait for compaction, None for tables whose readers see all files."""
+    hides = Visibility(report.schema).skips_level_0 or is_postponed(report.schema)
+    return report.rows_not_visible if hides else None
 
 
 def _sorted_runs(report: TableReport) -> int:

@@ -7,7 +7,8 @@ import dagster as dg
 
 from paimon_orch.dagster.names import COMPACTION, compaction_key
 from paimon_orch.dagster.partitions import PartitionKeys
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.policy import Decision
 from paimon_orch.table.table import Table
 
@@ -28,6 +29,14 @@ class CompactionTarget:
     def alone(self) -> bool:
         """Tell whether partitions are compacted by themselves, so that one of them may be rewritten."""
         return self.partitions_def is not None or not self.table.schema.partition_keys
+
+    def refusal(self) -> str:
+        """Return why options of the table speak against its compaction, an empty text if they do not."""
+        try:
+            self.table.check_step(StepKind.COMPACT)
+        except UnsupportedError as error:
+            return str(error)
+        return ""
 
     def requests(
         self, run_keys: Mapping[str, str], decisions: Mapping[str, Decision], seen: int | None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
+from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.steps.executor import Executor, Join, Progress, Undo
 from paimon_orch.storage.options import parse_option
 from paimon_orch.table.catalog import Catalog
@@ -33,11 +34,23 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         description="Options of fsspec for an object store, such as endpoint_url. Secrets belong in the environment "
         "variable PAIMON_STORAGE_OPTIONS, a JSON object, or in dg.EnvVar.",
     )
+    allow_stale_external: bool = Field(
+        default=False,
+        description="Change tables although their options say that Iceberg metadata, a metastore or a callback is "
+        "informed of changes, which is not done here.",
+    )
+    allow_unknown_options: bool = Field(
+        default=False,
+        description="Change tables although they have options that may belong to a newer release of Paimon.",
+    )
 
     def catalog(self) -> Catalog:
         """Return the library's catalog; nothing is read yet."""
         options = (parse_option(f"{name}={text}") for name, text in self.storage_options.items())
-        return Catalog(self.warehouse, **dict(options))
+        allowances = Allowances(
+            stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+        )
+        return Catalog(self.warehouse, allowances=allowances, **dict(options))
 
     def load_table(self, identifier: str) -> Table:
         """Return ``database.table``; raises :class:`paimon_orch.errors.NotFoundError` if it is not there."""

@@ -12,6 +12,7 @@ from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, job_config
 from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
 from paimon_orch.dagster.requests import CompactionTarget, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_config import load_allowed
 from paimon_orch.dagster.upkeep import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
@@ -20,6 +21,7 @@ from paimon_orch.dagster.upkeep import (
     STEPS,
 )
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.policy import CompactionPolicy, Decision
 
 _CRON = {
@@ -35,6 +37,7 @@ def build_compaction_schedule(
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
     policy: CompactionPolicy | None = None,
+    allowances: Allowances = NO_ALLOWANCES,
     key_prefix: Sequence[str] = (),
     hour: int = 3,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
@@ -58,10 +61,13 @@ def build_compaction_schedule(
         context: dg.ScheduleEvaluationContext, paimon: PaimonCatalogResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         try:
-            loaded = paimon.load_table(table)
+            loaded = load_allowed(paimon, table, allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
+        if refusal := target.refusal():
+            context.log.warning("%s", refusal)
+            return dg.SkipReason(refusal)
         watch = Watch(loaded, policy or CompactionPolicy(), may_be_full=target.alone)
         decisions = {found.partition: found for found in watch.decide(overdue=None)}
         for decision in decisions.values():

@@ -18,7 +18,9 @@ from paimon_orch.dagster.metadata import column_schema, decisions_metadata
 from paimon_orch.dagster.names import compaction_key, object_name, table_key
 from paimon_orch.dagster.requests import CompactionTarget, run_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_config import load_allowed
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.policy import CompactionPolicy, Decision, Figures
 from paimon_orch.table.table import Table
@@ -32,6 +34,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
     policy: CompactionPolicy | None = None,
+    allowances: Allowances = NO_ALLOWANCES,
     key_prefix: Sequence[str] = (),
     minimum_interval_seconds: int = 30,
     max_snapshots_per_tick: int = 100,
@@ -62,7 +65,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
         try:
-            loaded = paimon.load_table(table)
+            loaded = load_allowed(paimon, table, allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
@@ -110,13 +113,21 @@ def _log(context: dg.SensorEvaluationContext, table: Table, changes: Changes) ->
 
 
 def _result(target: CompactionTarget, changes: Changes, limit: int) -> dg.SensorResult:
-    """Return what is requested now, at most ``limit`` compactions; the cursor keeps the others for later."""
+    """Return what is requested now, at most ``limit`` compactions; the cursor keeps the others for later.
+
+    Nothing is requested of a table whose options speak against compaction: each run would end with that refusal. It is
+    looked at again when the policy's ``max_wait`` is over.
+    """
     cursor, occasions = changes.cursor, changes.cursor.pending
     decisions = {decision.partition: decision for decision in changes.decisions}
     present = list(decisions)
     if occasions and target.partitions_def is None:
         decisions = {"": _together([decisions[path] for path in occasions])}
         occasions = {"": changes.occasion}
+    refusal = target.refusal() if occasions else ""
+    if refusal:
+        target.tick.log.warning("%s", refusal)
+        occasions = {}
     now = list(occasions)[:limit]
     run_keys = {path: run_key(target.table, cursor.table, path, occasions[path]) for path in now}
     requests = target.requests(run_keys, decisions, cursor.handled.snapshot_id)
@@ -124,7 +135,7 @@ def _result(target: CompactionTarget, changes: Changes, limit: int) -> dg.Sensor
     known = changes.touched if changes.whole_table in (None, FIRST_LOOK) else None
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else _idle(target.table, changes),
+        skip_reason=None if requests else refusal or _idle(target.table, changes),
         cursor=replace(cursor, pending=later).to_json(),
         dynamic_partitions_requests=target.partition_changes(present, known),
     )

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, ValidationError
 
 from paimon_orch.dagster.metadata import Metadata, rows_table
+from paimon_orch.dagster.run_config import AllowanceConfig, with_defaults
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps import compact_manifests as manifest_step
@@ -22,7 +23,7 @@ from paimon_orch.table.table import Table
 _FINDINGS = 10
 
 
-class StepConfig(dg.Config):
+class StepConfig(AllowanceConfig):
     """What all steps have in common."""
 
     dry_run: bool = Field(default=True, description="Show what would be done, and change nothing.")
@@ -123,13 +124,7 @@ class Step(Generic[C]):
         Raises :class:`InputError` for a name that the config does not have, and for a value that it does not take.
         """
         self.check_config(policy)
-        fields: dict[str, Any] = {
-            name: (known.annotation, Field(default=policy[name], description=known.description))
-            for name, known in self.config.model_fields.items()
-            if name in policy
-        }
-        config = create_model(self.config.__name__, __base__=self.config, **fields)
-        return replace(self, config=config)
+        return replace(self, config=with_defaults(self.config, policy))
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         """Raise :class:`InputError` for a name that the config does not have, and for a value that it does not take."""

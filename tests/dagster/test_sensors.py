@@ -11,6 +11,7 @@ from ticks import Ticks
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
+from paimon_orch.errors import MissingFileError
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 
@@ -355,7 +356,7 @@ def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
     assert settled.skipped() == "lake.orders: snapshot 122 already handled"
 
 
-@pytest.mark.parametrize("hint", [b"99", b"2", b"1", b"rubbish", b"", None])
+@pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
 def test_a_hint_that_is_wrong_or_gone_changes_nothing(
     settled: Ticks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
@@ -367,6 +368,16 @@ def test_a_hint_that_is_wrong_or_gone_changes_nothing(
 
     assert settled.requested() == [DAYS[0]]
     assert settled.skipped() == "lake.orders: snapshot 3 already handled"
+
+
+def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
+    settled: Ticks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    orders.snapshots.write_hint("LATEST", 99)
+
+    with pytest.raises(MissingFileError, match="snapshot-99"):
+        settled.result()
 
 
 def events(ticks: Ticks) -> list[dg.AssetObservation | dg.AssetMaterialization]:

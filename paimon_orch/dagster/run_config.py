@@ -1,0 +1,80 @@
+"""Config that the launchpad shows: defaults of a table's own, and what a run may do against the table's options."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import dagster as dg
+from pydantic import Field, create_model
+
+from paimon_orch.dagster.metadata import Metadata
+from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.table.table import Table
+
+STALE_EXTERNAL = (
+    "Change the table although its options say that Iceberg metadata, a metastore or a callback is informed of changes, "
+    "which is not done here. What is stale afterwards is in the metadata of the run."
+)
+UNKNOWN_OPTIONS = (
+    "Change the table although it has options that may belong to a newer release of Paimon."
+)
+
+
+class AllowanceConfig(dg.Config):
+    """What a run may do although options of the table speak against it."""
+
+    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL)
+    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS)
+
+    def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
+        """Return a table with what this config and the resource allow."""
+        allowances = Allowances(
+            stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+        )
+        return load_allowed(paimon, table, allowances)
+
+
+def load_allowed(paimon: PaimonCatalogResource, table: str, allowances: Allowances) -> Table:
+    """Return a table with what its caller and the resource allow."""
+    loaded = paimon.load_table(table)
+    given = loaded.allowances
+    return loaded.allow(
+        stale_external=allowances.stale_external or given.stale_external,
+        unknown_options=allowances.unknown_options or given.unknown_options,
+    )
+
+
+C = TypeVar("C", bound=dg.Config)
+
+
+def with_defaults(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
+    """Return a class of config like another one, with other defaults by name; those of no field are ignored."""
+    fields: dict[str, Any] = {
+        name: (known.annotation, Field(default=defaults[name], description=known.description))
+        for name, known in config.model_fields.items()
+        if name in defaults
+    }
+    return create_model(config.__name__, __base__=config, **fields)
+
+
+def allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, bool]:
+    """Return the config of what is allowed, nothing for the rest."""
+    config = {
+        "allow_stale_external": allowances.stale_external,
+        "allow_unknown_options": allowances.unknown_options,
+    }
+    return {name: True for name, allowed in config.items() if allowed}
+
+
+def report_stale_options(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
+) -> Metadata:
+    """Log which options name another system that is stale after a change of the table, and return them as metadata."""
+    stale = table.stale_external_options()
+    if not stale:
+        return {}
+    shown = ", ".join(stale)
+    context.log.warning(
+        "%s: this run was allowed to leave other systems stale: %s", table.identifier, shown
+    )
+    return {"paimon/stale_external_options": shown}

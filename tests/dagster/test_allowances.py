@@ -1,0 +1,332 @@
+"""Options that speak against a step end a run with their names, unless the run is allowed to leave other systems stale."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from paimon_orch.dagster import (
+    PaimonArrowIOManager,
+    PaimonCatalogResource,
+    PaimonTableComponent,
+    build_table_asset,
+)
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.steps.inspect import inspect
+from paimon_orch.table.table import Table
+
+ICEBERG = "metadata.iceberg.storage"
+STALE = f"{ICEBERG}=table-location"
+KEY = dg.AssetKey(["lake", "orders"])
+DAY = "2026-01-01"
+# Dagster does that itself where one resource holds another.
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
+
+
+@pytest.fixture
+def orders(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
+    """A table with deletion vectors that Java Paimon would also publish as an Iceberg table, with work for all jobs."""
+    table = paimon.catalog().create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT, amount INT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={
+            "bucket": "1",
+            "deletion-vectors.enabled": "true",
+            "file-index.bloom-filter.columns": "amount",
+            ICEBERG: "table-location",
+        },
+    )
+    for amount in range(3):
+        upsert(table.allow(stale_external=True), DAY, amount=amount)
+    return table
+
+
+def component(**attributes: Any) -> dg.Definitions:
+    given = {
+        "table": "lake.orders",
+        "snapshot_expiration": {"retain_min": 1, "retain_max": 1, "retain_for": "1 ms"},
+        "orphan_files": {},
+        "partition_expiration": {"expiration_time": "9000 d", "strategy": "update-time"},
+        "file_index": True,
+        **attributes,
+    }
+    return PaimonTableComponent.from_attributes_dict(attributes=given).definitions()
+
+
+def assets_of(defs: dg.Definitions) -> list[dg.AssetsDefinition]:
+    return [asset for asset in defs.assets or [] if isinstance(asset, dg.AssetsDefinition)]
+
+
+def jobs_of(defs: dg.Definitions) -> list[dg.JobDefinition]:
+    return [job for job in defs.jobs or [] if isinstance(job, dg.JobDefinition)]
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """The one failure of a run, which asked for no other attempt."""
+    assert not result.success
+    kinds = [event.event_type for event in result.all_events]
+    assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
+    [failed] = [e for e in result.all_events if e.event_type is dg.DagsterEventType.STEP_FAILURE]
+    error = failed.step_failure_data.error
+    assert error
+    assert "Failure" in str(error.cls_name)
+    return error.message
+
+
+def events_of(result: dg.ExecuteInProcessResult) -> list[Mapping[str, Any]]:
+    """Metadata of all observations and materializations."""
+    found: list[Mapping[str, Any]] = [
+        {
+            key: value.value
+            for key, value in event.asset_observation_data.asset_observation.metadata.items()
+        }
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    ]
+    found += [
+        {key: value.value for key, value in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    ]
+    return found
+
+
+def test_compaction_of_a_table_that_iceberg_reads_fails_by_the_name_of_the_option(
+    orders: Table, resources: Mapping[str, object]
+) -> None:
+    result = dg.materialize(
+        assets_of(component()),
+        resources=resources,
+        selection=["lake/orders/compaction"],
+        raise_on_error=False,
+    )
+
+    message = failure_of(result)
+    assert ICEBERG in message
+    assert "Nothing was changed" in message
+    assert orders.snapshots.latest_id() == 3
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_jobs_that_delete_fail_by_the_name_of_the_option(
+    orders: Table, resources: Mapping[str, object], dry_run: bool
+) -> None:
+    for job in jobs_of(component()):
+        action = job.tags["paimon/action"]
+        result = job.execute_in_process(
+            {"ops": {action: {"config": {"dry_run": dry_run}}}},
+            resources=dict(resources),
+            raise_on_error=False,
+        )
+
+        assert ICEBERG in failure_of(result)
+    assert orders.snapshots.ids() == [1, 2, 3]
+
+
+def test_component_that_allows_it_names_the_stale_options_in_the_metadata_of_each_run(
+    orders: Table, resources: Mapping[str, object]
+) -> None:
+    defs = component(allow_stale_external=True)
+
+    [compacted, indexed] = events_of(dg.materialize(assets_of(defs), resources=resources))
+    assert compacted["paimon/stale_external_options"] == STALE
+    assert "paimon/stale_external_options" not in indexed  # nothing was to be done
+    assert inspect(orders).level0_files == 0
+    for job in jobs_of(defs):
+        action = job.tags["paimon/action"]
+        config = {"ops": {action: {"config": {"dry_run": False}}}}
+        [metadata] = events_of(job.execute_in_process(config, resources=dict(resources)))
+        assert metadata["paimon/stale_external_options"] == STALE
+    assert len(orders.snapshots.ids()) == 1
+
+
+def test_dry_run_leaves_nothing_stale(orders: Table, resources: Mapping[str, object]) -> None:
+    for job in jobs_of(component(allow_stale_external=True)):
+        [metadata] = events_of(job.execute_in_process(resources=dict(resources)))
+        assert "paimon/stale_external_options" not in metadata
+    assert orders.snapshots.ids() == [1, 2, 3]
+
+
+def test_what_is_allowed_is_logged_as_a_warning(
+    orders: Table, resources: Mapping[str, object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert orders.snapshots.ids()
+
+    dg.materialize(
+        assets_of(component(allow_stale_external=True)),
+        resources=resources,
+        selection=["lake/orders/compaction"],
+    )
+
+    logged = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
+    assert any(
+        f"lake.orders: this run was allowed to leave other systems stale: {STALE}" in line
+        for line in logged
+    )
+
+
+def test_one_run_may_be_allowed_in_the_launchpad(
+    orders: Table, resources: Mapping[str, object]
+) -> None:
+    config = {"ops": {"lake__orders__compaction": {"config": {"allow_stale_external": True}}}}
+
+    result = dg.materialize(
+        assets_of(component()),
+        resources=resources,
+        selection=["lake/orders/compaction"],
+        run_config=config,
+    )
+
+    assert result.success
+    assert orders.snapshots.latest_id() == 4
+
+
+def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> None:
+    for job in jobs_of(component(allow_stale_external=True, allow_unknown_options=True)):
+        assert job.run_config
+        [op] = job.run_config["ops"].values()
+        assert op["config"]["allow_stale_external"] is True
+        assert op["config"]["allow_unknown_options"] is True
+
+
+def test_sensor_requests_no_run_that_would_be_refused_and_says_why(
+    orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    assert orders.snapshots.ids()
+    results = []
+    for allowed in (False, True):
+        [sensor] = component(allow_stale_external=allowed).sensors or []
+        with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
+            found = sensor(context)
+        assert isinstance(found, dg.SensorResult)
+        results.append(found)
+
+    refused, allowed_result = results
+    assert not refused.run_requests
+    assert refused.skip_reason
+    assert ICEBERG in str(refused.skip_reason.skip_message)
+    assert refused.asset_events
+    assert allowed_result.run_requests
+
+
+def test_work_that_was_refused_is_requested_once_it_is_allowed(
+    orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    assert orders.snapshots.ids()
+    cursor, overdue = None, {"max_wait": "1 ms"}
+    for allowed in (False, False, True):
+        [sensor] = component(allow_stale_external=allowed, compaction=overdue).sensors or []
+        with dg.build_sensor_context(
+            instance, cursor=cursor, resources={"paimon": paimon}
+        ) as context:
+            found = sensor(context)
+        assert isinstance(found, dg.SensorResult)
+        assert bool(found.run_requests) is allowed
+        cursor = found.cursor
+
+
+def test_daily_schedule_requests_no_run_that_would_be_refused(
+    orders: Table, paimon: PaimonCatalogResource
+) -> None:
+    assert orders.snapshots.ids()
+    found = []
+    for allowed in (False, True):
+        defs = component(allow_stale_external=allowed, trigger="schedule")
+        [schedule] = [s for s in defs.schedules or [] if s.name.startswith("compaction__")]
+        assert isinstance(schedule, dg.ScheduleDefinition)
+        with (
+            dg.DagsterInstance.local_temp() as instance,
+            dg.build_schedule_context(
+                instance, datetime(2026, 1, 4, tzinfo=UTC), resources={"paimon": paimon}
+            ) as context,
+        ):
+            found.append(schedule(context))
+
+    refused, requests = found
+    assert isinstance(refused, dg.SkipReason)
+    assert ICEBERG in str(refused.skip_message)
+    assert isinstance(requests, list)
+
+
+def producer() -> dg.AssetsDefinition:
+    row = {"dt": DAY, "id": 9, "amount": 9}
+    schema = pa.schema([("dt", "string"), ("id", "int64"), ("amount", "int32")])
+
+    @dg.asset(
+        key=KEY, metadata={"write_mode": "upsert"}, retry_policy=dg.RetryPolicy(max_retries=3)
+    )
+    def orders() -> pa.Table:
+        return pa.Table.from_pylist([row], schema)
+
+    return orders
+
+
+def test_io_manager_fails_without_another_attempt(
+    orders: Table, paimon: PaimonCatalogResource
+) -> None:
+    manager = PaimonArrowIOManager(paimon=paimon)
+
+    result = dg.materialize([producer()], resources={"io_manager": manager}, raise_on_error=False)
+
+    assert ICEBERG in failure_of(result)
+    assert orders.snapshots.latest_id() == 3
+
+
+def test_resource_allows_what_the_io_manager_writes(
+    orders: Table, paimon: PaimonCatalogResource
+) -> None:
+    allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
+    manager = PaimonArrowIOManager(paimon=allowed)
+
+    [metadata] = events_of(dg.materialize([producer()], resources={"io_manager": manager}))
+
+    assert metadata["paimon/stale_external_options"] == STALE
+    assert orders.snapshots.latest_id() == 4
+
+
+def test_io_manager_reports_rows_that_readers_do_not_see_before_a_compaction(
+    orders: Table, paimon: PaimonCatalogResource, capfd: pytest.CaptureFixture[str]
+) -> None:
+    allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
+    manager = PaimonArrowIOManager(paimon=allowed)
+
+    [metadata] = events_of(dg.materialize([producer()], resources={"io_manager": manager}))
+
+    assert metadata["paimon/rows_not_visible"] == 10
+    assert orders.scan().rows_not_visible == 10
+    assert "10 records of lake.orders are not compacted yet" in capfd.readouterr().err
+
+
+def test_load_reports_rows_that_readers_do_not_see_and_compaction_that_none_is_left(
+    orders: Table, resources: Mapping[str, object]
+) -> None:
+    class Session(type(resources["spark"])):  # type: ignore[misc]
+        def session(self) -> None:
+            return None
+
+    def load(catalog: Any, session: object, keys: object) -> list[IngestResult]:
+        snapshot = catalog.table("lake.orders").upsert(
+            pa.Table.from_pylist([{"dt": DAY, "id": 9, "amount": 9}])
+        )
+        return [IngestResult(snapshot.id, 1, 1, 1, 0.1)]
+
+    assets = [
+        build_table_asset("lake.orders", load),
+        *assets_of(component(external=False, file_index=False)),
+    ]
+    paimon = PaimonCatalogResource(
+        warehouse=resources["paimon"].warehouse,  # type: ignore[attr-defined]
+        allow_stale_external=True,
+    )
+    loaded, compacted = events_of(
+        dg.materialize(assets, resources={"paimon": paimon, "spark": Session()})
+    )
+
+    assert loaded["paimon/rows_not_visible"] == 10
+    assert loaded["paimon/stale_external_options"] == STALE
+    assert compacted["paimon/rows_not_visible"] == 0
+    assert orders.scan().rows_not_visible == 0
