@@ -17,7 +17,6 @@ UNREADABLE_FILES = {
 
 UNREADABLE = UNREADABLE_FILES | {
     "java-2.0/chain_table": "chain-table.enabled",
-    "java-2.0/fallback_branch/db.t": "scan.fallback-branch",
     "java-2.0/map_shared_shredding": r"fields\.m\.map\.storage-layout",
     "java-2.0/pk_clustering": "pk-clustering-override",
     "java-2.0/pk_clustering_overlap": "pk-clustering-override",

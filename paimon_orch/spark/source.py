@@ -129,7 +129,7 @@ class PaimonReader(DataSourceReader):
         rows = self._rows
         warn_of_rows_left_out(rows)
         if isinstance(rows, Scan):
-            cut = [piece for split in rows.plan() for piece in pieces(split, rows)]
+            cut = [piece for split in rows.plan() for piece in pieces(split, rows.scan_of(split))]
             parts: list[InputPartition] = [Part(tuple(one)) for one in packed(cut, rows.schema)]
             return parts or [Part()]
         if isinstance(rows, Incremental) and rows.span.snapshots:

@@ -54,7 +54,8 @@ def stream_reader_of(options: Mapping[str, str], schema: StructType) -> "PaimonS
         )
     kinds = isinstance(opened, SystemTable)
     names = [name for name in schema.names if not (kinds and name == ROW_KIND.name)]
-    whole = table.scan(names or None, asked.values.get("filter"))
+    # as in Java Paimon a stream follows the table itself, without the branch that batch reads fall back to
+    whole = replace(table.scan(names or None, asked.values.get("filter")), fallback=None)
     changes = _changes(whole)
     visible = changes.arrow_schema if kinds else whole.arrow_schema
     return PaimonStreamReader(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.column_figures import ColumnGatherer, can_gather
@@ -93,7 +93,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
         return AnalyzePlan(None, schema.id)
     # rows of tables with a key are counted by it
     read = [field.name for field in chosen] or [*schema.trimmed_primary_keys, *schema.names][:1]
-    scan = table.scan(read, snapshot_id=snapshot.id)
+    scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
     units, counted = [], 0
     for split in scan.plan():
         rows = None if chosen else visible_rows(split, schema)

@@ -21,13 +21,17 @@ ALL_LEVELS = range(2**31)
 
 @dataclass(frozen=True, slots=True)
 class BucketSplit:
-    """The live files of one bucket, and the index files that hold their deletion vectors."""
+    """The live files of one bucket, and the index files that hold their deletion vectors.
+
+    ``is_fallback`` marks files of the branch that a read falls back to (``scan.fallback-branch``).
+    """
 
     partition: bytes
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
     vectors: tuple[IndexManifestEntry, ...] = ()
+    is_fallback: bool = False
 
     @property
     def row_count(self) -> int:

@@ -18,6 +18,7 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 from paimon_orch.table.evolved_rows import is_evolving
 from paimon_orch.table.explain import ScanReport, explain
+from paimon_orch.table.fallback import Fallback
 from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.ordering import SortKey, in_order
@@ -35,7 +36,7 @@ class Scan(Rows):
     """What to read; made by :meth:`Table.scan`.
 
     With ``order`` rows come sorted by it, the first ``limit`` ones if there is a limit. ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
-    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read.
+    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read. Partitions that the snapshot lacks are read from ``fallback``.
     """
 
     io: FileIO
@@ -50,6 +51,7 @@ class Scan(Rows):
     audit: bool = False
     order: tuple[SortKey, ...] = ()
     merge_level_0: bool | None = None
+    fallback: Fallback | None = None
 
     @property
     def visibility(self) -> Visibility:
@@ -81,8 +83,40 @@ class Scan(Rows):
 
         With ``asks_indexes`` the file indexes in manifests leave out files too.
         """
+        splits = self._own_splits(self._on_columns(), asks_indexes=asks_indexes)
+        if self.fallback is None:
+            return splits
+        others = self._of_fallback(self.fallback).plan(asks_indexes=asks_indexes)
+        keys = set(self.schema.partition_keys)
+        on_keys = None if self.predicate is None else restrict(self.predicate, keys)
+        own = {split.partition for split in self._own_splits(on_keys, asks_indexes=False)}
+        missing = (split for split in others if split.partition not in own)
+        return [*splits, *(replace(split, is_fallback=True) for split in missing)]
+
+    def scan_of(self, split: BucketSplit) -> "Scan":
+        """Return the scan whose schema and options are those of a planned split."""
+        if not split.is_fallback or self.fallback is None:
+            return self
+        return self._of_fallback(self.fallback)
+
+    def _of_fallback(self, fallback: Fallback) -> "Scan":
+        """Return the same read of the branch that is fallen back to."""
+        theirs = {field.name: field for field in fallback.schema.fields}
+        return replace(
+            self,
+            paths=fallback.paths,
+            schemas=fallback.schemas,
+            schema=fallback.schema,
+            snapshot=fallback.snapshot,
+            fields=tuple(theirs.get(field.name, field) for field in self.fields),
+            merge_level_0=fallback.merge_level_0,
+            fallback=None,
+        )
+
+    def _own_splits(self, predicate: Predicate | None, *, asks_indexes: bool) -> list[BucketSplit]:
+        """Return the files of the snapshot itself that a predicate does not rule out."""
         levels = self.visibility.visible(self.levels)
-        predicate, pruner = self._on_columns(), None
+        pruner = None
         if predicate is not None:
             pruner = Pruner(self.schema, predicate, self.schemas.get, asks_indexes)
         planner = Planner(ManifestReader(self.io, self.paths), self.schema)
@@ -91,7 +125,7 @@ class Scan(Rows):
 
     def _limited(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return those of the planned files that the limit needs, where nothing is filtered afterwards."""
-        if self.limit is None or not self._takes_whole_splits:
+        if self.limit is None or not self._takes_whole_splits or self.fallback is not None:
             return splits
         if self.predicate is not None:
             partitions = [split.partition for split in splits]
@@ -120,6 +154,8 @@ class Scan(Rows):
 
     def explain(self) -> ScanReport:
         """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
+        if self.fallback is not None:  # of the table itself: indexes are looked up by its schemas
+            return replace(self, fallback=None).explain()
         splits = self.plan(asks_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
@@ -150,6 +186,11 @@ class Scan(Rows):
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket that the filter keeps, or with a limit as many of them as may be needed."""
+        if split.is_fallback:
+            target = self.arrow_schema  # nullability may differ
+            for batch in self.scan_of(split).read_split(replace(split, is_fallback=False)):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
+            return
         names = {field.name for field in self.fields}
         if self.predicate is not None:
             names |= columns_of(self.predicate)

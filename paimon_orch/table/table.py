@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
@@ -27,6 +27,7 @@ from paimon_orch.table.branches import Branches
 from paimon_orch.table.changes import Changes, PartitionFilter
 from paimon_orch.table.commit import CommitId, TableCommit, new_commit_user
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter, has_dynamic_buckets
+from paimon_orch.table.fallback import OPTION, Fallback
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
@@ -164,6 +165,12 @@ class Table:
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
         scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        branch = newest.typed_options.text(OPTION).strip()
+        if branch and branch != self.paths.branch:
+            fallback = Fallback.of(self.io, self.paths, schema, branch, moment, snapshot)
+            if fallback is not None:
+                self.check_step(StepKind.READ, fallback.schema)
+                scan = replace(scan, fallback=fallback.with_level_0(merge_level_0))
         if (
             merge_level_0 is None and schema.typed_options.deletion_vectors
         ):  # an option of reads: as it is now
@@ -189,6 +196,11 @@ class Table:
         """
         schema = self.schema
         self.check_step(StepKind.READ, schema)
+        if schema.options.get(OPTION, "").strip():
+            raise UnsupportedError(
+                f"{self.identifier}: changes between snapshots are not read together with the branch that option "
+                f"{OPTION!r} = {schema.options[OPTION]!r} names; read the two snapshots, or remove the option"
+            )
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = Span.of(self.snapshots, start, end, mode, schema)
         predicate = bound_filter(filter, schema)

@@ -234,6 +234,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("record-level.time-field", TEXT),
     honoured("row-tracking.enabled", BOOLEAN, "false"),
     honoured("rowkind.field", TEXT),
+    honoured("scan.fallback-branch", TEXT),
     honoured("sequence.field", TEXT),
     honoured("sequence.field.sort-order", TEXT, "ascending", choices=("ascending", "descending")),
     honoured("sequence.snapshot-ordering", BOOLEAN, "false"),
@@ -513,12 +514,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         INTEGER,
         steps=DEFAULT_READ,
         consequence="the table's default read returns an older snapshot",
-    ),
-    changes_format(
-        "scan.fallback-branch",
-        TEXT,
-        steps=READ,
-        consequence="partitions that only the fallback branch has are not read",
     ),
     changes_format(
         "scan.fallback-delta-branch",
