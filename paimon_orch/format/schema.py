@@ -155,6 +155,11 @@ def _stored_field(value: Any, path: str) -> Field:
         return field_from_json(value)
     except InputError as error:  # nobody has given this type just now
         raise CorruptFileError(path, str(error)) from error
+    except UnsupportedError as error:
+        name = value.get("name") if isinstance(value, dict) else None
+        raise UnsupportedError(
+            f"{path}: column {name!r}: {error}. Use Java Paimon for this table; nothing was changed."
+        ) from error
 
 
 def _option_text(value: Any) -> str:

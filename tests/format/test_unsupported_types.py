@@ -1,0 +1,29 @@
+"""A table with a column type that is not implemented is refused by schema file, column and type."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.catalog import Catalog
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["BLOB", "VARIANT NOT NULL", {"type": "VECTOR", "element": "FLOAT", "length": 3}],
+    ids=["BLOB", "VARIANT", "VECTOR"],
+)
+def test_the_refusal_names_the_schema_the_column_and_the_type(
+    stored: object, tmp_path: Path
+) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, payload STRING")
+    path = Path(table.schemas.path(0))
+    schema = json.loads(path.read_bytes())
+    schema["fields"][1]["type"] = stored
+    path.write_text(json.dumps(schema))
+    name = stored["type"] if isinstance(stored, dict) else str(stored).split(" ", maxsplit=1)[0]
+    with pytest.raises(UnsupportedError, match=rf"schema-0: column 'payload'.*{re.escape(name)}"):
+        TableSchema.from_json(path.read_bytes(), str(path))
