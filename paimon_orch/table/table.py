@@ -192,7 +192,8 @@ class Table:
         Rows come behind a column ``rowkind``. ``mode`` is ``delta`` (what writers appended, as they wrote it),
         ``changelog`` (what the changelog producer wrote), ``diff`` (the difference of the two states), or ``auto``:
         diff between tags; between ids changelog if the table has a producer, else delta. A diff compares what scans read
-        and leaves out what they leave out; ``merge_level_0`` is that of :meth:`scan`.
+        and leaves out what they leave out; ``merge_level_0`` is that of :meth:`scan`. A delta holds all records, so that a copy
+        which goes on with deltas begins with a scan that merges level 0.
         """
         schema = self.schema
         self.check_step(StepKind.READ, schema)

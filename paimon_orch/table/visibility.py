@@ -8,7 +8,10 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from paimon_orch.format.file_fields import file_fields
+from paimon_orch.format.joined import Indices
 from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -83,9 +86,17 @@ class Visibility:
             chosen = set(known) if pruner is None else pruner.partitions(known)
             return set(filter(partitions, chosen))
 
-        return self.count(
-            manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0)
-        )
+        skips, counts = self.skips_level_0, list[int]()
+
+        def count(manifest: Manifest, rows: Indices) -> Indices:
+            if not skips:
+                rows = rows[manifest.buckets[rows] < 0]
+            if len(rows):
+                counts.append(sum(file_fields(manifest, rows).get("_ROW_COUNT")))
+            return rows[:0]  # no objects are made of entries
+
+        manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0, choose=count)
+        return sum(counts)
 
 
 def compact_command(identifier: str, paths: TablePaths) -> str:

@@ -413,3 +413,31 @@ def test_a_mode_that_does_not_exist_is_refused(table: Table, paimon: PaimonCatal
 def test_a_value_that_is_no_table_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="not from <class 'dict'>"):
         run(paimon, producer({"a": 1}))
+
+
+def test_an_input_that_lacks_rows_which_are_not_compacted_is_announced(
+    paimon: PaimonCatalogResource,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales",
+        "dt STRING, id BIGINT, amount INT",
+        partition_by=["dt"],
+        primary_key=["dt", "id"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    loaded = []
+
+    @dg.asset(ins={"sales": dg.AssetIn(key=["lake", "sales"])})
+    def report(sales: pa.Table) -> None:
+        loaded.append(sales.num_rows)
+
+    run(paimon, producer(rows(1, 2)), report)
+
+    assert loaded == [0]
+    assert "2 of the records written to lake.sales are not visible" in caplog.text
+    assert (
+        "2 records of lake.sales are not compacted yet and are left out" in capfd.readouterr().err
+    )
+    assert table.scan(merge_level_0=True).to_arrow().num_rows == 2

@@ -133,6 +133,8 @@ def test_no_change_is_lost_or_made_twice(
             model = run(table, model, step, argument)
             rows = [(k, *row) for k, row in sorted(model.items())]
             assert rows_of(table, merge_level_0=True) == rows
+            found = rows_of(table, merge_level_0=True, filter="n >= 10 or m = 1")
+            assert found == [row for row in rows if (row[1] or 0) >= 10 or row[2] == 1]
             if step == "compact":
                 assert rows_of(table) == rows
                 assert table.scan().rows_not_visible == 0
