@@ -18,16 +18,12 @@ UNREADABLE_FILES = {
 UNREADABLE = UNREADABLE_FILES | {
     "java-2.0/chain_table": "chain-table.enabled",
     "java-2.0/map_shared_shredding": r"fields\.m\.map\.storage-layout",
-    "java-2.0/pk_clustering": "pk-clustering-override",
-    "java-2.0/pk_clustering_overlap": "pk-clustering-override",
     "java-2.0/postpone_merge_on_read": "postpone.merge-on-read",
 }
 """Those, and tables with options that we do not have, and the option."""
 
 _CALLED_DAMAGED = {
     "java-2.0/map_shared_shredding": "no shared-shredding layout",
-    "java-2.0/pk_clustering": "the order of clustered files is not known",
-    "java-2.0/pk_clustering_overlap": "the order of clustered files is not known",
 }
 
 

@@ -13,7 +13,7 @@ import dagster as dg
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types import type_to_sql
-from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.levels import bucket_runs
 from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.policy import Decision
@@ -155,9 +155,8 @@ def _sorted_runs(report: TableReport) -> int:
     """Return what readers merge in the bucket with the most."""
     if not report.schema.primary_keys:
         return 0
-    keys = report.schema.key_fields
     buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
-    return max((len(sorted_runs(files, keys)) for files in buckets), default=0)
+    return max((len(bucket_runs(files, report.schema)) for files in buckets), default=0)
 
 
 def row_count(report: TableReport, *, partition: bool) -> Metadata:

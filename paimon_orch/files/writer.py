@@ -205,7 +205,7 @@ class RollingFileWriter:
         except BaseException:
             sink.close()
             raise
-        opened = _OpenFile(name, place, sink, writer, self._schema, self._layout)
+        opened = _OpenFile(name, place, sink, writer, self._schema, self._layout, self._level)
         if self.indexed:
             opened.index = index_builder(self._schema, self.bitmap_version)
         return opened
@@ -277,11 +277,15 @@ class _OpenFile:
         writer: DataFileWriter,
         schema: TableSchema,
         layout: Sequence[Field],
+        level: int,
     ) -> None:
         self.name, self.place, self.sink, self._writer = name, place, sink, writer
         self._schema, self._names = schema, [field.name for field in layout]
         self.index: FileIndexBuilder | None = None
-        self._stats = StatsCollector(schema.fields, next(iter(schema.trimmed_primary_keys), None))
+        self._order = schema.order_fields(level)
+        by_key = self._order == schema.key_fields
+        first_key = next(iter(schema.trimmed_primary_keys), None)
+        self._stats = StatsCollector(schema.fields, first_key if by_key else None)
         self._rows = self._deleted = 0
         self._sequence: tuple[int, int] | None = None
         self._tracked = SequenceRange() if ROW_SEQUENCE in layout else None
@@ -302,8 +306,8 @@ class _OpenFile:
         self._stats.update(rows)
         if schema.primary_keys:
             if not self._rows:
-                self._min_key = _key_row(rows, 0, schema.key_fields)
-            self._max_key = _key_row(rows, rows.num_rows - 1, schema.key_fields)
+                self._min_key = _key_row(rows, 0, self._order)
+            self._max_key = _key_row(rows, rows.num_rows - 1, self._order)
             found = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
             known = self._sequence or (found["min"], found["max"])
             self._sequence = min(found["min"], known[0]), max(found["max"], known[1])

@@ -90,6 +90,13 @@ class TableSchema:
         """Return the columns of the trimmed primary key."""
         return self.select(self.trimmed_primary_keys)
 
+    def order_fields(self, level: int) -> list[Field]:
+        """Return the columns that files of a level are sorted by, of which their metadata holds the bounds."""
+        options = self.typed_options
+        if level and options.clusters_by_value:
+            return self.select(options.names("clustering.columns"))
+        return self.key_fields
+
     @property
     def partition_fields(self) -> list[Field]:
         """Return the partition columns."""

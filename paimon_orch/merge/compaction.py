@@ -30,7 +30,8 @@ class CompactionTask:
 
     ``above`` are the files of the levels above ``output_level``. Files ``alone`` are rewritten after the others, each
     by itself and on its level, to leave out what vectors hide or time expires; they may be among those above. ``now``
-    is in seconds since the epoch. ``keys`` restricts the task to a slice of the keys. A task that is but a part of its
+    is in seconds since the epoch. ``groups`` are the files ``alone`` that are merged with each other, where files are
+    sorted by ``clustering.columns``. ``keys`` restricts the task to a slice of the keys. A task that is but a part of its
     bucket's compaction leaves the bucket's index file to whoever has the outcomes of all parts.
     """
 
@@ -43,6 +44,7 @@ class CompactionTask:
     drop_delete: bool
     vectors: tuple[IndexManifestEntry, ...] = ()
     alone: tuple[DataFileMeta, ...] = ()
+    groups: tuple[tuple[DataFileMeta, ...], ...] = ()
     now: int = 0
     keys: KeySlice | None = None
     is_part: bool = False

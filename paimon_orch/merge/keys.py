@@ -200,8 +200,9 @@ class KeyOrder:
     Merges rely on it: rows of an unsorted run would be dropped, repeated, or taken from anywhere.
     """
 
-    def __init__(self, key_names: Sequence[str]) -> None:
-        self._names = key_names
+    def __init__(self, names: Sequence[str], order: str = "the primary key") -> None:
+        """Take the columns that the rows are sorted by, and what errors call them."""
+        self._names, self._order = names, order
         self._last: Key | None = None
 
     def check(self, file_name: str, rows: pa.RecordBatch) -> None:
@@ -210,15 +211,15 @@ class KeyOrder:
             return
         keys = KeyColumns.of(rows, self._names)
         if (self._last is not None and keys.at(0) < self._last) or not keys.is_sorted():
-            raise unsorted_keys(file_name)
+            raise unsorted_keys(file_name, self._order)
         self._last = keys.at(len(keys) - 1)
 
 
-def unsorted_keys(file_name: str) -> CorruptFileError:
-    """Return the error for a file whose rows are not in the key order that its level promises."""
+def unsorted_keys(file_name: str, order: str = "the primary key") -> CorruptFileError:
+    """Return the error for a file whose rows are not in the order that its level promises."""
     return CorruptFileError(
         file_name,
-        "its rows are not in the order of the primary key, although files of its level must be; the table's metadata "
+        f"its rows are not in the order of {order}, although files of its level must be; the table's metadata "
         "or its options are damaged. Check the table, and restore its schema or an earlier snapshot",
     )
 

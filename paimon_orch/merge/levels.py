@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import Field
 from paimon_orch.merge.keys import Key, decode_key
 
@@ -54,6 +55,32 @@ def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> l
     return runs
 
 
+def bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:
+    """Return the runs of a bucket of a table, newest first, as :func:`sorted_runs` does.
+
+    Files that are sorted by ``clustering.columns`` may overlap. Readers need not merge them, so they count as one run.
+    """
+    files = list(files)
+    if not schema.typed_options.clusters_by_value:
+        return sorted_runs(files, schema.key_fields)
+    runs = [SortedRun(0, (file,)) for file in newest_first(f for f in files if f.level == 0)]
+    above = tuple(f for f in files if f.level > 0)
+    return [*runs, SortedRun(max(f.level for f in above), above)] if above else runs
+
+
+def merge_sections(
+    files: Iterable[DataFileMeta], schema: TableSchema
+) -> list[list[list[DataFileMeta]]]:
+    """Return what readers of a bucket merge apart from each other, as :func:`sections` does.
+
+    Files that are sorted by ``clustering.columns`` may hold any key: their bucket is one section.
+    """
+    files = list(files)
+    if files and schema.typed_options.clusters_by_value and any(f.level > 0 for f in files):
+        return [[[file] for file in files]]
+    return sections(files, schema.key_fields)
+
+
 def follow_each_other(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     """Tell whether every row of a run, oldest first, has a smaller sequence number than those of the runs behind it."""
     bounds = [
@@ -76,7 +103,7 @@ def sections(
         for file in files
     ]
     ranges.sort(key=lambda item: item[:2])
-    result: list[list[_Ranged]] = []
+    result: list[list[Ranged]] = []
     end: Key | None = None
     for item in ranges:
         if end is None or item[0] > end:
@@ -85,7 +112,7 @@ def sections(
         result[-1].append(item)
         end = max(end, item[1])
     return [
-        [run for level in _by_level(section) for run in _runs_of_level(level)] for section in result
+        [run for level in _by_level(section) for run in runs_of_level(level)] for section in result
     ]
 
 
@@ -106,17 +133,17 @@ def age(file: DataFileMeta) -> tuple[int, int, int, str]:
     return 0, file.max_sequence_number, file.creation_time or 0, file.file_name
 
 
-_Ranged = tuple[Key, Key, DataFileMeta]
+Ranged = tuple[Key, Key, DataFileMeta]
 
 
-def _by_level(section: Iterable[_Ranged]) -> list[list[_Ranged]]:
+def _by_level(section: Iterable[Ranged]) -> list[list[Ranged]]:
     ordered = sorted(section, key=lambda item: item[2].level)
     return [list(group) for _, group in groupby(ordered, key=lambda item: item[2].level)]
 
 
-def _runs_of_level(section: Sequence[_Ranged]) -> list[list[DataFileMeta]]:
+def runs_of_level(section: Sequence[Ranged]) -> list[list[DataFileMeta]]:
     """Put files of one level that do not overlap into one run, in as few runs as possible."""
-    if section[0][2].level == 0:
+    if section and section[0][2].level == 0:
         return [[file] for _, _, file in section]
     runs: list[list[DataFileMeta]] = []
     ends: list[tuple[Key, int]] = []  # heap of each run's last key

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.levels import sections
+from paimon_orch.merge.levels import merge_sections
 from paimon_orch.table.evolved_rows import is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw
@@ -24,7 +24,7 @@ def pieces(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     else:
         groups = (
             [file for run in section for file in run]
-            for section in sections(split.files, schema.key_fields)
+            for section in merge_sections(split.files, schema)
         )
     for group in groups:
         yield _part(split, group)

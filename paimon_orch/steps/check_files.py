@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,7 +49,8 @@ class FileChecker:
                 self._guarded(partial(self._check_file, entry))
         vectors = self._vectors_of(state)
         self._check_vectors(state, vectors)
-        if state.schema.primary_keys and state.schema.typed_options.deletion_vectors:
+        options = state.schema.typed_options
+        if state.schema.primary_keys and (options.deletion_vectors or options.clusters_by_value):
             self._check_live_once(state, vectors)
 
     def _guarded(self, check: Callable[[], None]) -> None:
@@ -82,12 +82,14 @@ class FileChecker:
 
     def _check_keys(self, file: DataFileMeta, rows: pa.Table, schema: TableSchema) -> None:
         keys = KeyColumns.of(rows, schema.trimmed_primary_keys)
-        order, same = keys.ordered()
-        if same.any():
+        if keys.ordered()[1].any():
             self.findings.add("keys", "", f"{file.file_name} holds a key twice")
-        elif not np.array_equal(order, np.arange(len(keys))):
-            self.findings.add("keys", "", f"{file.file_name} is not sorted by key")
-        first, last = (decode_key(key, schema.key_fields) for key in (file.min_key, file.max_key))
+        order = schema.order_fields(file.level)
+        keys = KeyColumns.of(rows, [field.name for field in order])
+        if not keys.is_sorted():
+            names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
+            self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
+        first, last = (decode_key(key, order) for key in (file.min_key, file.max_key))
         # a compaction of old releases that dropped deletes left the bounds as they were
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
             text = f"{file.file_name} has keys outside the range that its metadata says"

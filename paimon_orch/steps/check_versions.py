@@ -12,7 +12,7 @@ from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.levels import bucket_runs
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.partitions import partition_text
@@ -224,7 +224,7 @@ class VersionChecker:
                 self.findings.add("bucket", where, f"there are only {total} buckets")
             if schema.primary_keys and bucket != POSTPONE_BUCKET:
                 try:
-                    sorted_runs([entry.file for entry in entries], schema.key_fields)
+                    bucket_runs([entry.file for entry in entries], schema)
                 except PaimonError as error:
                     self.findings.add("sorted-run", where, str(error))
         for partition, totals in counts.items():

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.levels import bucket_runs
 from paimon_orch.steps import remove_orphan_files
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
@@ -117,7 +117,7 @@ def most_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
     if not schema.primary_keys:
         return 0
     merged = [split for split in splits if split.bucket >= 0]
-    return max((len(sorted_runs(split.files, schema.key_fields)) for split in merged), default=0)
+    return max((len(bucket_runs(split.files, schema)) for split in merged), default=0)
 
 
 def deleted_ratio(splits: Sequence[BucketSplit]) -> float:

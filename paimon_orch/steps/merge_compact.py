@@ -9,9 +9,10 @@ from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.choose import choose_full, choose_minor
+from paimon_orch.merge.clustered import CLUSTERED_LEVEL, ClusteredCompaction, choose_groups
 from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
 from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.levels import sorted_runs
+from paimon_orch.merge.levels import bucket_runs
 from paimon_orch.merge.parts import parts_of
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
 from paimon_orch.steps.attempts import discarded_if_refused
@@ -50,7 +51,9 @@ class MergeUnit(CompactionUnit):
 
     def run(self) -> bytes:
         """Compact and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-        outcome = BucketCompaction(self.reader, self.task).run()
+        clusters = self.reader.schema.typed_options.clusters_by_value
+        compaction = ClusteredCompaction if clusters else BucketCompaction
+        outcome = compaction(self.reader, self.task).run()
         return CommitMessage(
             (
                 *self._entries(FileKind.DELETE, outcome.before),
@@ -76,7 +79,7 @@ def plan(
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compact.plan`."""
     table.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema, options = table.schema, table.schema.typed_options
     merge_engine(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
@@ -94,7 +97,7 @@ def plan(
     return CompactionPlan(
         snapshot.id,
         tuple(sorted(units, key=lambda unit: -unit.bytes)),  # the largest first
-        tuple(guards) if schema.typed_options.deletion_vectors else (),
+        tuple(guards) if options.deletion_vectors or options.clusters_by_value else (),
         len(splits) - len(guards),
     )
 
@@ -109,7 +112,9 @@ def bucket_unit(
 ) -> MergeUnit | None:
     """Return the work in a bucket, whole, or None; no data file is opened."""
     now, options = now or datetime.now().astimezone(), reader.schema.typed_options
-    runs = sorted_runs(split.files, reader.schema.key_fields)
+    if options.clusters_by_value:
+        return _clustered_unit(reader, split, strategy)
+    runs = bucket_runs(split.files, reader.schema)
     num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
     if strategy == "full":
         found, alone = choose_full(reader, runs, split.vectors, num_levels, now)
@@ -129,14 +134,39 @@ def bucket_unit(
         not above or not files or options.deletion_vectors,
         split.vectors,
         alone,
-        int(now.timestamp()),
+        now=int(now.timestamp()),
     )
     at = split.partition, split.bucket, split.total_buckets
     return MergeUnit(reader, *at, found.reason, task)
 
 
+def _clustered_unit(reader: FileReader, split: BucketSplit, strategy: Strategy) -> MergeUnit | None:
+    """Return the work in a bucket whose files are sorted by ``clustering.columns``, or None."""
+    chosen = choose_groups(reader, split.files, split.vectors, full=strategy == "full")
+    if chosen is None:
+        return None
+    groups, reason = chosen
+    merged = tuple(file for group in groups for file in group)
+    task = CompactionTask(
+        split.partition,
+        split.bucket,
+        tuple(file for file in split.files if file.level == 0),
+        tuple(file for file in split.files if file.level > 0 and file not in merged),
+        CLUSTERED_LEVEL,
+        CLUSTERED_LEVEL,
+        drop_delete=True,
+        vectors=split.vectors,
+        alone=merged,
+        groups=tuple(groups),
+    )
+    at = split.partition, split.bucket, split.total_buckets
+    return MergeUnit(reader, *at, reason, task)
+
+
 def _parts(unit: MergeUnit) -> list[MergeUnit]:
     """Split a large bucket, so that it can use more than one core."""
+    if unit.reader.schema.typed_options.clusters_by_value:
+        return [unit]
     reader, keys = unit.reader, unit.reader.schema.key_fields
     part_bytes = max(1, reader.schema.typed_options.target_file_size(primary_key=True) // 2)
 

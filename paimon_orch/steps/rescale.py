@@ -95,6 +95,11 @@ def plan(
     count = schema.typed_options.bucket if bucket_num is None else bucket_num
     if schema.typed_options.bucket < 1 or schema.typed_options.boolean("row-tracking.enabled"):
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
+    if schema.primary_keys and schema.typed_options.clusters_by_value:
+        raise UnsupportedError(
+            f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by 'clustering.columns', and "
+            "rescale writes files that are sorted by key. Use Java Paimon to rescale it. Nothing was changed."
+        )
     if count < 1:
         raise InputError(f"a table cannot have {count} buckets; give 1 or more")
     snapshot = table.snapshots.latest()

@@ -13,7 +13,7 @@ from paimon_orch.format.file_index.evaluation import Evaluation, positions
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.levels import sections
+from paimon_orch.merge.levels import merge_sections
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw, takes_first
@@ -94,7 +94,7 @@ def _judged(
         return
     keys = {*schema.primary_keys, *schema.partition_keys}
     on_keys = None if predicate is None else restrict(predicate, keys)
-    for section in sections(files, schema.key_fields):
+    for section in merge_sections(files, schema):
         judged = predicate if len(section) == 1 else on_keys
         yield from ((file, judged) for run in section for file in run)
 

@@ -279,8 +279,8 @@ def _file(file: DataFileMeta, schema: TableSchema) -> Record:
         "level": file.level,
         "record_count": file.row_count,
         "file_size_in_bytes": file.file_size,
-        "min_key": _key_text(file.min_key, schema),
-        "max_key": _key_text(file.max_key, schema),
+        "min_key": _key_text(file.min_key, schema.order_fields(file.level)),
+        "max_key": _key_text(file.max_key, schema.order_fields(file.level)),
         "min_sequence_number": file.min_sequence_number,
         "max_sequence_number": file.max_sequence_number,
         "creation_time": file.creation_time,
@@ -291,10 +291,10 @@ def _file(file: DataFileMeta, schema: TableSchema) -> Record:
     }
 
 
-def _key_text(key: bytes, schema: TableSchema) -> str | None:
+def _key_text(key: bytes, fields: Sequence[Field]) -> str | None:
     if not row_arity(key):
         return None
-    return f"[{_row_text(key, schema.key_fields)[1:-1]}]"
+    return f"[{_row_text(key, fields)[1:-1]}]"
 
 
 def _statistics(

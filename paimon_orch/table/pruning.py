@@ -25,7 +25,7 @@ from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.predicate import And, Leaf, Or, Predicate, restrict
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import AtomicType, DataType
-from paimon_orch.merge.levels import sections
+from paimon_orch.merge.levels import merge_sections
 from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
 from paimon_orch.table.manifests import ManifestFilter
 from paimon_orch.table.pruning_many import ManyFiles
@@ -146,7 +146,7 @@ class Pruner:
         An engine that mixes the rows of a key makes values that are in none of its files, so that it keeps all.
         """
         mixes = self.schema.typed_options.merge_engine not in ("deduplicate", "first-row")
-        for section in sections(files, self.schema.key_fields):
+        for section in merge_sections(files, self.schema):
             merged = [file for run in section for file in run]
             if len(section) == 1:
                 yield from filter(may, merged)

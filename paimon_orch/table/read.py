@@ -13,10 +13,10 @@ from paimon_orch.format.predicate import Predicate, restrict
 from paimon_orch.format.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types import Field
-from paimon_orch.merge.engines import MergeEngine, merge_engine
+from paimon_orch.merge.engines import MergeEngine, drop_retracts, merge_engine
 from paimon_orch.merge.keys import KeyOrder
-from paimon_orch.merge.levels import follow_each_other, oldest_first, sections
-from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
+from paimon_orch.merge.levels import age, follow_each_other, merge_sections, oldest_first
+from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs, sort_step
 from paimon_orch.merge.values import LateValues, pays
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
@@ -56,8 +56,18 @@ class BucketReader:
             for file in files:
                 first = self._first if takes_first(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
+        elif schema.typed_options.clusters_by_value and all(file.level for file in files):
+            yield from self._unmerged()
         else:
             yield from self.merged()
+
+    def _unmerged(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files of which no two hold a key, less retracts, which only say that a key is deleted."""
+        names = [field.name for field in self._fields]
+        for file in self._split.files:
+            for batch in self._read(file, [VALUE_KIND, *self._fields], self._predicate):
+                rows = drop_retracts(pa.Table.from_batches([batch]))
+                yield from rows.select(names).to_batches()
 
     def _evolved(self) -> Iterator[pa.RecordBatch]:
         """Yield rows whose columns may be in several files."""
@@ -117,7 +127,10 @@ class BucketReader:
         schema = self._reader.schema
         engine = merge_engine(schema)
         needed = schema.select(engine.needed([field.name for field in self._fields]))
-        for section in sections(self._split.files, schema.key_fields):
+        if schema.typed_options.clusters_by_value:
+            yield from self._sort(engine, needed, deletes=deletes)
+            return
+        for section in merge_sections(self._split.files, schema):
             ordered = oldest_first(section)
             late = self._late(engine, needed, ordered)
             fields = [field for field in needed if late is None or field not in late.fields]
@@ -130,6 +143,22 @@ class BucketReader:
                 rows = engine.merge(engine.prepare(step), deletes=deletes)
                 if rows.num_rows:
                     yield rows if late is None else late.beside(rows)
+
+    def _sort(
+        self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a bucket whose files are not sorted by key, merged, in key order; all are in memory."""
+        schema, predicate = self._reader.schema, self._on_keys()
+        fields = [*SYSTEM_FIELDS, *needed]
+        batches = [
+            batch
+            for file in sorted(self._split.files, key=age)
+            for batch in self._read(file, fields, predicate)
+        ]
+        if batches:
+            rows = pa.Table.from_batches(batches)
+            step = sort_step(rows, schema.trimmed_primary_keys, engine.sequence)
+            yield engine.merge(engine.prepare(step), deletes=deletes)
 
     def _late(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]

@@ -168,6 +168,11 @@ class Options:
         )
 
     @property
+    def clusters_by_value(self) -> bool:
+        """Return whether files above level 0 are sorted by ``clustering.columns`` instead of the primary key."""
+        return self.boolean("pk-clustering-override")
+
+    @property
     def snapshot_ordering(self) -> bool:
         """Return whether rows of later snapshots replace those of earlier ones, whatever numbers the files hold."""
         return self.boolean("sequence.snapshot-ordering")

@@ -1,0 +1,283 @@
+"""Compaction of buckets whose files above level 0 are sorted by ``clustering.columns`` (merge-tree facts 2.16).
+
+Rows of level 0 are merged by key. The older rows that they replace are found among all keys of the files above, and
+deletion vectors mark them; in first-row tables the new rows are dropped instead. What is left is written to level 1,
+sorted by the clustering columns, and files there whose ranges overlap are merged by these columns.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.files.reader import POSITION, SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.choose import mostly_hidden
+from paimon_orch.merge.compaction import CompactionOutcome, CompactionTask
+from paimon_orch.merge.engines import drop_retracts, merge_engine
+from paimon_orch.merge.keys import Key, KeyColumns, KeyOrder, decode_key
+from paimon_orch.merge.levels import Ranged, oldest_first, runs_of_level
+from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
+from paimon_orch.merge.vectors import BucketVectors, read_vectors
+
+CLUSTERED_LEVEL = 1
+Group = tuple[DataFileMeta, ...]
+
+
+def is_current(file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, TableSchema]) -> bool:
+    """Return whether a file above level 0 is sorted by the clustering columns of ``schema``, under their types."""
+    if file.schema_id == schema.id:
+        return True
+    own, now = (s.order_fields(file.level) for s in (schemas[file.schema_id], schema))
+    return [(field.id, field.type) for field in own] == [(field.id, field.type) for field in now]
+
+
+def clustering_range(file: DataFileMeta, schema: TableSchema) -> Ranged:
+    """Return the bounds of the clustering columns of a file above level 0, and the file."""
+    fields = schema.order_fields(file.level)
+    return decode_key(file.min_key, fields), decode_key(file.max_key, fields), file
+
+
+def groups_to_merge(
+    files: Iterable[DataFileMeta], schema: TableSchema, schemas: Mapping[int, TableSchema]
+) -> list[Group]:
+    """Return the files of level 1 that are worth merging, together with their neighbours.
+
+    These are files whose ranges overlap by more than their ends, and neighbours that are small. A file that is sorted by
+    other columns is merged with all others.
+    """
+    files = list(files)
+    if not all(is_current(file, schema, schemas) for file in files):
+        return [tuple(files)]
+    small = schema.typed_options.target_file_size(primary_key=True) // 2
+    groups: list[Group] = []
+    pending: list[DataFileMeta] = []
+    for section in _overlapping(files, schema):
+        if len(section) > 1 or section[0].file_size < small:
+            pending += section
+            continue
+        groups.append(tuple(pending))
+        pending = []
+    return [group for group in [*groups, tuple(pending)] if len(group) > 1]
+
+
+def choose_groups(
+    reader: FileReader,
+    files: Sequence[DataFileMeta],
+    vectors: Sequence[IndexManifestEntry],
+    *,
+    full: bool,
+) -> tuple[list[Group], str] | None:
+    """Return the files above level 0 to merge in a bucket, and why; None if there is nothing to do.
+
+    Level 0 always moves up. A full compaction merges all files, unless they are as they would be afterwards.
+    """
+    options = reader.schema.typed_options
+    above = [file for file in files if file.level > 0]
+    has_level0 = len(above) < len(files)
+    groups = groups_to_merge(above, reader.schema, reader.schemas)
+    grouped = {file.file_name for group in groups for file in group}
+    if full:
+        hidden = {r.data_file for entry in vectors for r in entry.ranges or ()}
+        dirty = [file for file in above if file.delete_row_count or file.file_name in hidden]
+        forced = above and options.boolean("compaction.force-rewrite-all-files")
+        if not (has_level0 or groups or dirty or forced):
+            return None
+        return [tuple(above)] if above else [], "full compaction"
+    hollow = mostly_hidden(above, vectors, options)
+    groups += [(file,) for file in hollow if file.file_name not in grouped]
+    if not (has_level0 or groups):
+        return None
+    return groups, "level 0" if has_level0 else "hidden rows" if hollow else "overlapping files"
+
+
+def _overlapping(
+    files: Iterable[DataFileMeta], schema: TableSchema
+) -> Iterator[list[DataFileMeta]]:
+    """Yield the files in the order of their ranges, those that overlap together."""
+    ranges = sorted((clustering_range(f, schema) for f in files), key=lambda item: item[:2])
+    section: list[DataFileMeta] = []
+    end: Key | None = None
+    for low, high, file in ranges:
+        if end is not None and low >= end:
+            yield section
+            section, end = [], None
+        section.append(file)
+        end = high if end is None else max(end, high)
+    if section:
+        yield section
+
+
+class ClusteredCompaction:
+    """Runs one task; everything it writes has a fresh name, so running it twice is harmless.
+
+    ``task.files`` are on level 0, ``task.above`` stay, and ``task.groups`` are merged, each by itself.
+    """
+
+    def __init__(self, reader: FileReader, task: CompactionTask) -> None:
+        schemas = {**reader.schemas, reader.schema.id: reader.schema}  # of what is written here too
+        self._reader, self._task = replace(reader, schemas=schemas), task
+        self._schema = reader.schema
+        self._fields = [*SYSTEM_FIELDS, *reader.schema.fields]
+        self._keys = reader.schema.trimmed_primary_keys
+        self._columns = [f.name for f in reader.schema.order_fields(CLUSTERED_LEVEL)]
+        self._engine = merge_engine(reader.schema)
+        self._vectors = BucketVectors(
+            read_vectors(reader.io, reader.paths, reader.schema, task.vectors)
+        )
+        self._factory = FileWriterFactory.replacing(
+            reader, task.partition, task.bucket, (*task.inputs, *task.above)
+        )
+        self._writers: list[RollingFileWriter] = []
+
+    def run(self) -> CompactionOutcome:
+        """Compact and return what changed; on failure what was written is removed again."""
+        try:
+            return self._compact()
+        except BaseException:
+            for writer in self._writers:
+                writer.abort()
+            raise
+
+    def _compact(self) -> CompactionOutcome:
+        task, options = self._task, self._schema.typed_options
+        outcome = CompactionOutcome(list(task.inputs))
+        fresh = self._sort_level0()
+        sorted_writers = list(self._writers)
+        # where all files above are merged, new rows are merged with them at once
+        together = fresh if len(task.groups) == 1 and not task.above else []
+        for group in task.groups:
+            outcome.after += self._merge((*group, *together))
+        if together:
+            for writer in sorted_writers:
+                writer.abort()
+        else:
+            outcome.after += fresh
+        for file in task.alone:
+            self._vectors.drop(file.file_name)
+        if options.deletion_vectors:
+            outcome.index = self._vectors.write(
+                self._reader.io, self._reader.paths, self._schema, task.partition, task.bucket
+            )
+        return outcome
+
+    def _at(self, file: DataFileMeta) -> BucketFile:
+        return BucketFile(self._task.partition, self._task.bucket, file)
+
+    def _writer(self) -> RollingFileWriter:
+        at = self._task.partition, self._task.bucket
+        writer = self._factory.writer(*at, level=CLUSTERED_LEVEL, source=FileSource.COMPACT)
+        self._writers.append(writer)
+        return writer
+
+    def _sort_level0(self) -> list[DataFileMeta]:
+        """Merge level 0 by key, and write what is new sorted by the clustering columns, some memory at a time."""
+        limit = self._schema.typed_options.memory("write-buffer-size", "256 mb")
+        runs = oldest_first([[file] for file in self._task.files])
+        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+        merging = [
+            MergeRun(self._read_level0(files, load))
+            for files, load in zip(runs, loads, strict=True)
+        ]
+        files: list[DataFileMeta] = []
+        held: list[pa.Table] = []
+        size = 0
+        for step in merge_runs(merging, self._keys, self._engine.sequence):
+            held.append(self._engine.merge(self._engine.prepare(step)))
+            size += held[-1].nbytes
+            if size >= limit:
+                files += self._write_sorted(pa.concat_tables(held))
+                held, size = [], 0
+        return files + self._write_sorted(pa.concat_tables(held)) if held else files
+
+    def _read_level0(
+        self, files: Sequence[DataFileMeta], batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        order = KeyOrder(self._keys)
+        for file in files:
+            for rows in self._reader.read(self._at(file), self._fields, batch_rows=batch_rows):
+                order.check(file.file_name, rows)
+                yield file.level, rows
+
+    def _write_sorted(self, rows: pa.Table) -> list[DataFileMeta]:
+        """Write rows with distinct keys, which are in key order."""
+        if rows.num_rows:
+            known = self._find_older(KeyColumns.of(rows, self._keys))
+            if self._engine.first_row_wins:
+                rows = rows.filter(pa.array(~known))
+            else:
+                rows = drop_retracts(rows)  # the rows that they delete are marked now
+        if not rows.num_rows:
+            return []
+        writer = self._writer()
+        order, _ = KeyColumns.of(rows, self._columns).ordered()
+        writer.write(rows.take(pa.array(order)))
+        return writer.close()
+
+    def _find_older(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
+        """Return which of sorted, distinct keys have a row above; that row is marked, unless it is the one to stay."""
+        known = np.zeros(len(keys), bool)
+        for file in (*self._task.above, *self._task.alone):
+            vector = self._vectors.vectors.get(file.file_name)
+            fields = self._schema.key_fields
+            batches = list(self._reader.read(self._at(file), fields, vector, positions=True))
+            if not batches:
+                continue
+            rows = pa.Table.from_batches(batches)
+            stored = KeyColumns.of(rows, self._keys)
+            order, _ = stored.ordered()
+            found, places = keys.find(stored.take(order))
+            known[found] = True
+            if len(found) and not self._engine.first_row_wins:
+                positions = rows.column(POSITION).to_numpy()[order[places]]
+                self._vectors.add({file.file_name: DeletionVector.of(np.sort(positions))})
+        return known
+
+    def _merge(self, files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
+        """Write the rows of files that are not deleted, in the order of the clustering columns."""
+        runs = self._runs(files)
+        loads = load_rows([sum(file.row_count for file in run) for run in runs])
+        merging = [
+            MergeRun(self._read_clustered(run, load)) for run, load in zip(runs, loads, strict=True)
+        ]
+        writer = self._writer()
+        for step in merge_runs(merging, self._columns):
+            rows = drop_retracts(step.rows.take(pa.array(step.order)))
+            if rows.num_rows:
+                writer.write(rows)
+        return writer.close()
+
+    def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
+        """Return files in as few sorted runs as possible; each that is sorted by other columns is one by itself."""
+        ranges, runs = list[Ranged](), list[list[DataFileMeta]]()
+        for file in files:
+            if is_current(file, self._schema, self._reader.schemas):
+                ranges.append(clustering_range(file, self._schema))
+            else:
+                runs.append([file])
+        return runs + runs_of_level(sorted(ranges, key=lambda item: item[:2]))
+
+    def _read_clustered(
+        self, files: Sequence[DataFileMeta], batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        order = KeyOrder(self._columns, ", ".join(self._columns))
+        for file in files:
+            vector = self._vectors.vectors.get(file.file_name)
+            batches = self._reader.read(self._at(file), self._fields, vector, batch_rows=batch_rows)
+            if not is_current(file, self._schema, self._reader.schemas):
+                batches = self._sorted(batches)
+            for rows in batches:
+                order.check(file.file_name, rows)
+                yield file.level, rows
+
+    def _sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(batches)
+        if rows.num_rows:
+            order, _ = KeyColumns.of(rows, self._columns).ordered()
+            yield from rows.take(pa.array(order)).combine_chunks().to_batches()
