@@ -264,6 +264,7 @@ def _hadoop_jars() -> list[Path]:
         "hadoop-client-runtime",
         "slf4j-api",
         "jcl-over-slf4j",
+        "commons-io",
         "snappy-java",
         "lz4-java",
     )
