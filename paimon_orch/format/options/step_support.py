@@ -64,12 +64,12 @@ class Obstacle:
         if self.option is None:
             return (
                 "Correct or remove the option, or allow unknown options for this run: --allow-unknown-options, "
-                "in Python Table.allow(unknown_options=True)."
+                "in Python Table.allow(unknown_options=True), in Dagster allow_unknown_options: true."
             )
         if self.is_external and not step & (StepKind.READ | StepKind.DEFAULT_READ):
             return (
                 "Use Java Paimon for this step, or accept that the other system is stale until you update it: "
-                "--allow-stale-external, in Python Table.allow(stale_external=True)."
+                "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster allow_stale_external: true."
             )
         if step & StepKind.DEFAULT_READ and self.option.steps is StepKind.DEFAULT_READ:
             return "Name a snapshot, tag or time to read, remove the option, or read the table with Java Paimon."
