@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 PREFIX = "_LATER"
 KEY = "laterKey"
+NOTHING = "[]"
 RANGES = "_DELETIONS_VECTORS_RANGES"
 PLACES = {
     "manifest": ("", "_FILE.", "_FILE._KEY_STATS.", "_FILE._VALUE_STATS."),
@@ -130,25 +130,36 @@ def json_files(root: Path) -> list[Path]:
     return sorted(path for path in found if path.is_file())
 
 
-def add_fields(root: Path, fields: Mapping[str, Mapping[str, Any]], seed: int = 0) -> None:
+def add_fields(
+    root: Path,
+    fields: Mapping[str, Mapping[str, Any]],
+    seed: int = 0,
+    *,
+    chance: float = 0.8,
+    only: str = "",
+    convert: Callable[[Path, list[Any]], None] | None = None,
+) -> None:
     """Add fields (paths and types, by the kind of file) to all files of a table, and keys to all JSON objects.
 
-    A manifest gets each of the fields by chance, so that not all have the same.
+    Each file gets each of the fields by ``chance``, so that not all have the same; ``only`` names one manifest.
+    ``convert`` writes a manifest in another form.
     """
     sizes: dict[str, int] = {}
     for path in metadata(root):
-        chance = seeded(f"{seed} {path.name}")
-        chosen = {name: kind for name, kind in fields[kind_of(path)].items() if chance.random() < 0.8}  # fmt: skip
+        random_of_file = seeded(f"{seed} {path.name}")
+        kind = kind_of(path)
         schema, records = read(path)
-        for record in records:
-            if kind_of(path) == "manifest-list":
-                record["_FILE_SIZE"] = sizes[record["_FILE_NAME"]]
-        for name, kind in chosen.items():
-            _add(schema, records, name, kind, seed)
-        target = io.BytesIO()
-        fastavro.writer(target, schema, records, "zstandard")
-        path.write_bytes(target.getvalue())
-        sizes[path.name] = len(target.getvalue())
+        for record in records if kind == "manifest-list" else ():
+            record["_FILE_SIZE"] = sizes[record["_FILE_NAME"]]
+        for name, of_type in fields.get(kind, {}).items():
+            if random_of_file.random() < chance and only in (path.name, ""):
+                _add(schema, records, name, of_type, seed)
+        if convert is not None and kind == "manifest":
+            convert(path, records)
+        else:
+            with path.open("wb") as file:
+                fastavro.writer(file, schema, records, "zstandard")
+        sizes[path.name] = path.stat().st_size
     for path in json_files(root):
         _add_keys(path, sizes)
 
@@ -202,10 +213,16 @@ def _add_keys(path: Path, sizes: Mapping[str, int]) -> None:
         _add_to_fields(found["fields"])
         found[KEY] = {"of": ["schema", 1.5]}
     else:
-        found |= {KEY: {"of": found["id"]}, "operation": f"op-{found['id']}", "uuid": f"u-{found['id']}"}  # fmt: skip
+        found |= {KEY: {"of": found["id"]}} | commit_keys(found["id"])
     if path.name.startswith("tag-"):
         found[f"{KEY}OfTag"] = [path.name]
     path.write_text(json.dumps(found, indent=1))
+
+
+def commit_keys(number: int) -> dict[str, str]:
+    """Return what releases after 0.9 say of the commit in its snapshot."""
+    operation = ("WRITE", "MERGE", "OVERWRITE")[number % 3]
+    return {"operation": operation, "uuid": f"u-{number}", "writerVersion": f"later {number}"}
 
 
 def _add_to_fields(fields: list[Any]) -> None:
@@ -226,3 +243,11 @@ def additional(root: Path) -> dict[tuple[str, str, str], set[str]]:
                 values = {k: v for k, v in record.items() if PREFIX in k and v is not None}
                 result.setdefault((kind_of(path), place, key), set()).add(repr(sorted(values.items())))  # fmt: skip
     return result
+
+
+def assert_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
+    """Check that what is said of a file that was there is what was said of it, and nothing of others."""
+    for at, values in additional(root).items():
+        is_range = at[1].startswith("_DELETIONS")  # a vector that was changed is another one
+        known = before.get(at, {NOTHING})
+        assert values <= (known | {NOTHING} if is_range else known), at

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.column_figures import ColumnGatherer, can_gather
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNames
@@ -147,7 +147,7 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
         snapshot = table.new_commit(StepKind.METADATA).commit(
             Changes(CommitKind.ANALYZE, statistics=name)
         )
-    except (CommitConflictError, InputError):
+    except (CommitConflictError, InputError, UnsupportedError):
         table.io.delete(path)
         raise
     return AnalyzeResult(snapshot.id, statistics)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.table import Table
 
@@ -41,10 +41,17 @@ def replanned(label: str, attempt: Callable[[int], R]) -> R:
 
 @contextmanager
 def discarded_if_refused(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
-    """Remove what tasks wrote if the commit inside is refused; after any other error it may have happened."""
+    """Remove what tasks wrote if the commit inside is refused; after any other error it may have happened.
+
+    Raises :class:`UnsupportedError` if a task refused already.
+    """
+    messages = list(messages)
     try:
+        for message in messages:
+            if message.refusal is not None:
+                raise UnsupportedError(message.refusal)
         yield
-    except (CommitConflictError, InputError):
+    except (CommitConflictError, InputError, UnsupportedError):
         discard(table.reader(), messages)
         raise
 

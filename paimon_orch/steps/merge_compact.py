@@ -213,7 +213,8 @@ def _joined(parts: Sequence[tuple[MergeUnit, CommitMessage]]) -> CommitMessage:
     # slices of one section may have read the same file
     entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
-    joined = CommitMessage(entries, changelog=changelog)
+    refusal = next((message.refusal for _, message in parts if message.refusal), None)
+    joined = CommitMessage(entries, changelog=changelog, refusal=refusal)
     if not reader.schema.typed_options.deletion_vectors:
         return joined
     vectors = BucketVectors(read_vectors(reader.io, reader.paths, reader.schema, task.vectors))

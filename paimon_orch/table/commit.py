@@ -16,7 +16,13 @@ from tenacity import (
     wait_random,
 )
 
-from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, StorageError
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from paimon_orch.table.changes import Changes
@@ -109,7 +115,14 @@ class TableCommit:
             retry_error_callback=lambda _: None,
         )
         state = _Attempts(changes)
-        snapshot: Snapshot | None = retrying(self._attempt, state)
+        try:
+            snapshot: Snapshot | None = retrying(self._attempt, state)
+        except UnsupportedError as error:
+            if state.written:
+                raise StorageError(
+                    f"{error}; it is not known whether the commit happened"
+                ) from error
+            raise
         self.attempts = state.count
         if snapshot is None:
             raise CommitConflictError(

@@ -3,8 +3,9 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.file_indexes import beside
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
@@ -26,38 +27,58 @@ class CommitMessage:
     """Files that a task added and deleted, the index files and the changelog files it wrote.
 
     ``marks`` are rows to hide, by data file, that are in no index file yet: the committer has to write one.
+    ``refusal`` says why the entries cannot be committed; what the task wrote has to be removed then.
     """
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
     marks: Mapping[str, DeletionVector] = field(default_factory=dict)
+    refusal: str | None = None
 
     def encode(self) -> bytes:
-        """Return the message as JSON around Avro containers."""
-        parts = {
-            "entries": encode_manifest(self.entries, "null"),
-            "index": encode_index_manifest(self.index, "null"),
-            "changelog": encode_manifest(self.changelog, "null"),
-        }
+        """Return the message as JSON around Avro containers.
+
+        Metadata fields that cannot be carried over into other files make it a refusal.
+        """
+        try:
+            parts = self._encode_entries()
+        except UnsupportedError as error:
+            return self._without_additional_fields(str(error)).encode()
         text = {key: b64encode(part).decode() for key, part in parts.items()}
         marks = {
             name: b64encode(vector.payload(bitmap64=True)).decode()
             for name, vector in self.marks.items()
         }
-        return json.dumps(text | {"marks": marks}).encode()
+        return json.dumps(text | {"marks": marks, "refusal": self.refusal}).encode()
+
+    def _encode_entries(self) -> dict[str, bytes]:
+        return {
+            "entries": encode_manifest(self.entries, "null"),
+            "index": encode_index_manifest(self.index, "null"),
+            "changelog": encode_manifest(self.changelog, "null"),
+        }
+
+    def _without_additional_fields(self, refusal: str) -> "CommitMessage":
+        def plain(entry: ManifestEntry) -> ManifestEntry:
+            return replace(entry, file=replace(entry.file, additional=None))
+
+        index = tuple(replace(item, ranges=None, additional=None) for item in self.index)
+        entries, changelog = tuple(map(plain, self.entries)), tuple(map(plain, self.changelog))
+        return CommitMessage(entries, index, changelog, self.marks, refusal)
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":
         """Undo :meth:`encode`."""
         found, name = json.loads(data), "a task's result"
-        marks = found.pop("marks")
+        marks, refusal = found.pop("marks"), found.pop("refusal")
         parts = {key: b64decode(part) for key, part in found.items()}
         return cls(
             tuple(open_manifest(parts["entries"], name).entries()),
             tuple(decode_index_manifest(parts["index"], name)),
             tuple(open_manifest(parts["changelog"], name).entries()),
             {file: decode_payload(b64decode(vector), name) for file, vector in marks.items()},
+            refusal,
         )
 
     @property

@@ -406,7 +406,11 @@ class Table:
                 partitions=partitions,
                 commit_id=commit_id,
             )
-        except (CommitConflictError, InputError):  # after others it may have been committed
+        except (
+            CommitConflictError,
+            InputError,
+            UnsupportedError,
+        ):  # after others it may have been committed
             writer.abort()
             raise
         not_visible = self.rows_not_visible_of(entries, overwrite=overwrite)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from added_fields import PLACES, PREFIX, named, seeded, types, value
+from added_fields import PLACES, PREFIX, kind_of, named, seeded, types, value
+from golden import GOLDEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format import index_manifest, manifest, manifest_list
+from paimon_orch.format import avro, index_manifest, manifest, manifest_list
 from paimon_orch.format.avro import NAMESPACE
 from paimon_orch.format.index_manifest import (
     DeletionVectorRange,
@@ -38,8 +41,21 @@ from paimon_orch.format.manifest_list import (
     decode_manifest_list,
     encode_manifest_list,
 )
+from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.statistics import SimpleStats
+from paimon_orch.format.types import parse_columns
+from paimon_orch.table.alter import changed_schema
+from paimon_orch.table.schema_changes import (
+    AddColumn,
+    RenameColumn,
+    SchemaChange,
+    UpdateColumnComment,
+    UpdateNullability,
+    UpdateType,
+)
 
+WRITERS = sorted(path for path in GOLDEN.glob("*") if path.is_dir())
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
 ROW = bytes(12)
 FILE = DataFileMeta("a", 1, 2, b"k", b"l", STATS, STATS, creation_time=1_700_000_000_123)
@@ -279,3 +295,49 @@ def test_types_that_unfold_without_end_are_refused_when_they_are_written_only() 
     assert entries == KINDS["manifest"].records
     with pytest.raises(UnsupportedError, match="'_X'"):
         encode_manifest(entries)
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda path: path.name)
+def test_metadata_of_other_writers_is_written_as_it_was_read(writer: Path) -> None:
+    paths = [path for path in writer.rglob("manifest/*") if path.is_file()]
+    sources = {path: path.read_bytes() for path in paths}
+    assert sources
+    for path, source in sources.items():
+        if source.startswith(avro.MAGIC):
+            kind = KINDS[kind_of(path)]
+            assert stored(kind.encode(kind.decode(source, str(path)))) == stored(source), path
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda path: path.name)
+def test_snapshots_of_other_writers_keep_their_keys(writer: Path) -> None:
+    for path in writer.rglob("snapshot-*"):
+        source = json.loads(path.read_bytes())
+        written = json.loads(Snapshot.from_json(path.read_bytes(), str(path)).to_json())
+        assert written == {key: item for key, item in source.items() if item is not None}
+
+
+def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
+    def with_key(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(map(with_key, value))
+        more = {} if "bucket" in value else {"later": [len(value)]}
+        return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | more  # fmt: skip
+
+    columns = parse_columns("a INT, b ROW<c ARRAY<ROW<d INT>>, e MAP<INT, ROW<f INT>>>")
+    schema = new_schema(columns, options={"bucket": "-1"})
+    plain = json.loads(schema.to_json())
+    source = with_key({k: v for k, v in plain.items() if k not in ("partitionKeys", "primaryKeys")})
+    source |= {"partitionKeys": [], "primaryKeys": []}
+    decoded = TableSchema.from_json(json.dumps(source).encode(), "x")
+    assert decoded.fields == schema.fields
+    assert json.loads(decoded.to_json()) == source
+    changes: list[SchemaChange] = [
+        RenameColumn("a", "z"),
+        UpdateType("z", "BIGINT"),
+        UpdateColumnComment("b", "comment"),
+        AddColumn(("b", "c", "element", "new"), "INT"),
+        UpdateNullability("b", nullable=True),
+    ]
+    altered = changed_schema(decoded, changes, has_snapshots=True, time_millis=1)
+    text = altered.to_json().decode()
+    assert text.count('"later"') == decoded.to_json().decode().count('"later"')

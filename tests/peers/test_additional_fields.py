@@ -1,0 +1,100 @@
+"""Tables whose metadata files all have fields that no release has yet, by turns with Java: rows stay, nothing fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from added_fields import (
+    JAVA_ATOMS,
+    KEY,
+    PLACES,
+    PREFIX,
+    add_fields,
+    additional,
+    assert_kept,
+    json_files,
+    types,
+)
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from peers.peers import Peer
+from steps.histories import apply, make_table
+from tables import Row, rows_of
+
+from paimon_orch import Catalog
+from paimon_orch.steps.compact import compact
+from paimon_orch.steps.compact_manifests import compact_manifests
+from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+HISTORY = [("upsert", 2), ("minor", 0), ("tag", 1), ("delete", 1), ("upsert", 3)]
+ONCE = settings(
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+@st.composite
+def fields(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+    """Draw a field for every place that there is, of types that Java skips."""
+    return {
+        kind: {f"{place}{PREFIX}_{n}": draw(types(JAVA_ATOMS)) for n, place in enumerate(places)}
+        for kind, places in PLACES.items()
+    }
+
+
+def records(rows: list[Row]) -> list[dict[str, Any]]:
+    return [dict(zip("pkv", row, strict=True)) for row in rows]
+
+
+def by_peer(peer: Peer, warehouse: Path) -> list[dict[str, Any]]:
+    return sorted(peer.read(warehouse), key=lambda row: (row["p"], row["k"]))
+
+
+def maintain(table: Table) -> None:
+    """Compact, merge manifests, tag, expire and roll back."""
+    compact(table, EXECUTOR)
+    compact_manifests(table)
+    table.tags.create("ours")
+    compact(table, EXECUTOR, strategy="full")
+    table.rollback(tag="ours")
+    expire_snapshots(table, retain_min=1, retain_max=2)
+    apply(table, "upsert", 1, "again")
+    compact(table, EXECUTOR, strategy="full")
+
+
+@pytest.mark.parametrize("peer", ["java-1.4", "java-2.0"], indirect=True)
+@pytest.mark.parametrize("kind", ["plain", "vectors", "dynamic", "lookup"])
+@ONCE
+@given(added=fields(), seed=st.integers(0, 99))
+def test_java_reads_and_goes_on_writing(
+    peer: Peer, kind: str, added: Any, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    warehouse = tmp_path_factory.mktemp("w")
+    root = Path(make_table(warehouse, kind, HISTORY).paths.root)
+    add_fields(root, added, seed)
+    table = Catalog(str(warehouse)).table("db.t")
+    before = additional(root)
+
+    maintain(table)
+
+    assert_kept(root, before)
+    assert all(KEY in json.loads(p.read_bytes()) for p in json_files(root) if "schema" in p.name)
+    rows = rows_of(table)
+    assert by_peer(peer, warehouse) == records(rows)
+    if peer.name == "java-2.0":
+        assert peer.check(warehouse) == []
+    new = [{"p": 0, "k": k, "v": "Java"} for k in (2, 4, 100)]
+    peer.run("write", warehouse, rows=[{"_kind": "+I", **row} for row in new])
+    peer.run("compact", warehouse, full=True)
+    expected = {(p, k): v for p, k, v in rows} | {(r["p"], r["k"]): r["v"] for r in new}
+    assert rows_of(Catalog(str(warehouse)).table("db.t")) == sorted(
+        (*at, v) for at, v in expected.items()
+    )
