@@ -41,6 +41,7 @@ from paimon_orch.cli_common import (
     names_of,
     open_catalog,
     open_table,
+    open_to_write,
     partitions_of,
     print_result,
     print_write,
@@ -293,7 +294,7 @@ def ingest(
     from paimon_orch.spark.files import read_files
     from paimon_orch.spark.writer import write
 
-    target = open_table(ctx, warehouse, table)
+    target = open_to_write(ctx, warehouse, table, compact=compact_after)
     paths = [*source, *(more or [])]
     check_there(paths)
     session = spark_of(master)

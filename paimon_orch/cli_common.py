@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.steps.compact import CompactionResult, compact_partitions_of
 from paimon_orch.steps.compaction import chosen_splits
@@ -25,7 +26,11 @@ from paimon_orch.table.rows import Rows
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import not_visible_after_write, not_visible_in_scan
+from paimon_orch.table.visibility import (
+    compact_command,
+    not_visible_after_write,
+    not_visible_in_scan,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,6 +244,14 @@ def print_write(
         errors.print(f"note: {text}", markup=False)
 
 
+def open_to_write(ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool) -> Table:
+    """Open a table to write to; a compaction after the write is refused now if it is not possible."""
+    table = open_table(ctx, warehouse, identifier)
+    if compact:
+        table.check_step(StepKind.COMPACT)
+    return table
+
+
 def compact_written(
     table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
 ) -> CompactionResult | None:
@@ -248,7 +261,14 @@ def compact_written(
     if snapshot_id is None:
         return None
     moved = bar(bars, f"compact {table.identifier}")
-    return compact_partitions_of(table, snapshot_id, SparkExecutor(session), progress=moved)
+    try:
+        return compact_partitions_of(table, snapshot_id, SparkExecutor(session), progress=moved)
+    except (PaimonError, OSError) as error:
+        command = compact_command(table.identifier, table.paths)
+        error.add_note(
+            f"the write itself is committed as snapshot {snapshot_id}; do not repeat it, run `{command}`"
+        )
+        raise
 
 
 def say_what_a_scan_leaves_out(opened: Table | SystemTable, scan: Rows) -> None:

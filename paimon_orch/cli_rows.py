@@ -17,7 +17,7 @@ from paimon_orch.cli_common import (
     check_there,
     compact_written,
     errors,
-    open_table,
+    open_to_write,
     pair_of,
     print_values,
     print_write,
@@ -53,7 +53,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows of a filter, in one snapshot."""
-    target = open_table(ctx, warehouse, table)
+    target = open_to_write(ctx, warehouse, table, compact=compact_after)
     planned = row_level.plan(target, where)
     if dry_run or not planned:
         _print_undone(target, planned, dry_run, as_json)
@@ -82,7 +82,7 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Give the rows of a filter new values, in one snapshot."""
-    target = open_table(ctx, warehouse, table)
+    target = open_to_write(ctx, warehouse, table, compact=compact_after)
     values = _values(assignments)
     planned = row_level.plan(target, where, "update")
     if dry_run or not planned:
@@ -127,7 +127,7 @@ def merge_into(
     from paimon_orch.spark import row_level as on_spark
     from paimon_orch.spark.files import read_files
 
-    target = open_table(ctx, warehouse, table)
+    target = open_to_write(ctx, warehouse, table, compact=compact_after)
     check_there(source)
     _hush()
     with Progress(console=errors, transient=True) as bars:

@@ -10,8 +10,8 @@ from commands import invoke, said
 from pyspark.sql import SparkSession
 from tables import rows_of, table_of
 
-from paimon_orch import Catalog
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch import Catalog, cli_common
+from paimon_orch.errors import InputError, StorageError, UnsupportedError
 from paimon_orch.table.table import Table
 
 
@@ -138,3 +138,41 @@ def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
     clauses = ["--on", "target.id = source.id", "--update", "*", "--compact"]
     assert "files after 1" in said("merge-into", *at, *load, *clauses)
     assert rows_of(table) == [(2, "b")]
+
+
+def test_a_write_whose_compaction_fails_is_said_to_be_committed(
+    spark: SparkSession, root: str, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise StorageError("the store did not answer")
+
+    monkeypatch.setattr(cli_common, "compact_partitions_of", fail)
+
+    with pytest.raises(StorageError) as failed:
+        said("delete", root, "db.t", "--where", "id < 5", "--compact")
+
+    command = f"paimon-orch compact {root} db.t"
+    text = f"the write itself is committed as snapshot 3; do not repeat it, run `{command}`"
+    assert failed.value.__notes__ == [text]
+    assert len(rows_of(table)) == 15
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("delete", ["--where", "id < 5"]),
+        ("update", ["--set", "v = 'x'"]),
+        ("ingest", ["--from", "."]),
+        ("merge-into", ["--from", ".", "--on", "true"]),
+    ],
+)
+def test_a_compaction_that_is_not_possible_is_refused_before_the_write(
+    root: str, command: str, arguments: list[str]
+) -> None:
+    options = {"clustering.incremental": "true", "clustering.columns": "id"}
+    table = Catalog(root).create_table("db.k", "id BIGINT, v STRING", options=options)
+    table.append(table_of("id v", [(1, "a")]))
+
+    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
+        said(command, root, "db.k", *arguments, "--compact")
+    assert table.snapshots.latest_id() == 1

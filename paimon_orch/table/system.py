@@ -35,6 +35,7 @@ _METADATA: Mapping[str, tuple[pa.Schema, Maker]] = {
     "statistics": (metadata.STATISTICS, metadata.statistics),
 }
 _DATA = ("ro", "audit_log", "row_tracking")
+_MERGED = ("audit_log", "row_tracking")
 NAMES = (*_METADATA, *_DATA)
 
 
@@ -70,6 +71,10 @@ class SystemTable:
         merge_level_0: bool | None = None,
     ) -> Rows:
         """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
+        if merge_level_0 is not None and self.name not in _MERGED:
+            raise InputError(
+                f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or its {_MERGED[0]}"
+            )
         moment = Moment(snapshot_id, tag, timestamp, watermark)
         rows = self._rows(columns, filter, limit if order_by is None else None, moment)
         if isinstance(rows, Scan) and merge_level_0 is not None:

@@ -24,6 +24,10 @@ ENGINES: dict[str, dict[str, str]] = {
         "ignore-delete": "true",
     },
     "lookup": {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
+    "snapshot ordering": {
+        "deletion-vectors.enabled": "true",
+        "sequence.snapshot-ordering": "true",
+    },
     "first-row": {"merge-engine": "first-row", "ignore-delete": "true"},
 }
 
@@ -98,3 +102,11 @@ def test_an_overwrite_is_committed_at_the_level_that_java_chooses(
     for name, table in tables.items():
         assert by_key(java20.read(tmp_path / name)) == read(table) == by_key(seen)
         assert java20.check(tmp_path / name) == []
+
+    later = write(rows(range(12, 20), "later"))
+    ours.run(tmp_path / "ours", later)
+    java20.run(warehouse=tmp_path / "ours", **compact(full=upgrade == "true"))
+    java20.run(warehouse=tmp_path / "java", **later)
+    ours.run(tmp_path / "java", compact(full=upgrade == "true"))
+    assert read(tables["ours"]) == read(tables["java"]) == by_key(java20.read(tmp_path / "ours"))
+    assert len(read(tables["ours"])) == 15

@@ -10,6 +10,7 @@ from commands import invoke, said
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
+from paimon_orch.errors import InputError
 from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.steps import row_level
@@ -284,3 +285,11 @@ def test_the_option_counts_as_it_is_now_whatever_it_was_at_the_tag(tmp_path: Pat
     assert rows_of(table, tag="before") == AFTER
     assert rows_of(table, tag="before", merge_level_0=False) == BEFORE
     assert table.system("audit_log").scan(tag="before").rows_not_visible == 0
+
+
+def test_system_tables_without_level_0_refuse_to_merge_it(tmp_path: Path) -> None:
+    table = compacted(tmp_path)
+
+    for name in ("files", "ro"):
+        with pytest.raises(InputError, match="has no level 0 to merge"):
+            table.system(name).scan(merge_level_0=True)
