@@ -129,8 +129,9 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
             _add_partitions(context, report, keys, partitions_def)
             if report.rows_not_visible:
                 context.log.warning(
-                    "%s: %d records are not visible to batch readers before a compaction",
+                    "%s: %d records are not visible to batch readers before a compaction: materialize %s",
                     *(table, report.rows_not_visible),
+                    compaction_key(table, key_prefix).to_user_string(),
                 )
             snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
             # a run that adds nothing makes nothing stale

@@ -275,6 +275,15 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
         default=None, ge=0, description="A run deletes at most so many snapshots."
     )
 
+    def check(self, path: str = "") -> None:
+        """Raise :class:`InputError` if more snapshots must be kept than may be."""
+        super().check(path)
+        least, most = self.retain_min, self.retain_max
+        if least is not None and most is not None and least > most:
+            raise InputError(
+                f"{path}retain_min {least} is greater than {path}retain_max {most}; write a minimum up to the maximum"
+            )
+
 
 class OrphanFilesAttributes(MaintenanceAttributes):
     """How old files that nothing refers to must be to be removed; ``quarantine`` moves them aside instead."""

@@ -135,6 +135,11 @@ def test_right_values_pass_the_schema_and_load(attributes: dict[str, Any]) -> No
     assert load(**attributes).assets
 
 
+def test_minimum_above_the_maximum_is_refused_when_definitions_load() -> None:
+    with pytest.raises(InputError, match=r"snapshot_expiration\.retain_min 10 is greater than"):
+        load(snapshot_expiration={"retain_min": 10, "retain_max": 5})
+
+
 def test_each_wrong_attribute_is_named_however_many_there_are() -> None:
     found = refusals(
         {
