@@ -376,12 +376,13 @@ class Table:
         partitions: Spec | Sequence[Spec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
-        self.check_step(StepKind.WRITE_ROWS)
-        check_writable(self.schema)
+        schema = self.schema
+        self.check_step(StepKind.WRITE_ROWS, schema)
+        check_writable(schema)
         committed = self.committed(commit_id)
         if committed is not None:
             return committed
-        conformed = conform_rows(rows, self.schema, row_kind=row_kind, kind=kind)
+        conformed = conform_rows(rows, schema, row_kind=row_kind, kind=kind)
         hashes = self.hash_index(fresh=overwrite)
         writer = TableWriter(
             self.writer_factory(),
