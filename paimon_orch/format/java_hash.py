@@ -106,10 +106,13 @@ def double_bits(value: float) -> bytes:
     return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
-def table_order(hashes: Sequence[int]) -> list[int]:
-    """Return in which order a hash table lists entries that were put in with these hash codes."""
-    capacity = _FIRST_CAPACITY
-    while len(hashes) * 4 > capacity * 3:
+def table_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
+    """Return in which order a hash table lists entries that were put in with these hash codes.
+
+    Entries that Java ``computed`` if they were absent grow the table one later, and go to the front of their slot.
+    """
+    capacity, numbers = _FIRST_CAPACITY, range(len(hashes))
+    while (len(hashes) - computed) * 4 > capacity * 3:
         capacity *= 2
     slots = [(code ^ code >> 16) & (capacity - 1) for code in hashes]
-    return sorted(range(len(hashes)), key=slots.__getitem__)
+    return sorted(reversed(numbers) if computed else numbers, key=slots.__getitem__)

@@ -32,7 +32,8 @@ class CompactionTask:
     by itself and on its level, to leave out what vectors hide or time expires; they may be among those above. ``now``
     is in seconds since the epoch. ``groups`` are the files ``alone`` that are merged with each other, where files are
     sorted by ``clustering.columns``. ``keys`` restricts the task to a slice of the keys. A task that is but a part of its
-    bucket's compaction leaves the bucket's index file to whoever has the outcomes of all parts.
+    bucket's compaction leaves the bucket's index file to whoever has the outcomes of all parts; ``merges_level0`` says
+    that another part may hold the rows of level 0.
     """
 
     partition: bytes
@@ -48,6 +49,7 @@ class CompactionTask:
     now: int = 0
     keys: KeySlice | None = None
     is_part: bool = False
+    merges_level0: bool = False
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
@@ -231,7 +233,8 @@ class BucketCompaction:
         """Merge sections in key order into new files, or only for the changes they make."""
         files = [file for section in pending for run in section for file in run]
         has_changes = self._writes_changelog(files)
-        self._settles = self._options.need_lookup and any(file.level == 0 for file in files)
+        merges_level0 = self._task.merges_level0 or any(file.level == 0 for file in files)
+        self._settles = self._options.need_lookup and merges_level0
         lookup = None
         if self._settles and self._task.above:
             by_value = has_changes or not self._engine.newest_row_wins

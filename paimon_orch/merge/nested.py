@@ -75,7 +75,7 @@ class NestedTable:
             if key is not None:
                 known = rows.get(key, row)
                 rows[key] = {n: known[n] if v is None else v for n, v in row.items()}
-        return self._listed(rows)
+        return self._listed(rows, computed=True)
 
     def take_back(self, old: Rows, new: Rows) -> Rows:
         """Remove the rows of the keys taken back."""
@@ -100,9 +100,9 @@ class NestedTable:
     def _sequence_of(self, row: NestedRow) -> _Key:
         return tuple(comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
-    def _listed(self, rows: Mapping[bytes, NestedRow]) -> Rows:
-        found = list(rows.values())
-        return [found[at] for at in table_order([murmur(key) for key in rows])]
+    def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> Rows:
+        found, hashes = list(rows.values()), [murmur(key) for key in rows]
+        return [found[at] for at in table_order(hashes, computed=computed)]
 
 
 def _some(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:

@@ -48,7 +48,10 @@ def parts_of(
             parts += [_sliced(task, files, keys, key_fields) for keys in slices]
     if together:
         parts.append(replace(task, files=tuple(together)))
-    return [replace(part, is_part=True) for part in parts] if len(parts) > 1 else [task]
+    if len(parts) == 1:
+        return [task]
+    merges_level0 = any(file.level == 0 for file in task.files)
+    return [replace(part, is_part=True, merges_level0=merges_level0) for part in parts]
 
 
 def _apart(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:

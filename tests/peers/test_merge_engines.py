@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from golden import assert_rows_equal, canonical_rows, rows_of
 from peers.peers import Peer, Record
@@ -44,6 +46,76 @@ FUNCTIONS = SUMS | {
     "fields.f.ignore-retract": "true",
     "fields.c.aggregate-function": "collect",
 }
+FIRSTS = "g INT, f INT, fn INT, l STRING, c ARRAY<INT>, cd ARRAY<INT>, m INT, x INT, ln INT, lv INT"
+LATE = {
+    "merge-engine": "partial-update",
+    "fields.g.sequence-group": "f,fn,l,c,cd,m,x,ln,lv",
+    "fields.f.aggregate-function": "first_value",
+    "fields.f.ignore-retract": "true",
+    "fields.fn.aggregate-function": "first_non_null_value",
+    "fields.fn.ignore-retract": "true",
+    "fields.l.aggregate-function": "listagg",
+    "fields.l.distinct": "true",
+    "fields.l.ignore-retract": "true",
+    "fields.c.aggregate-function": "collect",
+    "fields.c.ignore-retract": "true",
+    "fields.cd.aggregate-function": "collect",
+    "fields.cd.distinct": "true",
+    "fields.m.aggregate-function": "max",
+    "fields.m.ignore-retract": "true",
+    "fields.x.aggregate-function": "product",
+    "fields.x.ignore-retract": "true",
+    "fields.ln.aggregate-function": "last_non_null_value",
+    "fields.lv.aggregate-function": "last_value",
+}
+SETS = "i ARRAY<INT>, s ARRAY<STRING>, d ARRAY<DOUBLE>, f ARRAY<FLOAT>, e ARRAY<DATE>, c ARRAY<DECIMAL(30, 2)>, b ARRAY<BOOLEAN>, n ARRAY<BIGINT>, r ARRAY<ROW<x INT, y STRING>>"
+DISTINCT = {"merge-engine": "aggregation"}
+for _name in "isdfecbnr":
+    DISTINCT |= {
+        f"fields.{_name}.aggregate-function": "collect",
+        f"fields.{_name}.distinct": "true",
+    }
+NESTED = "a ARRAY<ROW<x INT, y STRING>>, u ARRAY<ROW<x INT, y STRING>>, q ARRAY<ROW<x INT, y INT>>, p ARRAY<ROW<x INT, y STRING>>, t STRING, w INT"
+TABLES = {
+    "merge-engine": "aggregation",
+    "fields.a.aggregate-function": "nested_update",
+    "fields.a.count-limit": "4",
+    "fields.u.aggregate-function": "nested_update",
+    "fields.u.nested-key": "x",
+    "fields.u.nested-key-null-strategy": "ignore",
+    "fields.u.count-limit": "3",
+    "fields.q.aggregate-function": "nested_update",
+    "fields.q.nested-key": "x",
+    "fields.q.nested-sequence-field": "y",
+    "fields.p.aggregate-function": "nested_partial_update",
+    "fields.p.nested-key": "x",
+    "fields.p.ignore-retract": "true",
+    "fields.t.aggregate-function": "listagg",
+    "fields.t.list-agg-delimiter": "",
+    "fields.t.distinct": "true",
+    "fields.t.ignore-retract": "true",
+    "fields.w.aggregate-function": "product",
+}
+MAPS = "g INT, m MAP<INT, INT>, t MAP<INT, ROW<v INT, t STRING>>, u ARRAY<ROW<x INT, y STRING>>, a ARRAY<ROW<x INT, y STRING>>, p ARRAY<ROW<x INT, y STRING>>, s DECIMAL(9, 2), b BOOLEAN, o BOOLEAN, n DATE"
+LATE_MAPS = {
+    "merge-engine": "partial-update",
+    "fields.g.sequence-group": "m,t,u,a,p,s,b,o,n",
+    "fields.m.aggregate-function": "merge_map",
+    "fields.t.aggregate-function": "merge_map_with_keytime",
+    "fields.u.aggregate-function": "nested_update",
+    "fields.u.nested-key": "x",
+    "fields.a.aggregate-function": "nested_update",
+    "fields.a.count-limit": "5",
+    "fields.p.aggregate-function": "nested_partial_update",
+    "fields.p.nested-key": "x",
+    "fields.s.aggregate-function": "sum",
+    "fields.b.aggregate-function": "bool_and",
+    "fields.o.aggregate-function": "bool_or",
+    "fields.n.aggregate-function": "min",
+}
+for _name in "tpbon":
+    LATE_MAPS[f"fields.{_name}.ignore-retract"] = "true"
+EXPIRING = {"record-level.expire-time": "1 d", "record-level.time-field": "at"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 LOOKUP = {"changelog-producer": "lookup"}
 FULL = {"changelog-producer": "full-compaction"}
@@ -91,24 +163,67 @@ CASES: dict[str, tuple[str, Options, tuple[str, ...]]] = {
 }
 
 
-def value_of(chance: random.Random, kind: str) -> Any:
+CASES_OF_2_0: dict[str, tuple[str, Options, tuple[str, ...]]] = {
+    "sequence group, late rows": (FIRSTS, LATE, ADDS),
+    "sequence group, late rows and retracts": (FIRSTS, LATE, NO_BEFORE),
+    "sequence group, late rows, lookup": (FIRSTS, LATE | LOOKUP, NO_BEFORE),
+    "sequence group, late maps": (MAPS, LATE_MAPS, NO_BEFORE),
+    "sequence group, late maps, vectors and lookup": (MAPS, LATE_MAPS | VECTORS | LOOKUP, EVERY),
+    "distinct values": (SETS, DISTINCT, ADDS),
+    "distinct values, lookup": (SETS, DISTINCT | LOOKUP, ADDS),
+    "nested tables": (NESTED, TABLES, NO_BEFORE),
+    "nested tables, lookup": (NESTED, TABLES | LOOKUP, NO_BEFORE),
+    "expired records": ("at INT, v INT", EXPIRING, NO_BEFORE),
+    "expired records, lookup": ("at INT, v INT", EXPIRING | LOOKUP, NO_BEFORE),
+    "expired records, full-compaction": ("at INT, v INT", EXPIRING | FULL, NO_BEFORE),
+    "expired records, partial-update": (
+        "at INT, v INT, w INT",
+        EXPIRING | {"merge-engine": "partial-update"},
+        ADDS,
+    ),
+}
+
+
+def value_of(chance: random.Random, kind: pa.DataType) -> Any:
     if chance.random() < 0.25:
         return None
-    if kind.startswith("decimal"):
-        return f"{chance.randrange(-500, 500) / 100:.2f}"
-    if kind.startswith("list"):
-        return [chance.randrange(3) for _ in range(chance.randrange(3))]
-    return chance.randrange(-3, 6)
+    if isinstance(kind, pa.ListType):
+        items = [value_of(chance, kind.value_type) for _ in range(chance.randrange(4))]
+        # Java fails on null rows in distinct arrays, and misreads them in others
+        is_row = isinstance(kind.value_type, pa.StructType)
+        return [item for item in items if item is not None] if is_row else items
+    if isinstance(kind, pa.MapType):
+        return [
+            [key, value_of(chance, kind.item_type)]
+            for key in chance.sample(range(4), k=chance.randrange(4))
+        ]
+    if isinstance(kind, pa.StructType):
+        return {field.name: value_of(chance, field.type) for field in kind}
+    return chance.choice(VALUES.get(str(kind).partition("(")[0], range(-3, 6)))
+
+
+VALUES: dict[str, Sequence[Any]] = {
+    "decimal128": ("0.07", "-5.00", "12.30", "-0.01"),
+    "string": ("a", "b c", "c", " ", "\u00e9"),
+    "date32[day]": ("1969-12-30", "2024-02-29", "2033-01-01"),
+    "bool": (True, False),
+    "float": (0.5, -0.0, 0.0, 3.25, -1e9),
+    "double": (0.5, -0.0, 0.0, 3.25, -1e9),
+}
 
 
 def batch(chance: random.Random, table: Table, kinds: tuple[str, ...]) -> list[Record]:
     schema = table.scan().arrow_schema
-    types = {field.name: str(field.type) for field in schema if field.name != "k"}
-    return [
+    types = {field.name: field.type for field in schema if field.name != "k"}
+    rows = [
         {"_kind": chance.choice(kinds), "k": chance.randrange(14)}
         | {name: value_of(chance, kind) for name, kind in types.items()}
         for _ in range(16)
     ]
+    for row in rows:
+        if "at" in row:
+            row["at"] = chance.choice([10**9, 2 * 10**9, None])
+    return rows
 
 
 def table_at(root: Path) -> Table:
@@ -126,14 +241,28 @@ def changes_of(root: Path) -> list[str]:
     if table.options.changelog_producer == "none":
         return found
     for number in table.snapshots.ids():
-        rows = table.incremental(number - 1, number, "changelog").to_arrow().to_pylist()
-        found += [json.dumps(row, sort_keys=True, default=str) for row in rows]
+        rows = canonical_rows(table.incremental(number - 1, number, "changelog").to_arrow())
+        found += [json.dumps(row) for row in rows]
     return sorted(found)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_java_and_we_make_the_same_of_the_same_rows(java: Peer, tmp_path: Path, name: str) -> None:
-    columns, options, kinds = CASES[name]
+    check_merges(java, tmp_path, name, CASES[name])
+
+
+@pytest.mark.parametrize("name", [*CASES, *CASES_OF_2_0])
+def test_java_20_and_we_make_the_same_of_the_same_rows(
+    java20: Peer, tmp_path: Path, name: str
+) -> None:
+    check_merges(java20, tmp_path, name, (CASES | CASES_OF_2_0)[name])
+
+
+def check_merges(
+    java: Peer, tmp_path: Path, name: str, case: tuple[str, Options, tuple[str, ...]]
+) -> None:
+    """Let Java write rows, and compare what it and we read, and what a compaction of each leaves and tells."""
+    columns, options, kinds = case
     written = tmp_path / "written"
     table = Catalog(str(written)).create_table(
         "db.t",
