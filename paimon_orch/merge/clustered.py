@@ -21,7 +21,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.choose import mostly_hidden
 from paimon_orch.merge.compaction import CompactionOutcome, CompactionTask
 from paimon_orch.merge.engines import drop_retracts, merge_engine
-from paimon_orch.merge.keys import Key, KeyColumns, KeyOrder, decode_key
+from paimon_orch.merge.keys import Key, KeyColumns, KeyOrder, key_bounds
 from paimon_orch.merge.levels import Ranged, oldest_first, runs_of_level
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
@@ -40,8 +40,7 @@ def is_current(file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, Ta
 
 def clustering_range(file: DataFileMeta, schema: TableSchema) -> Ranged:
     """Return the bounds of the clustering columns of a file above level 0, and the file."""
-    fields = schema.order_fields(file.level)
-    return decode_key(file.min_key, fields), decode_key(file.max_key, fields), file
+    return *key_bounds(file, schema.order_fields(file.level)), file
 
 
 def groups_to_merge(

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format.binary_row import deserialize_row
+from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.merge.pack import pack
 
@@ -70,6 +71,16 @@ def decode_key(data: bytes, fields: Sequence[Field]) -> Key:
     """Return a serialized key as a comparable tuple."""
     values = deserialize_row(data, [field.type for field in fields])
     return tuple(comparable_value(v, f.type) for v, f in zip(values, fields, strict=True))
+
+
+def key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key, Key]:
+    """Return the smallest and the largest key of a file by its metadata, as comparable tuples.
+
+    ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` for bounds of other columns,
+    as far as their bytes show it.
+    """
+    with corrupt_unless_decoded(f"{file.file_name}, the bounds of its keys in the manifest"):
+        return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
 
 
 @dataclass(frozen=True, slots=True)

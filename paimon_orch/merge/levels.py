@@ -9,7 +9,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types import Field
-from paimon_orch.merge.keys import Key, decode_key
+from paimon_orch.merge.keys import Key, key_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,16 @@ def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> l
     runs = [SortedRun(0, (file,)) for file in newest_first(f for f in files if f.level == 0)]
     above = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
     for level, group in groupby(above, key=lambda file: file.level):
-        ordered = sorted(group, key=lambda file: decode_key(file.min_key, key_fields))
-        for one, two in pairwise(ordered):
-            if decode_key(one.max_key, key_fields) >= decode_key(two.min_key, key_fields):
+        ranges = sorted(
+            ((*key_bounds(file, key_fields), file) for file in group), key=lambda item: item[0]
+        )
+        for (_, end, one), (start, _, two) in pairwise(ranges):
+            if end >= start:
                 raise CorruptFileError(
                     two.file_name,
                     f"its keys overlap those of {one.file_name} on level {level}, which must be one sorted run",
                 )
-        runs.append(SortedRun(level, tuple(ordered)))
+        runs.append(SortedRun(level, tuple(file for _, _, file in ranges)))
     return runs
 
 
@@ -98,10 +100,7 @@ def sections(
     Returns sections in key order; a section is a list of runs, a run a list of files in key order. A level-0 file is a
     run by itself, and other files share a run with those of their level only: so runs are older or newer as a whole.
     """
-    ranges = [
-        (decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields), file)
-        for file in files
-    ]
+    ranges = [(*key_bounds(file, key_fields), file) for file in files]
     ranges.sort(key=lambda item: item[:2])
     result: list[list[Ranged]] = []
     end: Key | None = None

@@ -22,7 +22,7 @@ from paimon_orch.merge.keys import (
     KeyColumns,
     KeyOrder,
     comparable_value,
-    decode_key,
+    key_bounds,
 )
 from paimon_orch.merge.values import RowGroupValues
 
@@ -76,15 +76,7 @@ class PositionLookup:
         self._vectors = vectors
         self._values = [field for field in values if field not in key_fields]
         self._levels = [
-            [
-                _Cursor(
-                    file,
-                    decode_key(file.min_key, key_fields),
-                    decode_key(file.max_key, key_fields),
-                    KeyOrder(self._names),
-                )
-                for file in group
-            ]
+            [_Cursor(file, *key_bounds(file, key_fields), KeyOrder(self._names)) for file in group]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
         self._is_alive = is_alive

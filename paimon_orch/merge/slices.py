@@ -10,7 +10,7 @@ from paimon_orch.format.binary_row import read_field
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.predicate import And, Leaf, Predicate
 from paimon_orch.format.types import AtomicType, Field
-from paimon_orch.merge.keys import KeyColumns, decode_key
+from paimon_orch.merge.keys import KeyColumns, decode_key, key_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class KeySlice:
 
     def touches(self, file: DataFileMeta, key_fields: Sequence[Field]) -> bool:
         """Tell whether a file may hold keys of the slice."""
-        low, high = decode_key(file.min_key, key_fields), decode_key(file.max_key, key_fields)
+        low, high = key_bounds(file, key_fields)
         return (self.low is None or high >= decode_key(self.low, key_fields)) and (
             self.high is None or low < decode_key(self.high, key_fields)
         )

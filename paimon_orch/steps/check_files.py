@@ -18,7 +18,7 @@ from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import AtomicType
-from paimon_orch.merge.keys import KeyColumns, comparable_value, decode_key
+from paimon_orch.merge.keys import KeyColumns, comparable_value, key_bounds
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.steps.check_versions import State
 from paimon_orch.steps.findings import Findings
@@ -89,7 +89,7 @@ class FileChecker:
         if not keys.is_sorted():
             names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
             self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
-        first, last = (decode_key(key, order) for key in (file.min_key, file.max_key))
+        first, last = key_bounds(file, order)
         # a compaction of old releases that dropped deletes left the bounds as they were
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
             text = f"{file.file_name} has keys outside the range that its metadata says"

@@ -14,7 +14,7 @@ from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types import Field
-from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.keys import key_bounds
 from paimon_orch.merge.levels import age
 
 
@@ -160,10 +160,9 @@ def _may_tie(one: DataFileMeta, two: DataFileMeta, key_fields: Sequence[Field]) 
         return False
     if two.max_sequence_number < one.min_sequence_number:
         return False
-    low, high = decode_key(one.min_key, key_fields), decode_key(one.max_key, key_fields)
-    return (
-        low <= decode_key(two.max_key, key_fields) and decode_key(two.min_key, key_fields) <= high
-    )
+    low, high = key_bounds(one, key_fields)
+    other_low, other_high = key_bounds(two, key_fields)
+    return low <= other_high and other_low <= high
 
 
 def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
@@ -177,12 +176,15 @@ def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
     for entries in runs.values():
         if len(entries) < 2:
             continue
-        ordered = sorted(entries, key=lambda entry: decode_key(entry.file.min_key, fields))
-        for one, two in pairwise(ordered):
-            if decode_key(one.file.max_key, fields) >= decode_key(two.file.min_key, fields):
+        files = (entry.file for entry in entries)
+        ranges = sorted(
+            ((*key_bounds(file, fields), file) for file in files), key=lambda item: item[0]
+        )
+        for (_, end, one), (start, _, two) in pairwise(ranges):
+            if end >= start:
                 raise CommitConflictError(
-                    f"files {one.file.file_name} and {two.file.file_name} would overlap on level "
-                    f"{one.file.level}: another commit compacted the same bucket. Plan and run the step again."
+                    f"files {one.file_name} and {two.file_name} would overlap on level "
+                    f"{one.level}: another commit compacted the same bucket. Plan and run the step again."
                 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.format.binary_row import deserialize_row, row_arity
 from paimon_orch.format.manifest import DataFileMeta, FileSource
@@ -279,8 +280,8 @@ def _file(file: DataFileMeta, schema: TableSchema) -> Record:
         "level": file.level,
         "record_count": file.row_count,
         "file_size_in_bytes": file.file_size,
-        "min_key": _key_text(file.min_key, schema.order_fields(file.level)),
-        "max_key": _key_text(file.max_key, schema.order_fields(file.level)),
+        "min_key": _key_text(file.min_key, file, schema),
+        "max_key": _key_text(file.max_key, file, schema),
         "min_sequence_number": file.min_sequence_number,
         "max_sequence_number": file.max_sequence_number,
         "creation_time": file.creation_time,
@@ -291,10 +292,11 @@ def _file(file: DataFileMeta, schema: TableSchema) -> Record:
     }
 
 
-def _key_text(key: bytes, fields: Sequence[Field]) -> str | None:
+def _key_text(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | None:
     if not row_arity(key):
         return None
-    return f"[{_row_text(key, fields)[1:-1]}]"
+    with corrupt_unless_decoded(f"{file.file_name}, the bounds of its keys in the manifest"):
+        return f"[{_row_text(key, schema.order_fields(file.level))[1:-1]}]"
 
 
 def _statistics(

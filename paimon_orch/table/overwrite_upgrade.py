@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from paimon_orch.format.manifest import ManifestEntry
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.keys import decode_key
+from paimon_orch.merge.keys import key_bounds
 
 
 def upgrade_after_overwrite(
@@ -48,8 +48,5 @@ def _applies(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
 def _overlap(files: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     """Return whether the key ranges of two files of a bucket overlap."""
     fields = schema.key_fields
-    ranges = sorted(
-        (decode_key(entry.file.min_key, fields), decode_key(entry.file.max_key, fields))
-        for entry in files
-    )
+    ranges = sorted(key_bounds(entry.file, fields) for entry in files)
     return any(one[1] >= two[0] for one, two in pairwise(ranges))

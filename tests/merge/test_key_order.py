@@ -15,12 +15,14 @@ from golden import GOLDEN, copy_warehouse
 from hypothesis import given
 from hypothesis import strategies as st
 from steps.vectored import EXECUTOR
+from tables import new_table
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.reader import POSITION
 from paimon_orch.merge.keys import KeyOrder
 from paimon_orch.merge.values import RowGroupValues
+from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.table.table import Table
 
@@ -114,3 +116,34 @@ def compact_and_read(table: Table) -> None:
     if any(f.level == 0 for split in table.files() for f in split.files):
         table.scan().to_arrow()
     compact(table, EXECUTOR, strategy="full")
+
+
+@pytest.mark.parametrize(
+    ("columns", "clusters"),
+    [
+        ("k STRING, c BIGINT", "c"),
+        ("k BIGINT, c STRING", "c"),
+        ("k STRING, c BIGINT, d STRING", "c,d"),
+    ],
+)
+def test_bounds_of_other_columns_than_the_key_are_refused_by_name(
+    columns: str, clusters: str, tmp_path: Path
+) -> None:
+    options = {"pk_clustering_override": "true", "deletion_vectors__enabled": "true"}
+    table = new_table(tmp_path, columns, clustering__columns=clusters, **options)
+    kinds = table.scan().arrow_schema
+    for turn in range(2):
+        numbers = pa.array([(n * 7919 + turn) % 1000 * 10**12 for n in range(40)])
+        rows = pa.table([numbers.cast(field.type) for field in kinds], kinds.names)
+        table.upsert(rows)
+        if not turn:
+            compact(table, EXECUTOR)
+    schema = Path(table.paths.root, "schema", "schema-0")
+    content = json.loads(schema.read_text())
+    del content["options"]["pk-clustering-override"]
+    schema.write_text(json.dumps(content))
+    table = Catalog(str(tmp_path)).table("db.t")
+
+    with pytest.raises(CorruptFileError, match="data-"):
+        table.scan(merge_level_0=True).to_arrow()
+    assert {finding.rule for finding in check(table, deep=True).findings} >= {"keys"}

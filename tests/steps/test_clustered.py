@@ -227,3 +227,26 @@ def test_rescale_is_refused_by_the_name_of_the_option(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="pk-clustering-override"):
         rescale(table, 2)
     assert table.snapshot() == before
+
+
+def test_changes_between_two_states_are_found_by_key(tmp_path: Path) -> None:
+    table = clustered(tmp_path)
+    table.upsert(table_of("k c v", [(k, "ab"[k % 2], 0) for k in range(6)]))
+    compact(table, EXECUTOR)
+    before = table.snapshot()
+    table.upsert(table_of("k c v", [(1, "z", 1), (9, "a", 1)]))
+    table.delete(table_of("k", [(4,)]))
+    compact(table, EXECUTOR)
+    after = table.snapshot()
+    assert before is not None
+    assert after is not None
+
+    changes = table.incremental(before.id, after.id, mode="diff").to_arrow().to_pylist()
+
+    assert sorted((row["rowkind"], row["k"], row["c"]) for row in changes) == [
+        ("+I", 9, "a"),
+        ("+U", 1, "z"),
+        ("-D", 4, "a"),
+    ]
+    audited = table.system("audit_log").scan().to_arrow().to_pylist()
+    assert sorted(row["k"] for row in audited) == [0, 1, 2, 3, 5, 9]
