@@ -178,7 +178,7 @@ class Incremental(Rows):
     def _diff(self) -> Iterator[pa.RecordBatch]:
         planner = Planner(self._manifests(), self.schema)
         ends = self.span.before, self.span.after
-        levels = Visibility(self.schema, self.merge_level_0).visible()
+        levels = Visibility(self.schema, self.merge_level_0).levels_to_read()
         states = (planner.splits(end, levels=levels) for end in ends)
         before, after = ([split for split in state if split.bucket >= 0] for state in states)
         pruner = self._pruner()

@@ -115,7 +115,7 @@ class Scan(Rows):
 
     def _own_splits(self, predicate: Predicate | None, *, asks_indexes: bool) -> list[BucketSplit]:
         """Return the files of the snapshot itself that a predicate does not rule out."""
-        levels = self.visibility.visible(self.levels)
+        levels = self.visibility.levels_to_read(self.levels)
         pruner = None
         if predicate is not None:
             pruner = Pruner(self.schema, predicate, self.schemas.get, asks_indexes)

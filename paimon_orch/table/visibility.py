@@ -50,7 +50,7 @@ class Visibility:
         """Return whether ``merge_level_0`` would read what is left out; rows in postpone buckets no scan reads."""
         return self.skips_level_0 and not is_postponed(self.schema)
 
-    def visible(self, levels: range = ALL_LEVELS) -> range:
+    def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
         """Return those of some levels that are read."""
         return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
 
