@@ -16,6 +16,9 @@ from paimon_orch.table.scan import Scan
 def pieces(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     """Yield parts of a bucket that can be read apart: files, or where keys must be merged, whole sections."""
     schema = scan.schema
+    if split.waiting:
+        yield split
+        return
     groups: Iterable[Sequence[DataFileMeta]]
     if is_evolving(schema):
         groups = same_rows(split.files)

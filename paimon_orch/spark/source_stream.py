@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.manifest import FileKind
 from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.row_kind import KIND_TEXTS
@@ -24,6 +24,7 @@ from paimon_orch.spark.source_types import converted, target_schema
 from paimon_orch.table.incremental import Incremental, Span
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner, bucket_splits
+from paimon_orch.table.postpone import merges_on_read
 from paimon_orch.table.read import with_constant_kind
 from paimon_orch.table.rows import ROW_KIND
 from paimon_orch.table.scan import Scan
@@ -54,6 +55,11 @@ def stream_reader_of(options: Mapping[str, str], schema: StructType) -> "PaimonS
         )
     kinds = isinstance(opened, SystemTable)
     names = [name for name in schema.names if not (kinds and name == ROW_KIND.name)]
+    if merges_on_read(table.schema):
+        raise UnsupportedError(
+            f"{table.identifier} cannot be followed with 'postpone.merge-on-read' = true; only batch reads merge the rows "
+            "that wait"
+        )
     # as in Java Paimon a stream follows the table itself, without the branch that batch reads fall back to
     whole = replace(table.scan(names or None, asked.values.get("filter")), fallback=None)
     changes = _changes(whole)

@@ -23,7 +23,8 @@ ALL_LEVELS = range(2**31)
 class BucketSplit:
     """The live files of one bucket, and the index files that hold their deletion vectors.
 
-    ``is_fallback`` marks files of the branch that a read falls back to (``scan.fallback-branch``).
+    ``is_fallback`` marks files of the branch that a read falls back to (``scan.fallback-branch``). ``waiting`` are the
+    files in the postpone bucket of the partition whose rows are merged too (``postpone.merge-on-read``), in their order.
     """
 
     partition: bytes
@@ -32,6 +33,7 @@ class BucketSplit:
     files: tuple[DataFileMeta, ...]
     vectors: tuple[IndexManifestEntry, ...] = ()
     is_fallback: bool = False
+    waiting: tuple[DataFileMeta, ...] = ()
 
     @property
     def row_count(self) -> int:
@@ -42,7 +44,7 @@ class BucketSplit:
 def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
     several = schema.typed_options.boolean("data-evolution.enabled")  # files of the same rows
-    if several or (schema.primary_keys and not reads_raw(split.files, schema)):
+    if several or split.waiting or (schema.primary_keys and not reads_raw(split.files, schema)):
         return None
     live = {file.file_name for file in split.files}
     hidden = [

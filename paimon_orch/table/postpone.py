@@ -27,6 +27,33 @@ def is_postponed(schema: TableSchema) -> bool:
     return schema.typed_options.bucket == POSTPONE_BUCKET
 
 
+def merges_on_read(schema: TableSchema) -> bool:
+    """Return whether batch readers merge the rows that wait (``postpone.merge-on-read``)."""
+    merges = schema.typed_options.boolean("postpone.merge-on-read")
+    return merges and is_postponed(schema) and bool(schema.primary_keys)
+
+
+def with_waiting(
+    splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
+) -> list[BucketSplit]:
+    """Return the splits to read, each with the files that wait in its partition; buckets that will be made are added.
+
+    ``every`` are all live files of the partitions, by which buckets are counted.
+    """
+    real = {(split.partition, split.bucket): split for split in splits if split.bucket >= 0}
+    every = list(every)
+    counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
+    for split in every:
+        if split.bucket != POSTPONE_BUCKET:
+            continue
+        count = counts.get(split.partition) or new_count(schema, split.row_count)
+        waiting = tuple(in_order(split.files))
+        for bucket in range(count):
+            at = split.partition, bucket
+            real[at] = replace(real.get(at, BucketSplit(*at, count, ())), waiting=waiting)
+    return list(real.values())
+
+
 @dataclass(frozen=True, slots=True)
 class PostponeBuckets:
     """Where the rows of each partition go: into so many real buckets, or to the files that wait (-2).

@@ -15,7 +15,13 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types import Field
 from paimon_orch.merge.engines import MergeEngine, drop_retracts, merge_engine
 from paimon_orch.merge.keys import KeyOrder
-from paimon_orch.merge.levels import age, follow_each_other, merge_sections, oldest_first
+from paimon_orch.merge.levels import (
+    age,
+    follow_each_other,
+    merge_sections,
+    oldest_first,
+    sorted_runs,
+)
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs, sort_step
 from paimon_orch.merge.values import LateValues, pays
 from paimon_orch.merge.vectors import read_vectors
@@ -23,6 +29,7 @@ from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw, takes_first
 from paimon_orch.table.rows import ROW_KIND
+from paimon_orch.table.waiting_rows import waiting_rows
 
 
 class BucketReader:
@@ -52,7 +59,7 @@ class BucketReader:
         elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
                 yield from self._read(file, self._fields, self._predicate, self._first)
-        elif reads_raw(files, schema):
+        elif not self._split.waiting and reads_raw(files, schema):
             for file in files:
                 first = self._first if takes_first(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
@@ -127,6 +134,9 @@ class BucketReader:
         schema = self._reader.schema
         engine = merge_engine(schema)
         needed = schema.select(engine.needed([field.name for field in self._fields]))
+        if self._split.waiting:
+            yield from self._merge_waiting(engine, needed, deletes=deletes)
+            return
         if schema.typed_options.clusters_by_value:
             yield from self._sort(engine, needed, deletes=deletes)
             return
@@ -160,6 +170,29 @@ class BucketReader:
             step = sort_step(rows, schema.trimmed_primary_keys, engine.sequence)
             yield engine.merge(engine.prepare(step), deletes=deletes)
 
+    def _merge_waiting(
+        self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
+    ) -> Iterator[pa.Table]:
+        """Merge the bucket with the rows of its postpone bucket, which are newer and are held in memory."""
+        schema, split = self._reader.schema, self._split
+        if schema.typed_options.clusters_by_value:
+            raise UnsupportedError(
+                "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not supported; compact the table, "
+                "and read it without 'postpone.merge-on-read'"
+            )
+        keys = schema.trimmed_primary_keys
+        ordered = oldest_first(run.files for run in sorted_runs(split.files, schema.key_fields))
+        runs = self._runs(ordered, [*SYSTEM_FIELDS, *needed], None)
+        rows = waiting_rows(self._reader, split, engine, needed)
+        if rows.num_rows:
+            step = engine.prepare(sort_step(rows, keys, engine.sequence))
+            merged = engine.merge(step).select([field.name for field in (*SYSTEM_FIELDS, *needed)])
+            runs.append(MergeRun((0, batch) for batch in merged.combine_chunks().to_batches()))
+        for step in merge_runs(runs, keys, engine.sequence):
+            found = engine.merge(engine.prepare(step), deletes=deletes)
+            if found.num_rows:
+                yield found
+
     def _late(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
     ) -> LateValues | None:
@@ -190,7 +223,8 @@ class BucketReader:
         fields: Sequence[Field],
         late: LateValues | None,
     ) -> list[MergeRun]:
-        predicate = self._predicate if len(runs) == 1 else self._on_keys()
+        alone = len(runs) == 1 and not self._split.waiting
+        predicate = self._predicate if alone else self._on_keys()
         loads = load_rows([sum(file.row_count for file in files) for files in runs])
 
         names = self._reader.schema.trimmed_primary_keys

@@ -23,6 +23,7 @@ from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.ordering import SortKey, in_order
 from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner, enough_for, matching_partitions
+from paimon_orch.table.postpone import merges_on_read, with_waiting
 from paimon_orch.table.pruning import Pruner
 from paimon_orch.table.read import BucketReader
 from paimon_orch.table.rows import Rows, filtered, limited
@@ -36,7 +37,8 @@ class Scan(Rows):
     """What to read; made by :meth:`Table.scan`.
 
     With ``order`` rows come sorted by it, the first ``limit`` ones if there is a limit. ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
-    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read. Partitions that the snapshot lacks are read from ``fallback``.
+    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read. Partitions that the snapshot lacks are read from ``fallback``. With ``merges_postponed`` rows that
+    wait in postpone buckets are merged too.
     """
 
     io: FileIO
@@ -52,11 +54,12 @@ class Scan(Rows):
     order: tuple[SortKey, ...] = ()
     merge_level_0: bool | None = None
     fallback: Fallback | None = None
+    merges_postponed: bool = False
 
     @property
     def visibility(self) -> Visibility:
         """Return which files the scan leaves out as batch readers do."""
-        return Visibility(self.schema, self.merge_level_0)
+        return Visibility(self.schema, self.merge_level_0, self.merges_postponed)
 
     @property
     def rows_not_visible(self) -> int:
@@ -111,21 +114,36 @@ class Scan(Rows):
             fields=tuple(theirs.get(field.name, field) for field in self.fields),
             merge_level_0=fallback.merge_level_0,
             fallback=None,
+            merges_postponed=merges_on_read(fallback.schema),
         )
 
     def _own_splits(self, predicate: Predicate | None, *, asks_indexes: bool) -> list[BucketSplit]:
         """Return the files of the snapshot itself that a predicate does not rule out."""
         levels = self.visibility.levels_to_read(self.levels)
+        if not self.merges_postponed:
+            splits = self._splits(predicate, levels, asks_indexes=asks_indexes)
+            return [split for split in splits if split.bucket >= 0]
+        # a row that waits may replace any row of its key: only tests of keys rule files out, and files that wait have no keys
+        partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
+        on_keys = None if predicate is None else restrict(predicate, partitions | keys)
+        on_partitions = None if predicate is None else restrict(predicate, partitions)
+        every = self._splits(on_partitions, ALL_LEVELS, asks_indexes=False)
+        return with_waiting(self._splits(on_keys, levels, asks_indexes=False), every, self.schema)
+
+    def _splits(
+        self, predicate: Predicate | None, levels: range, *, asks_indexes: bool
+    ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
             pruner = Pruner(self.schema, predicate, self.schemas.get, asks_indexes)
         planner = Planner(ManifestReader(self.io, self.paths), self.schema)
-        splits = planner.splits(self.snapshot, pruner, levels=levels)
-        return [split for split in splits if split.bucket >= 0]
+        return planner.splits(self.snapshot, pruner, levels=levels)
 
     def _limited(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return those of the planned files that the limit needs, where nothing is filtered afterwards."""
-        if self.limit is None or not self._takes_whole_splits or self.fallback is not None:
+        if self.limit is None or not self._takes_whole_splits:
+            return splits
+        if self.fallback is not None or self.merges_postponed:
             return splits
         if self.predicate is not None:
             partitions = [split.partition for split in splits]
@@ -154,8 +172,10 @@ class Scan(Rows):
 
     def explain(self) -> ScanReport:
         """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
-        if self.fallback is not None:  # of the table itself: indexes are looked up by its schemas
-            return replace(self, fallback=None).explain()
+        if (
+            self.fallback is not None or self.merges_postponed
+        ):  # of the real buckets of the table itself
+            return replace(self, fallback=None, merges_postponed=False).explain()
         splits = self.plan(asks_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
@@ -196,7 +216,8 @@ class Scan(Rows):
             names |= columns_of(self.predicate)
         stored = (*self.schema.fields, *tracking_fields(self.schema))
         wanted = [field for field in stored if field.name in names]
-        schemas = self.schemas.get_all(file.schema_id for file in split.files)
+        files = (*split.files, *split.waiting)
+        schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
         first = self._first  # a filter on partitions keeps all rows of a file or none
         bucket = BucketReader(

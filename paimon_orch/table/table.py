@@ -36,7 +36,7 @@ from paimon_orch.table.ordering import parse_order
 from paimon_orch.table.overwrite_upgrade import upgrade_after_overwrite
 from paimon_orch.table.partitions import Spec, any_of, parse_spec, replaced_partitions
 from paimon_orch.table.plan import BucketSplit, Planner
-from paimon_orch.table.postpone import PostponeBuckets, is_postponed
+from paimon_orch.table.postpone import PostponeBuckets, is_postponed, merges_on_read
 from paimon_orch.table.scan import Scan
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.snapshots import SnapshotStore
@@ -165,6 +165,7 @@ class Table:
         predicate = bound_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
         scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        scan = replace(scan, merges_postponed=merges_on_read(newest))
         branch = newest.typed_options.text(OPTION).strip()
         if branch and branch != self.paths.branch:
             fallback = Fallback.of(self.io, self.paths, schema, branch, moment, snapshot)
@@ -201,6 +202,11 @@ class Table:
             raise UnsupportedError(
                 f"{self.identifier}: changes between snapshots are not read together with the branch that option "
                 f"{OPTION!r} = {schema.options[OPTION]!r} names; read the two snapshots, or remove the option"
+            )
+        if merges_on_read(schema):
+            raise UnsupportedError(
+                f"{self.identifier}: with 'postpone.merge-on-read' = true only whole snapshots are read; changes of rows "
+                "that wait are not known"
             )
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = Span.of(self.snapshots, start, end, mode, schema)

@@ -29,11 +29,12 @@ class Visibility:
     """Which files of a table batch readers leave out.
 
     ``merge_level_0`` overrides the options of the table: True reads level 0 too, False leaves it out where the table is
-    read from level 1 on.
+    read from level 1 on. With ``merges_postponed`` rows in postpone buckets are read.
     """
 
     schema: TableSchema
     merge_level_0: bool | None = None
+    merges_postponed: bool = False
 
     @property
     def skips_level_0(self) -> bool:
@@ -61,7 +62,7 @@ class Visibility:
             entry.file.row_count
             for entry in entries
             if entry.kind is FileKind.ADD
-            and (entry.bucket < 0 or (skips and entry.file.level == 0))
+            and (not self.merges_postponed if entry.bucket < 0 else skips and entry.file.level == 0)
         )
 
     def rows_not_visible(
@@ -91,6 +92,8 @@ class Visibility:
         def count(manifest: Manifest, rows: Indices) -> Indices:
             if not skips:
                 rows = rows[manifest.buckets[rows] < 0]
+            if self.merges_postponed:
+                rows = rows[manifest.buckets[rows] >= 0]
             if len(rows):
                 counts.append(sum(file_fields(manifest, rows).get("_ROW_COUNT")))
             return rows[:0]  # no objects are made of entries

@@ -230,6 +230,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("partition.timestamp-formatter", TEXT),
     honoured("partition.timestamp-pattern", TEXT),
     honoured("pk-clustering-override", BOOLEAN, "false"),
+    honoured("postpone.merge-on-read", BOOLEAN, "false"),
     honoured("postpone.target-row-num-per-bucket", INTEGER),
     honoured("primary-key.nullable", BOOLEAN, "false"),
     honoured("record-level.expire-time", DURATION),
@@ -490,13 +491,6 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         TEXT,
         steps=EVERY_CHANGE,
         consequence="the index files of the primary-key index no longer match the data files",
-    ),
-    changes_format(
-        "postpone.merge-on-read",
-        BOOLEAN,
-        "false",
-        steps=READ,
-        consequence="rows that wait in the postpone bucket are not read",
     ),
     changes_format(
         "scan.bucket",

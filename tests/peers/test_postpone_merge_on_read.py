@@ -1,0 +1,29 @@
+"""Rows that wait in postpone buckets, as we merge them, are the rows that Java Paimon 2.0 reads after its compaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, rows_of
+from peers.peers import Peer
+
+from paimon_orch import Catalog
+from paimon_orch.table.schema_changes import SetOption
+
+
+@pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
+@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
+def test_merged_rows_are_those_after_a_compaction_by_java(
+    java20: Peer, folder: str, tmp_path: Path
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")
+    catalog = Catalog(str(warehouse))
+    for name in catalog.tables("db"):
+        table = f"db.{name}"
+        catalog.alter_table(table, [SetOption("postpone.merge-on-read", "true")])
+        ours = catalog.table(table).scan().to_arrow()
+        for _ in range(2):  # what the first one moves is on level 0
+            java20._oracle("compact", warehouse, table)
+        lines = rows_of(java20.read(warehouse, table), ours.column_names)
+        assert_rows_equal(lines, canonical_rows(ours), [str(f.type) for f in ours.schema])
