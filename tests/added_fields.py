@@ -166,8 +166,12 @@ def add_fields(
 
 def _add(schema: Any, records: list[Any], path: str, kind: Any, seed: int) -> None:
     *above, name = path.split(".")
+    schema = record_of(schema)
     for step in above:
-        schema = record_of(next(f["type"] for f in schema["fields"] if f["name"] == step))
+        types_by_name = {field["name"]: field["type"] for field in schema["fields"]}
+        if step not in types_by_name:  # an older release wrote the file
+            return
+        schema = record_of(types_by_name[step])
     field = {"name": name, "type": named(kind, path.replace(".", "_"))}
     if isinstance(kind, list):
         field["default"] = None
@@ -183,7 +187,7 @@ def _at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
         if isinstance(key, dict):
             key = key["_FILE_NAME"]
         for step in above:
-            found = [part[step] for part in found if part[step] is not None]
+            found = [part[step] for part in found if part.get(step) is not None]
             found = [item for part in found for item in (part if isinstance(part, list) else [part])]  # fmt: skip
         for part in found:
             yield part.get("f0", key), part
@@ -208,7 +212,7 @@ def _add_keys(path: Path, sizes: Mapping[str, int]) -> None:
     found = json.loads(path.read_bytes())
     for key in ("baseManifestList", "deltaManifestList", "changelogManifestList"):
         if f"{key}Size" in found:
-            found[f"{key}Size"] = sizes[found[key]]
+            found[f"{key}Size"] = sizes.get(found[key], found[f"{key}Size"])
     if path.name.startswith("schema-"):
         _add_to_fields(found["fields"])
         found[KEY] = {"of": ["schema", 1.5]}

@@ -25,6 +25,7 @@ from added_fields import (
     read,
     types,
 )
+from golden import GOLDEN, canonical_rows, copy_warehouse
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
@@ -308,3 +309,43 @@ def test_a_replaced_tag_keeps_its_own_unknown_keys(tmp_path: Path) -> None:
     table.upsert(table_of("k v", [(9, "later")]))
     table.tags.replace("t")
     assert json.loads(path.read_bytes())["tagOwner"] == ["me"]
+
+
+GOLDEN_FOLDERS = (
+    *("java-2.0/dv_bitmap64", "java-2.0/file_indexes", "java-2.0/row_tracking"),
+    *("java-2.0/schema_evo_pk", "java-2.0/changelog_options", "java-0.9/pk_dynamic_bucket"),
+    "pypaimon-rust-0.4/append",
+)
+SOME_TYPES: list[Any] = [
+    "long",
+    ["null", "string"],
+    {"type": "array", "items": "long"},
+    ["null", {"type": "record", "fields": [{"name": "a", "type": ["null", "int"]}]}],
+    {"type": "long", "logicalType": "timestamp-micros"},
+]
+
+
+@pytest.mark.parametrize("folder", GOLDEN_FOLDERS)
+def test_tables_of_other_writers_keep_added_fields(folder: str, tmp_path: Path) -> None:
+    warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
+    catalog = Catalog(str(warehouse))
+    for name in catalog.tables("db"):
+        table = catalog.table(f"db.{name}")
+        root = Path(table.paths.root)
+        added = {
+            kind: {f"{place}_LATER_{n}": SOME_TYPES[n] for n, place in enumerate(places)}
+            for kind, places in PLACES.items()
+        }
+        rows = canonical_rows(table.scan().to_arrow())
+        add_fields(root, added)
+        before, old = additional(root), snapshots(root)
+        assert canonical_rows(table.scan().to_arrow()) == rows
+
+        table.tags.create("t1 later")
+        for step in ("minor", "manifests", "full", "manifests", "expire"):
+            STEPS[step](table)
+            assert_kept(root, before)
+            check_json(root, old)
+        table.rollback(tag="t1 later")
+        assert_kept(root, before)
+        check_json(root, old)
