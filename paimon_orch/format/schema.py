@@ -94,7 +94,7 @@ class TableSchema:
         """Return the columns that files of a level are sorted by, of which their metadata holds the bounds."""
         options = self.typed_options
         if level and options.clusters_by_value:
-            return self.select(options.names("clustering.columns"))
+            return self.select(options.clustering_columns)
         return self.key_fields
 
     @property

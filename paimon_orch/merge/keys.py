@@ -134,14 +134,18 @@ class KeyColumns:
 
     def is_sorted(self) -> bool:
         """Return whether no row has a smaller key than the row before it."""
-        ties = np.ones(max(0, len(self) - 1), bool)
+        if any(array.null_count for array in self.arrays):
+            return bool((np.diff(self._arrow_order()) > 0).all())
+        ties: npt.NDArray[np.bool_] | None = None
         for array in self.arrays:
-            if array.null_count:
-                return bool((np.diff(self._arrow_order()) > 0).all())
-            greater, equal = _compared_with_next(array)
-            if (ties & greater).any():
+            one, two = _with_next(array)
+            greater = _mask(pc.greater(one, two))
+            if (greater if ties is None else greater & ties).any():
                 return False
-            ties &= equal
+            if array is self.arrays[-1]:
+                break
+            equal = _mask(pc.equal(one, two))
+            ties = equal if ties is None else ties & equal
             if not ties.any():
                 break
         return True
@@ -235,26 +239,24 @@ def unsorted_keys(file_name: str, order: str = "the primary key") -> CorruptFile
     )
 
 
-def _compared_with_next(
-    column: pa.Array,
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which values are greater than the next one, and which are equal to it; none is null."""
-    if pa.types.is_integer(column.type):
-        values = column.to_numpy()
-        return values[:-1] > values[1:], values[:-1] == values[1:]
-    one, two = column.slice(0, max(0, len(column) - 1)), column.slice(1)
-    greater, equal = pc.greater(one, two), pc.equal(one, two)
-    return greater.to_numpy(zero_copy_only=False), equal.to_numpy(zero_copy_only=False)
+def _with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the values that have a next one, and the next of each."""
+    return column.slice(0, max(0, len(column) - 1)), column.slice(1)
+
+
+def _mask(values: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _same_as_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     size = max(0, len(columns[0]) - 1)
     same = np.ones(size, bool)
     for column in columns:
-        one, two = column.slice(0, size), column.slice(1)
+        one, two = _with_next(column)
         equal = pc.equal(one, two)
         if column.null_count:
             both_null = pc.and_(pc.is_null(one), pc.is_null(two))
             equal = pc.or_(pc.fill_null(equal, False), both_null)
-        same &= equal.to_numpy(zero_copy_only=False)
+        same &= _mask(equal)
     return same

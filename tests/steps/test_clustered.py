@@ -250,3 +250,18 @@ def test_changes_between_two_states_are_found_by_key(tmp_path: Path) -> None:
     ]
     audited = table.system("audit_log").scan().to_arrow().to_pylist()
     assert sorted(row["k"] for row in audited) == [0, 1, 2, 3, 5, 9]
+
+
+def test_the_old_key_of_the_clustering_columns_counts(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        COLUMNS,
+        pk_clustering_override="true",
+        deletion_vectors__enabled="true",
+        sink__clustering__by_columns="v",
+    )
+    table.upsert(table_of("k c v", [(1, "a", 3), (2, "a", 1), (3, "a", 2)]))
+    compact(table, EXECUTOR)
+
+    assert table.scan().to_arrow()["v"].to_pylist() == [1, 2, 3]
+    assert check(table, deep=True).findings == ()

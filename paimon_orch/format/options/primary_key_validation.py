@@ -120,7 +120,7 @@ def _check_vectors(options: Options) -> None:
 
 def _check_clustering_override(options: Options) -> None:
     name = "'pk-clustering-override'"
-    if not options.names("clustering.columns"):
+    if not options.clustering_columns:
         raise InputError(f"{name} needs 'clustering.columns'")
     if options.merge_engine not in ("deduplicate", "first-row"):
         raise InputError(f"{name} does not go with 'merge-engine' = {options.merge_engine!r}")

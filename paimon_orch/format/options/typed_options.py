@@ -173,6 +173,11 @@ class Options:
         return self.boolean("pk-clustering-override")
 
     @property
+    def clustering_columns(self) -> list[str]:
+        """Return the columns that ``clustering.columns`` names, under its old key too."""
+        return self.names("clustering.columns") or self.names("sink.clustering.by-columns")
+
+    @property
     def snapshot_ordering(self) -> bool:
         """Return whether rows of later snapshots replace those of earlier ones, whatever numbers the files hold."""
         return self.boolean("sequence.snapshot-ordering")
