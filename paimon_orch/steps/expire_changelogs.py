@@ -103,7 +103,7 @@ def expire_changelogs(
         return planned
     directory = f"{table.paths.branch_root}/changelog"
     table.io.write(f"{directory}/{EARLIEST}", str(planned.end).encode())
-    roots = file_roots(table.paths, table.schema)
+    roots = file_roots(table.io, table.paths)
     label = f"expire changelogs of {table.identifier}"
     data = planned.garbage.data
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)

@@ -166,7 +166,7 @@ def _as_changelog(version: Version) -> Version:
 
 def _allowed(table: Table, garbage: Garbage) -> tuple[Garbage, tuple[str, ...]]:
     """Leave out what lies outside the table: names in metadata are input."""
-    remover = Remover(table.io, file_roots(table.paths, table.schema))
+    remover = Remover(table.io, file_roots(table.io, table.paths))
     every = (*garbage.data, *garbage.metadata, *garbage.lists)
     refused = tuple(path for path in every if not remover.allows(path))
     return garbage.filter(remover.allows) if refused else garbage, refused
@@ -211,7 +211,7 @@ def _follows(version: Version, seen: Mapping[str, Snapshot]) -> bool:
 def commit(table: Table, planned: ExpirationPlan) -> int:
     """Delete the metadata and then the snapshots, whose changelogs are kept if they outlive them."""
     assert planned.end is not None
-    roots = file_roots(table.paths, table.schema)
+    roots = file_roots(table.io, table.paths)
     remover = Remover(table.io, roots)
     directories = 0
     options = table.options
@@ -276,7 +276,7 @@ def _run(
     progress: Progress | None,
     started: float,
 ) -> ExpirationResult:
-    roots = file_roots(table.paths, table.schema)
+    roots = file_roots(table.io, table.paths)
     data = planned.garbage.data
     label = f"expire snapshots of {table.identifier}"
     refused = delete_files(executor, table.io, roots, data, label=label, progress=progress)

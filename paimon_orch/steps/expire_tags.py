@@ -88,7 +88,7 @@ def _garbage(table: Table, name: str, versions: Mapping[str, Version]) -> Garbag
     collector = GarbageCollector(reader, table.paths, table.schema, kept)
     collector.add_live(versions[path])
     collector.add_changelog(versions[path])  # which expiration leaves to the tag
-    remover = Remover(table.io, file_roots(table.paths, table.schema))
+    remover = Remover(table.io, file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.allows)
 
 
@@ -109,7 +109,7 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Gar
         return (
             Garbage()
         )  # somebody may have begun a branch or moved a tag there: orphan cleanup will see
-    roots = file_roots(table.paths, table.schema)
+    roots = file_roots(table.io, table.paths)
     label = f"delete tag {name} of {table.identifier}"
     paths = [*garbage.data, *garbage.metadata, *garbage.lists]
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)

@@ -1,5 +1,6 @@
 """A warehouse: databases and tables in a file system (format section 1.1)."""
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,14 @@ from paimon_orch.format.types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.alter import alter_schema
 from paimon_orch.table.mode_change import check_vectors_switch
+from paimon_orch.table.removal import file_roots
 from paimon_orch.table.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.system import SystemTable
 from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[^/\\.$\x00-\x1f]+")
 _BRANCH = "$branch_"
@@ -181,7 +185,14 @@ class Catalog:
                 return
             raise
         require_external_systems(identifier, table.options.values, self.allowances)
+        external = file_roots(self.io, table.paths)[1:]
         self.io.delete_dir(self._table_root(identifier))
+        if external:
+            logger.warning(
+                "%s was removed; its files in external paths remain, as other tables may use these directories: %s",
+                identifier,
+                ", ".join(external),
+            )
 
     def rename_table(self, identifier: str, to: str) -> Table:
         """Give a table another name, in its database or another one that exists, and return it.

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, StorageError
+from paimon_orch.errors import CorruptFileError, PaimonError, StorageError
 from paimon_orch.format.external_paths import INDEX_PATH, PATHS, path_of
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
+from paimon_orch.table.schemas import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +21,23 @@ def data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
     return (paths.root, *(path_of(uri).rstrip("/") for uri in external))
 
 
-def file_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
-    """Return the directories that data and index files of a table may be in."""
-    roots = data_roots(paths, schema)
+def file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
+    """Return the directories that data and index files of a table may be in.
+
+    External paths that an older schema named count too: files that were written there are still the table's.
+    """
+    schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
+    for schema_id in schemas.ids():
+        with suppress(
+            PaimonError
+        ):  # a schema that cannot be read names no path: its files are refused and stay
+            roots |= dict.fromkeys(_roots_of(schemas.get(schema_id), paths))
+    return tuple(roots)
+
+
+def _roots_of(schema: TableSchema, paths: TablePaths) -> list[str]:
     index = path_of(schema.typed_options.text(INDEX_PATH).strip()).rstrip("/")
-    return (*roots, index) if index else roots
+    return [root for root in (*data_roots(paths, schema), index) if root]
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tables import new_table, rows_of, table_of, vectors_of
 
+from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.steps import compact as compact_step
@@ -19,6 +20,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.table.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")
@@ -149,6 +151,29 @@ def test_only_orphans_are_removed_from_external_paths(tmp_path: Path) -> None:
     assert remove_orphan_files(table).files == 1
     assert not orphan.exists()
     assert check(table, deep=True).findings == ()
+
+
+def test_files_in_a_path_that_the_options_no_longer_name_expire_too(tmp_path: Path) -> None:
+    table = with_external_paths(tmp_path)
+    fill(table)
+    Catalog(str(tmp_path / "w")).alter_table(
+        "db.t", [SetOption("data-file.external-paths", f"file:{tmp_path}/c/t")]
+    )
+    compact(table, InProcessExecutor(), strategy="full")
+
+    assert expire_snapshots(table, retain_max=1).refused == ()
+    assert files_outside(tmp_path) == live_files(table)
+    assert {path.relative_to(tmp_path).parts[0] for path in live_files(table)} == {"c"}
+
+
+def test_dropping_a_table_names_the_external_paths_whose_files_remain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = with_external_paths(tmp_path)
+    fill(table)
+    Catalog(str(tmp_path / "w")).drop_table("db.t")
+    assert f"{tmp_path}/a/t, {tmp_path}/b/t" in caplog.text
+    assert files_outside(tmp_path)
 
 
 def test_a_path_in_another_store_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
