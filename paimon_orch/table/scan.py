@@ -1,6 +1,6 @@
 """A read of one snapshot: columns, filter, limit; rows as Arrow, record batches or pandas."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -70,11 +70,20 @@ class Scan(Rows):
         """
         if self.levels.start > 0:
             return 0
+        rows = self.rows_not_visible_in(lambda _: True)
+        if self.fallback is None:
+            return rows
+        own = self._own_partitions()
+        others = self._of_fallback(self.fallback)
+        return rows + others.rows_not_visible_in(lambda partition: partition not in own)
+
+    def rows_not_visible_in(self, partitions: Callable[[bytes], bool]) -> int:
+        """Count such records in some partitions of the snapshot itself."""
         pruner = None
         if self.predicate is not None:
             pruner = Pruner(self.schema, self.predicate, self.schemas.get, asks_indexes=False)
         manifests = ManifestReader(self.io, self.paths)
-        return self.visibility.rows_not_visible(manifests, self.snapshot, pruner)
+        return self.visibility.rows_not_visible(manifests, self.snapshot, pruner, partitions)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -90,11 +99,15 @@ class Scan(Rows):
         if self.fallback is None:
             return splits
         others = self._of_fallback(self.fallback).plan(asks_indexes=asks_indexes)
-        keys = set(self.schema.partition_keys)
-        on_keys = None if self.predicate is None else restrict(self.predicate, keys)
-        own = {split.partition for split in self._own_splits(on_keys, asks_indexes=False)}
+        own = self._own_partitions()
         missing = (split for split in others if split.partition not in own)
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
+
+    def _own_partitions(self) -> set[bytes]:
+        """Return the partitions that the snapshot itself has, of those that the filter selects."""
+        keys = set(self.schema.partition_keys)
+        on_keys = None if self.predicate is None else restrict(self.predicate, keys)
+        return {split.partition for split in self._own_splits(on_keys, asks_indexes=False)}
 
     def scan_of(self, split: BucketSplit) -> "Scan":
         """Return the scan whose schema and options are those of a planned split."""

@@ -109,6 +109,20 @@ def test_the_branch_follows_its_own_options(tmp_path: Path) -> None:
     assert rows_of(table, merge_level_0=False) == []
 
 
+def test_records_of_the_branch_that_are_not_visible_are_counted_where_it_is_read(
+    tmp_path: Path,
+) -> None:
+    table, branch = table_and_branch(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(rows([("a", 1, "main")]))
+    branch.upsert(rows([("a", 1, "x"), ("b", 1, "x"), ("b", 2, "x")]))
+
+    assert rows_of(table) == [("a", 1, "main")]
+    assert table.scan().rows_not_visible == 2
+    assert table.scan(filter="p = 'a'").rows_not_visible == 0
+    assert len(rows_of(table, merge_level_0=True)) == 3
+    assert table.scan(merge_level_0=True).rows_not_visible == 0
+
+
 def test_steps_of_the_table_leave_the_branch_alone(pair: tuple[Table, Table]) -> None:
     table, branch = pair
     table.upsert(rows(MAIN))
