@@ -31,7 +31,10 @@ class ChangelogProducer:
         return self.schema.typed_options.changelog_producer == "lookup"
 
     def changes(self, step: Step, merged: pa.Table) -> pa.Table:
-        """Return +I, -U, +U and -D rows in key order; ``merged`` has one row for each group of ``step``."""
+        """Return +I, -U, +U and -D rows in key order; ``merged`` has one row for each group of ``step``.
+
+        As in Java, the first row of a key has the kind with which it was written.
+        """
         options = self.schema.typed_options
         levels = step.levels[step.order]
         is_before = levels > 0 if self._by_lookup else levels == self.max_level
@@ -47,12 +50,13 @@ class ChangelogProducer:
         inserted = np.flatnonzero(touched & ~existed & exists)
         deleted = np.flatnonzero(touched & existed & ~exists)
         updated = np.flatnonzero(touched & existed & exists)
-        if options.merge_engine == "first-row":
+        first_row = options.merge_engine == "first-row"
+        if first_row:
             updated = updated[:0]  # a key that is there never changes
         updated = self._changed(updated, step.rows, before, merged)
         groups = np.concatenate((inserted, deleted, updated, updated))
         parts = [
-            _of_kind(merged, inserted, RowKind.INSERT),
+            _of_kind(merged, inserted, None if first_row else RowKind.INSERT),
             _of_kind(step.rows, before[deleted], RowKind.DELETE),
             _of_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
             _of_kind(merged, updated, RowKind.UPDATE_AFTER),
@@ -88,8 +92,11 @@ def _last_row(step: Step, flags: npt.NDArray[np.bool_]) -> Indices:
     return found
 
 
-def _of_kind(rows: pa.Table, indices: Indices, kind: RowKind) -> pa.Table:
+def _of_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
+    """Return some rows with another kind, or with None as they are."""
     chosen = rows.take(pa.array(indices, pa.int64()))
+    if kind is None:
+        return chosen
     kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), chosen.num_rows)
     at = chosen.column_names.index(VALUE_KIND.name)
     return chosen.set_column(at, chosen.schema.field(at), kinds)

@@ -1,7 +1,7 @@
 """Merge engines: what becomes of the rows of one key (merge-tree facts 3)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -127,10 +127,10 @@ class MergeEngine:
         if self._name == "first-row":
             return _first_row(step)
         folded = step.sizes > 1
-        if settles and self._changes_single_rows:
-            folded[:] = True
-        elif settles:
-            folded |= _retracts(step)[step.starts]
+        counts = np.ones(len(folded), bool) if settles else step.reduced
+        if counts is not None:
+            changes = self._changes_single_rows
+            folded |= counts if changes else counts & _retracts(step)[step.starts]
         if step.order is step.starts and not folded.any():
             return step.rows
         return self._fold(step, folded)
@@ -196,7 +196,10 @@ def newest_level_only(step: Step) -> Step:
     levels = step.levels[step.order]
     above = np.where(levels > 0, levels, np.iinfo(np.int32).max)
     lowest = np.repeat(np.minimum.reduceat(above, step.starts), step.sizes)
-    return restricted(step, (levels == 0) | (levels == lowest))
+    keep = (levels == 0) | (levels == lowest)
+    if keep.all():
+        return step
+    return replace(restricted(step, keep), reduced=~np.logical_and.reduceat(keep, step.starts))
 
 
 def _retracts(step: Step) -> Mask:

@@ -30,7 +30,7 @@ class Step:
     """Complete groups of rows with equal keys.
 
     ``order`` sorts ``rows`` by key, then sequence; group ``i`` is ``order[starts[i]:starts[i + 1]]``. ``levels`` tells
-    the level that each of ``rows`` came from.
+    the level that each of ``rows`` came from, ``reduced`` which groups had more rows that do not count.
     """
 
     rows: pa.Table
@@ -38,6 +38,7 @@ class Step:
     order: Indices
     starts: Indices
     levels: npt.NDArray[np.int32]
+    reduced: npt.NDArray[np.bool_] | None = None
 
     @property
     def sizes(self) -> Indices:

@@ -246,4 +246,6 @@ class Model:
             if same and self.rules.tells_differences:
                 return []
             return [("-U", before), ("+U", after)]
-        return [("-D", before)] if before else [("+I", after)] if after else []
+        if before or not after:
+            return [("-D", before)] if before else []
+        return [(after["_kind"] if self.rules.engine == "first-row" else "+I", after)]

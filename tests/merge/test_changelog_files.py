@@ -125,3 +125,15 @@ def test_the_codec_in_the_name_of_a_file_is_that_of_data_files(tmp_path: Path) -
 def test_a_format_that_is_not_written_is_refused_by_the_name_of_the_option(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"changelog-file\.format"):
         written(tmp_path, "lookup", changelog_file__format="csv")
+
+
+def test_the_first_row_of_a_key_is_told_with_the_kind_that_it_was_written_with(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, changelog_producer="lookup", merge_engine="first-row")
+    rows = table_of("k v kind", [(1, "a", "+U"), (2, "b", "+I")])
+    table.upsert(rows, row_kind="kind")
+
+    compact(table, EXECUTOR)
+
+    assert changes_in(table, 2) == [["+U", 1, "a"], ["+I", 2, "b"]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tables import new_table, rows_of, table_of
@@ -295,6 +297,22 @@ def test_a_single_row_without_sequence_loses_its_group_when_a_lookup_settles_it(
 
     assert merged(GROUP, rows) == ("+I", (None, 2, 3))
     assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
+
+
+def test_the_newest_merged_row_of_a_key_is_folded_by_itself_when_older_ones_do_not_count() -> None:
+    schema = schema_of(GROUP | {"changelog-producer": "lookup"})
+    rows = {"k": [1, 1, 2], "s": [5, None, None], "a": [1, 2, 4], "b": [1, 3, 6]}
+    columns = {name: pa.array(values, pa.int32()) for name, values in rows.items()}
+    kinds, numbers = pa.array([0, 0, 0], pa.int8()), pa.array([1, 2, 3], pa.int64())
+    step = sort_step(pa.table({"_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds} | columns), ["k"])
+    engine = merge_engine(schema)
+
+    found = engine.merge(engine.prepare(replace(step, levels=np.array([5, 4, 4], np.int32))))
+
+    assert found.select(["s", "a", "b"]).to_pylist() == [
+        {"s": None, "a": None, "b": 3},
+        {"s": None, "a": 4, "b": 6},
+    ]
 
 
 @pytest.mark.parametrize("options", [PARTIAL, {"merge-engine": "first-row"}])

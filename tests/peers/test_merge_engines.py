@@ -169,6 +169,29 @@ CASES_OF_2_0: dict[str, tuple[str, Options, tuple[str, ...]]] = {
     "sequence group, late rows, lookup": (FIRSTS, LATE | LOOKUP, NO_BEFORE),
     "sequence group, late maps": (MAPS, LATE_MAPS, NO_BEFORE),
     "sequence group, late maps, vectors and lookup": (MAPS, LATE_MAPS | VECTORS | LOOKUP, EVERY),
+    "first-row, lookup": (
+        THREE,
+        LOOKUP | {"merge-engine": "first-row", "ignore-delete": "true"},
+        EVERY,
+    ),
+    "aggregation that removes, lookup": (
+        "t BIGINT, l INT",
+        SUMS | LOOKUP | {"aggregation.remove-record-on-delete": "true"},
+        EVERY,
+    ),
+    "ignoring what was before an update": (THREE, LOOKUP | {"ignore-update-before": "true"}, EVERY),
+    "two sequence groups, one removes": (
+        "g INT, a INT, h INT, b INT, c INT",
+        LOOKUP
+        | {
+            "merge-engine": "partial-update",
+            "fields.g.sequence-group": "a",
+            "fields.h.sequence-group": "b",
+            "fields.b.aggregate-function": "sum",
+            "partial-update.remove-record-on-sequence-group": "h",
+        },
+        EVERY,
+    ),
     "distinct values": (SETS, DISTINCT, ADDS),
     "distinct values, lookup": (SETS, DISTINCT | LOOKUP, ADDS),
     "nested tables": (NESTED, TABLES, NO_BEFORE),
