@@ -13,6 +13,12 @@ from paimon_orch.table.tags import Tags, snapshot_of_tag
 
 _NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
 _PREFIX = "branch-"
+_READ_TOGETHER = (
+    "scan.fallback-branch",
+    "scan.primary-branch",
+    "scan.fallback-snapshot-branch",
+    "scan.fallback-delta-branch",
+)
 _REFERRING = ("snapshot", "changelog", "tag")
 
 
@@ -102,10 +108,11 @@ class Branches:
         """Return where a branch lies; refuse one that must stay, as :meth:`delete` does."""
         paths = self._existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
-        if options.get("scan.fallback-branch") == name:
-            raise InputError(
-                f"branch {name!r} is the table's 'scan.fallback-branch'; reset this option first"
-            )
+        for key in _READ_TOGETHER:
+            if options.get(key, "").strip() == name:
+                raise InputError(
+                    f"branch {name!r} is the table's {key!r}, from which readers take rows; reset this option first"
+                )
         if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
             raise InputError(
                 f"{paths.branch_root} is a link, and no link is followed to delete; remove it and what it leads to"

@@ -116,11 +116,14 @@ def test_a_deleted_branch_is_gone_and_main_is_not(table: Table) -> None:
     assert_healthy(table)
 
 
-def test_a_branch_that_readers_fall_back_to_is_not_deleted(table: Table, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["fallback", "primary", "fallback-snapshot", "fallback-delta"])
+def test_a_branch_that_readers_take_rows_from_is_not_deleted(
+    table: Table, tmp_path: Path, kind: str
+) -> None:
     table.branches.create("dev", "base")
-    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("scan.fallback-branch", "dev")])
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption(f"scan.{kind}-branch", "dev")])
 
-    with pytest.raises(InputError, match=r"scan\.fallback-branch"):
+    with pytest.raises(InputError, match=rf"scan\.{kind}-branch"):
         table.branches.delete("dev")
 
 
