@@ -5,7 +5,7 @@ import logging
 import sys
 from enum import StrEnum
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pendulum
 import typer
@@ -26,6 +26,7 @@ from paimon_orch.cli_common import (
     AsJson,
     CompactAfter,
     DryRun,
+    Encoding,
     Identifier,
     Master,
     MergeLevel0,
@@ -44,6 +45,7 @@ from paimon_orch.cli_common import (
     open_to_write,
     partitions_of,
     print_result,
+    print_values,
     print_write,
     say_what_a_scan_leaves_out,
     spark_of,
@@ -52,13 +54,16 @@ from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.output import write_rows
 from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps import postpone, sort_compact
+from paimon_orch.steps.executor import Progress as ProgressOf
+from paimon_orch.steps.ingest import IngestPreview
+from paimon_orch.steps.ingest import Mode as IngestMode
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
 from paimon_orch.steps.policy import Decision, decide
 from paimon_orch.steps.sort_compact import Order
 from paimon_orch.storage.options import parse_option
 from paimon_orch.table.commit import CommitId
-from paimon_orch.table.partitions import parse_spec
+from paimon_orch.table.partitions import Spec, parse_spec
 from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.table import Table
 
@@ -276,6 +281,7 @@ def ingest(
     more: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="more of --from")] = None,
     mode: Annotated[Mode, typer.Option(help="append (upsert by key) or overwrite")] = Mode.APPEND,
     row_kind: Annotated[str | None, typer.Option(help="column of +I, -U, +U, -D")] = None,
+    encoding: Encoding = None,
     partition: Annotated[
         str | None,
         typer.Option(help="what an overwrite replaces, e.g. dt=a [default: what gets rows]"),
@@ -287,27 +293,35 @@ def ingest(
         int | None, typer.Option(min=0, help="number of the load; it grows from load to load")
     ] = None,
     compact_after: CompactAfter = False,
+    dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Load files through Spark in one snapshot."""
+    """Load files through Spark in one snapshot.
+
+    With --dry-run all rows are read and checked, but nothing is written.
+    """
     from paimon_orch.spark.files import read_files
-    from paimon_orch.spark.writer import write
+    from paimon_orch.spark.writer import preview, write
 
     target = open_to_write(ctx, warehouse, table, compact=compact_after)
     paths = [*source, *(more or [])]
     check_there(paths)
+    commit_id = _commit_id(commit_user, commit_identifier)
+    replaced = None if partition is None else parse_spec(partition, target.schema)
     session = spark_of(master)
     with Progress(console=errors, transient=True) as bars:
-        result = write(
-            read_files(session, paths),
-            target,
-            mode=mode.value,
-            row_kind=row_kind,
-            partitions=None if partition is None else parse_spec(partition, target.schema),
-            commit_id=_commit_id(commit_user, commit_identifier),
-            progress=bar(bars, f"ingest {table}"),
-        )
+        rows, progress = read_files(session, paths, encoding=encoding), bar(bars, f"ingest {table}")
+        how: IngestArguments = {
+            "mode": "overwrite" if mode is Mode.OVERWRITE else "append",
+            "row_kind": row_kind,
+            "partitions": replaced,
+            "progress": progress,
+        }
+        if dry_run:
+            _print_ingest(preview(rows, target, **how), as_json)
+            return
+        result = write(rows, target, **how, commit_id=commit_id)
         compaction = (
             compact_written(target, result.snapshot_id, session, bars) if compact_after else None
         )
@@ -320,6 +334,24 @@ def ingest(
         "rows_not_visible": result.rows_not_visible,
     }
     print_write(target, values, as_json, "no rows: nothing was committed", compaction)
+
+
+class IngestArguments(TypedDict):
+    """What a run and a dry run of an ingest have in common."""
+
+    mode: IngestMode
+    row_kind: str | None
+    partitions: Spec | None
+    progress: ProgressOf
+
+
+def _print_ingest(planned: IngestPreview, as_json: bool) -> None:
+    """Print what an ingest would load and replace."""
+    lines = [f"would replace partition {name}" for name in planned.replaced_partitions if name]
+    text = f"would load {planned.rows:,} rows"
+    if planned.replaced_rows:
+        text += f" in place of {planned.replaced_rows:,}"
+    print_values(planned.to_dict(), as_json, "\n".join([*lines, f"{text}; nothing was changed"]))
 
 
 def _commit_id(user: str | None, identifier: int | None) -> CommitId | None:

@@ -6,6 +6,7 @@ import typer
 
 from paimon_orch.cli_common import (
     AsJson,
+    DryRun,
     Identifier,
     Warehouse,
     names_of,
@@ -51,7 +52,7 @@ def create_database(
     ctx: typer.Context,
     warehouse: Warehouse,
     database: Database,
-    if_not_exists: Annotated[bool, typer.Option(help="an existing one is no error")] = False,
+    if_not_exists: Annotated[bool, typer.Option(help="do not fail if it exists")] = False,
 ) -> None:
     """Create an empty database; creating a table makes its database too."""
     open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
@@ -64,11 +65,19 @@ def drop_database(
     warehouse: Warehouse,
     database: Database,
     cascade: Annotated[bool, typer.Option(help="with all its tables and their files")] = False,
-    if_exists: Annotated[bool, typer.Option(help="a missing one is no error")] = False,
+    if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Remove a database; one that has tables only with --cascade."""
-    open_catalog(ctx, warehouse).drop_database(database, cascade=cascade, if_exists=if_exists)
-    print(f"database {database} is gone")
+    """Delete a database; one that has tables only with --cascade."""
+    catalog = open_catalog(ctx, warehouse)
+    if dry_run:
+        tables = catalog.tables_to_drop(database, cascade=cascade, if_exists=if_exists)
+        for name in tables:
+            print(_loss(catalog, f"{database}.{name}"))
+        print(f"would delete database {database} with {len(tables)} tables; nothing was changed")
+        return
+    catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
+    print(f"deleted database {database}")
 
 
 def tables(
@@ -129,13 +138,30 @@ def drop(
     yes: Annotated[
         bool, typer.Option("--yes", help="do not ask: needed without a terminal")
     ] = False,
-    if_exists: Annotated[bool, typer.Option(help="a missing one is no error")] = False,
+    if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Remove a table with all its files.
+    """Delete a table with all its files.
 
-    Snapshots, tags and branches go with it; there is no way back.
+    Snapshots, tags and branches are deleted too; this cannot be undone.
     """
-    if not yes and not typer.confirm(f"remove {table} and all its files for good?"):
-        raise InputError(f"{table} is as it was")
-    open_catalog(ctx, warehouse).drop_table(table, if_exists=if_exists)
-    print(f"{table} is gone")
+    catalog = open_catalog(ctx, warehouse)
+    exists = catalog.exists_to_drop(table, if_exists=if_exists)
+    if dry_run:
+        loss = _loss(catalog, table) if exists else f"{table} does not exist"
+        print(f"{loss}; nothing was changed")
+        return
+    if not yes and not typer.confirm(f"delete {table} and all its files? This cannot be undone"):
+        raise InputError(f"nothing was changed: {table} still exists")
+    catalog.drop_table(table, if_exists=if_exists)
+    print(f"deleted {table}")
+
+
+def _loss(catalog: Catalog, identifier: str) -> str:
+    """Return what is lost with a table."""
+    table = catalog.table(identifier)
+    files, size = catalog.stored_files(identifier)
+    return (
+        f"would delete {identifier} with {len(table.snapshots.ids())} snapshots, {len(table.snapshots.tags())} tags, "
+        f"{len(table.branches.names())} branches and {files:,} files of {size:,} bytes"
+    )

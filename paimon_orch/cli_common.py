@@ -56,6 +56,10 @@ CompactAfter = Annotated[
         "--compact", help="compact the partitions that were written, so that readers see the rows"
     ),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="encoding of CSV files, e.g. latin-1 or cp1252 [default: utf-8]"),
+]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
 errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)

@@ -1,7 +1,7 @@
 """Commands that change single rows: ``delete``, ``update`` and ``merge-into``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import typer
 from rich.progress import Progress
@@ -10,6 +10,7 @@ from paimon_orch.cli_common import (
     AsJson,
     CompactAfter,
     DryRun,
+    Encoding,
     Identifier,
     Master,
     Warehouse,
@@ -116,7 +117,9 @@ def merge_into(
     insert: Annotated[
         Values, typer.Option(help='"column = source.column", or "*"; may be repeated')
     ] = None,
+    encoding: Encoding = None,
     compact_after: CompactAfter = False,
+    dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -133,15 +136,16 @@ def merge_into(
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"merge into {table}")
         session = spark_of(master)
-        result = on_spark.merge_into(
-            read_files(session, source),
-            target,
-            on,
-            when_matched_update=_values_or_star(matched_update),
-            when_matched_delete=matched_delete,
-            when_not_matched_insert=_values_or_star(insert),
-            progress=progress,
-        )
+        rows = read_files(session, source, encoding=encoding)
+        clauses: MergeClauses = {
+            "when_matched_update": _values_or_star(matched_update),
+            "when_matched_delete": matched_delete,
+            "when_not_matched_insert": _values_or_star(insert),
+        }
+        if dry_run:
+            _print_merge(on_spark.plan_merge(rows, target, on, **clauses), as_json)
+            return
+        result = on_spark.merge_into(rows, target, on, **clauses, progress=progress)
         compaction = (
             compact_written(target, result.snapshot_id, session, bars) if compact_after else None
         )
@@ -177,6 +181,22 @@ def _print_undone(table: Table, planned: RowLevelPlan, dry_run: bool, as_json: b
         "nothing was changed"
     )
     print_values(values, as_json, text)
+
+
+def _print_merge(planned: RowLevelResult, as_json: bool) -> None:
+    """Print what a merge would change."""
+    kinds = ("inserted", "updated", "deleted")
+    values: dict[str, object] = {kind: getattr(planned, kind) for kind in kinds}
+    counts = ", ".join(f"{number:,} {kind}" for kind, number in values.items())
+    print_values(values, as_json, f"rows that would be changed: {counts}; nothing was changed")
+
+
+class MergeClauses(TypedDict):
+    """What a merge does with rows, as :func:`paimon_orch.spark.row_level.merge_into` takes it."""
+
+    when_matched_update: Mapping[str, str] | Literal["*"] | None
+    when_matched_delete: str | None
+    when_not_matched_insert: Mapping[str, str] | Literal["*"] | None
 
 
 def _print_done(

@@ -1,5 +1,6 @@
 """Manifests: which data files a commit added and deleted (format sections 4.3, 4.6, 4.7)."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -265,6 +266,10 @@ def _millis(value: datetime | int | None) -> int | None:
 
 def is_safe_file_name(name: str) -> bool:
     """Tell whether a file name stays inside its directory."""
+    try:
+        os.fsencode(name)
+    except (UnicodeEncodeError, TypeError):
+        return False
     return bool(name) and name not in (".", "..") and not _UNSAFE.search(name)
 
 

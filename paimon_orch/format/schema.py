@@ -144,17 +144,28 @@ class TableSchema:
                 options.setdefault("bucket", "1")
             if version <= 2:
                 options.setdefault("file.format", "orc")
+            fields = tuple(_stored_field(field, path) for field in value["fields"])
             return cls(
                 int(value["id"]),
-                tuple(_stored_field(field, path) for field in value["fields"]),
+                fields,
                 int(value["highestFieldId"]),
-                tuple(value["partitionKeys"]),
-                tuple(value["primaryKeys"]),
+                _key_columns(value, "partitionKeys", fields),
+                _key_columns(value, "primaryKeys", fields),
                 options,
                 value.get("comment"),
                 int(value.get("timeMillis") or 0),
                 {key: item for key, item in value.items() if key not in _KEYS},
             )
+
+
+def _key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[str, ...]:
+    """Return a list of columns that the table has; anything else raises."""
+    names, known = value[key], {field.name for field in fields}
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and name in known for name in names
+    ):
+        raise TypeError(f"{key} is {names!r}, not a list of columns of the table")
+    return tuple(names)
 
 
 def _stored_field(value: Any, path: str) -> Field:

@@ -63,10 +63,17 @@ class TableStatistics:
             return cls(
                 int(value["snapshotId"]),
                 int(value["schemaId"]),
-                value.get("mergedRecordCount"),
-                value.get("mergedRecordSize"),
+                _count(value, "mergedRecordCount"),
+                _count(value, "mergedRecordSize"),
                 {name: _column(item) for name, item in (value.get("colStats") or {}).items()},
             )
+
+
+def _count(value: Mapping[str, Any], key: str) -> int | None:
+    number = value.get(key)
+    if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
+        raise TypeError(f"{key} is {number!r}, not a count")
+    return number
 
 
 def _column_to_json(column: ColumnFigures) -> dict[str, Any]:

@@ -7,7 +7,6 @@ task four times and then hand over a text. Only what another attempt may cure is
 
 import json
 import logging
-import re
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 
 from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
+from paimon_orch.spark.failures import STAGE_LOST, failure_of
 from paimon_orch.spark.jobs import Jobs, jobs_of
 from paimon_orch.spark.session import TASK_ATTEMPTS
 from paimon_orch.spark.tasks import ArrowTask, in_tasks, lightened
@@ -40,10 +40,6 @@ _SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string
 _POLL_SECONDS = 0.1
 _FAILED = -1  # the part of units that failed
 _JOB_ATTEMPTS = 3
-
-# An executor died with rows for the next stage that come out in another order when they are made again. Spark repeats
-# both stages then, or gives up if tasks of the last one are done: it cannot know that these count only once committed.
-_STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 
 class SparkExecutor:
@@ -188,7 +184,7 @@ class SparkExecutor:
             return future.result()
         if self._cancelled.is_set():
             raise _cancelled(label) from error
-        raise PaimonError(_spark_failed(label, error)) from error
+        raise failure_of(label, error, _JOB_ATTEMPTS) from error
 
 
 def _finished(future: "Future[pa.Table]") -> bool:
@@ -337,29 +333,4 @@ def _results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
 
 
 def _is_stage_lost(error: BaseException) -> bool:
-    return isinstance(error, PaimonError) and _STAGE_LOST.search(str(error.__cause__)) is not None
-
-
-def _spark_failed(label: str, error: BaseException) -> str:
-    """Say what a reader of Spark's page of text needs: the step, and the line that matters."""
-    text = str(error)
-    if "worker exited unexpectedly" in text:
-        return (
-            f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
-            "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
-        )
-    if _STAGE_LOST.search(text):
-        return (
-            f"{label}: executors died with rows of an earlier stage, and Spark gave the job up {_JOB_ATTEMPTS} times. "
-            "Nothing was committed: see why executors die (memory, preemption), and run the step again."
-        )
-    lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
-    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
-    # What Java threw ends with its cause; a traceback ends with the error, anything else begins with it.
-    reason = repr(error)
-    if lines:
-        reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
-    if reason.startswith("ModuleNotFoundError"):
-        reason += ". The workers lack it: PYSPARK_PYTHON must name a Python with paimon-orch."
-    return f"{label}: Spark could not run it: {reason}"
+    return isinstance(error, PaimonError) and STAGE_LOST.search(str(error.__cause__)) is not None

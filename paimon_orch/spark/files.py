@@ -1,13 +1,16 @@
 """Reading files to ingest: Parquet, CSV with a header, JSON lines."""
 
+import codecs
 from collections.abc import Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
+from paimon_orch.spark.rows import quoted
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -16,13 +19,19 @@ _FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
+_BYTES = "ISO-8859-1"  # its characters are the bytes
+_ASCII = 128
 
 
-def read_files(session: SparkSession, paths: Sequence[str]) -> DataFrame:
+def read_files(
+    session: SparkSession, paths: Sequence[str], *, encoding: str | None = None
+) -> DataFrame:
     """Return the rows of files or directories of one format.
 
     CSV and JSON values come as text and take the table's types when they are written: a value that does not fit is an
-    error that names it. An empty CSV field is null.
+    error that names it. An empty CSV field is null. Text is UTF-8; ``encoding`` names another one of CSV files, with a
+    byte for each character. Bytes that cannot be decoded and rows that do not have the columns of the header are an
+    error when the rows are read.
     """
     formats = {_format_of(path) for path in paths}
     if len(formats) != 1:
@@ -30,17 +39,108 @@ def read_files(session: SparkSession, paths: Sequence[str]) -> DataFrame:
             f"files of one format at a time: {', '.join(paths)} are {', '.join(sorted(formats))}"
         )
     (form,) = formats
+    characters = None if encoding is None else _characters(encoding, form)
     reader = session.read
     if form == "csv":
-        reader = reader.option("header", "true")
+        # enforceSchema: files whose headers differ are refused
+        reader = reader.options(header=True, encoding=_BYTES, mode="FAILFAST", enforceSchema=False)
     elif form == "json":
-        reader = reader.option("primitivesAsString", "true")
+        reader = reader.options(primitivesAsString=True, mode="FAILFAST")
     try:
-        return reader.format(form).load(list(paths))
+        frame = reader.format(form).load(list(paths))
+        return _decoded(frame, characters, encoding or "UTF-8") if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
             f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}"
         ) from error
+
+
+def _characters(encoding: str, form: str) -> list[str] | None:
+    """Return the characters of the upper 128 bytes, empty where there is none; None for UTF-8."""
+    if form != "csv":
+        raise InputError(f"--encoding is for CSV only: {form} has an encoding of its own")
+    try:
+        name = codecs.lookup(encoding).name
+        if name in ("utf-8", "utf-8-sig"):
+            return None
+        decoded = [bytes([byte]).decode(encoding, "ignore") for byte in range(256)]
+    except (LookupError, UnicodeError):
+        raise InputError(
+            f"encoding {encoding!r} is not known; examples are utf-8, latin-1, cp1252 and iso-8859-15"
+        ) from None
+    pairs = (
+        bytes([first, second])
+        for first in range(_ASCII, 256)
+        for second in range(_ASCII // 2, 256)
+        if not decoded[first]
+    )
+    if decoded[:_ASCII] != [chr(byte) for byte in range(_ASCII)] or any(
+        _is_defined(pair, encoding) for pair in pairs
+    ):
+        raise InputError(
+            f"encoding {encoding!r} does not have one byte for each character; convert the files to UTF-8, for example "
+            f"by: iconv -f {encoding} -t UTF-8"
+        )
+    return decoded[_ASCII:]
+
+
+def _is_defined(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _decoded(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
+    """Return a frame of text whose characters are bytes as what the bytes mean."""
+    names = [_decoded_name(name, characters, encoding) for name in frame.columns]
+    columns = [
+        _decoded_column(fn.col(quoted(name)), new, characters, encoding).alias(new)
+        for name, new in zip(frame.columns, names, strict=True)
+    ]
+    return frame.select(*columns)
+
+
+def _decoded_name(name: str, characters: list[str] | None, encoding: str) -> str:
+    try:
+        if characters is None:
+            return name.encode(_BYTES).decode()
+        return "".join(
+            char if ord(char) < _ASCII else characters[ord(char) - _ASCII] for char in name
+        )
+    except UnicodeError:
+        raise InputError(
+            f"the header has the column {name!r}, which is not {encoding}; name the encoding of the files by --encoding, "
+            "for example latin-1. Nothing was committed"
+        ) from None
+
+
+def _decoded_column(
+    value: Column, name: str, characters: list[str] | None, encoding: str
+) -> Column:
+    if characters is None:
+        decoded = fn.encode(value, _BYTES).cast("string")
+        wrong = ~fn.is_valid_utf8(decoded)
+    else:
+        high = [chr(byte) for byte in range(_ASCII, 256)]
+        undefined = [char for char, new in zip(high, characters, strict=True) if not new]
+        decoded = fn.translate(
+            value,
+            "".join(char for char, new in zip(high, characters, strict=True) if new),
+            "".join(characters),
+        )
+        wrong = value.rlike(f"[{''.join(undefined)}]") if undefined else fn.lit(False)
+    message = fn.concat(
+        fn.input_file_name(),
+        fn.lit(f": column '{name}' has '"),
+        value,
+        fn.lit(
+            f"', which is not {encoding}; name the encoding of the files by --encoding, for example "
+            "latin-1"
+        ),
+    )
+    return fn.when(value.isNotNull() & wrong, fn.raise_error(message)).otherwise(decoded)
 
 
 def _reason(error: Exception) -> str:

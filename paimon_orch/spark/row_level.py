@@ -1,33 +1,38 @@
 """UPDATE and MERGE INTO on Spark: new values are Spark's expressions, rows are found and written by our own tasks."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.types import AtomicType, MapType
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
 from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types import type_to_sql
 from paimon_orch.merge.append_vectors import is_unaware
 from paimon_orch.merge.row_change import merges_changes
 from paimon_orch.spark.executor import (
     SparkExecutor,
 )
+from paimon_orch.spark.failures import failure_of
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.spark.writer import cluster
 from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.attempts import replanned
 from paimon_orch.steps.executor import Progress
-from paimon_orch.steps.row_changes import KIND, OLD, ROW
+from paimon_orch.steps.row_changes import KIND, OLD, ROW, matched_twice
 from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult, TargetUnit, undo_changes
 from paimon_orch.table.row_guards import ReadGuard
 from paimon_orch.table.table import Table
@@ -36,6 +41,7 @@ Assignments = Mapping[str, str | Column]
 """New values by column: SQL expressions as text, or columns of Spark."""
 
 SOURCE, TARGET = "source", "target"
+_EXPRESSION = re.compile(r", in the expression (.*)\. Nothing was committed", re.DOTALL)
 
 
 def update(
@@ -62,13 +68,12 @@ def update(
     def changed(planned: RowLevelPlan) -> DataFrame:
         rows = _target(session, planned)
         old = _old(planned.schema, None)
-        columns = _typed(planned.schema, {**old, **_columns(assignments)})
+        columns = _typed(planned.schema, {**old, **_fitting(planned.schema, assignments)})
         beside: list[Column | str] = [*_merged_with(planned.schema, old), *_ids(planned.schema)]
         return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *beside)
 
-    return _Write(session, table, changed, f"update rows of {table.identifier}", where).run(
-        progress
-    )
+    label = f"update rows of {table.identifier}"
+    return _Write(session, table, changed, label, where, assigned=assignments).run(progress)
 
 
 def merge_into(
@@ -93,6 +98,34 @@ def merge_into(
     not make of a row what was asked for (see :func:`update`); a table that keeps first rows takes inserts only.
     Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
     """
+    return _merge(
+        source, table, on, when_matched_update, when_matched_delete, when_not_matched_insert
+    ).run(progress)
+
+
+def plan_merge(
+    source: DataFrame,
+    table: Table,
+    on: str | Column,
+    *,
+    when_matched_update: Assignments | Literal["*"] | None = None,
+    when_matched_delete: str | Column | None = None,
+    when_not_matched_insert: Assignments | Literal["*"] | None = None,
+) -> RowLevelResult:
+    """Return how many rows :func:`merge_into` would change; nothing is written."""
+    return _merge(
+        source, table, on, when_matched_update, when_matched_delete, when_not_matched_insert
+    ).counts()
+
+
+def _merge(
+    source: DataFrame,
+    table: Table,
+    on: str | Column,
+    when_matched_update: Assignments | Literal["*"] | None,
+    when_matched_delete: str | Column | None,
+    when_not_matched_insert: Assignments | Literal["*"] | None,
+) -> "_Write":
     schema = table.schema
     updates = _starred(when_matched_update, schema.names, set(_fixed(schema)))
     inserts = _starred(when_not_matched_insert, schema.names, set())
@@ -108,7 +141,8 @@ def merge_into(
         f"merge into {table.identifier}",
         operation=_operation(updates, when_matched_delete),
         guarded=inserts is not None and not schema.primary_keys,
-    ).run(progress)
+        assigned={**(inserts or {}), **(updates or {})},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +162,9 @@ class _Merge:
         rows = target.join(self.source.alias(SOURCE), _column(self.on), how)
         rows = rows.withColumn(KIND, self._kind()).filter(fn.col(KIND).isNotNull())
         old = _old(planned.schema, TARGET)
-        new = {**old, **_columns(self.updates or {})}
-        added = {name: fn.lit(None) for name in old} | _columns(self.inserts or {})
+        new = {**old, **_fitting(planned.schema, self.updates or {})}
+        added = {name: fn.lit(None) for name in old}
+        added |= _fitting(planned.schema, self.inserts or {})
         kind = fn.col(KIND)
         values = {
             name: fn.when(kind == "+I", added[name]).when(kind == "+U", new[name]).otherwise(value)
@@ -160,6 +195,7 @@ class _Write:
     where: str | Predicate | None = None
     operation: str = "update"
     guarded: bool = False
+    assigned: Assignments = field(default_factory=dict)
 
     def run(self, progress: Progress | None) -> RowLevelResult:
         started = time.monotonic()
@@ -177,17 +213,50 @@ class _Write:
         writing = ingest.plan(self.table, [*schema.names, *kinds], row_kind=KIND if kinds else None)
         clustered = cluster(_analysed(self.changed, planned), schema)
         executor = SparkExecutor(self.session)
-        results = executor.results(
-            lambda _: clustered.written(partial(row_level.write_changes, writing)),
-            clustered.tasks,
-            label=self.label,
-            progress=progress,
-            undo=partial(undo_changes, self.table),
-        )
+        try:
+            results = executor.results(
+                lambda _: clustered.written(partial(row_level.write_changes, writing)),
+                clustered.tasks,
+                label=self.label,
+                progress=progress,
+                undo=partial(undo_changes, self.table),
+            )
+        except InputError as error:
+            raise self._with_column(error) from error
         guard = ReadGuard(planned.snapshot_id) if self.guarded else None
         return row_level.apply(
             self.table, executor, planned, results, guard=guard, hashes=writing.hashes
         )
+
+    def _with_column(self, error: InputError) -> InputError:
+        """Return an error of an expression with the column that the expression is for."""
+        part = _EXPRESSION.search(str(error))
+        for name, expression in self.assigned.items():
+            if part is not None and isinstance(expression, str) and part.group(1) in expression:
+                return InputError(f"column {name!r} = {expression}: {error}")
+        return error
+
+    def counts(self) -> RowLevelResult:
+        """Return how many rows would change, and raise what a run would raise for the new values; nothing is written."""
+        planned = row_level.plan(self.table, self.where, self.operation)
+        frame = _analysed(self.changed, planned)
+        kinds = {"inserted": "+I", "updated": "+U", "deleted": "-D"}
+        hashable = [f.name for f in frame.schema if not isinstance(f.dataType, MapType)]
+        try:
+            (found,) = frame.agg(
+                *(fn.count_if(fn.col(KIND) == kind).alias(name) for name, kind in kinds.items()),
+                fn.count(ROW).alias("addressed"),
+                fn.count_distinct(fn.col(ROW)).alias("distinct"),
+                fn.max(fn.xxhash64(*(fn.col(quoted(name)) for name in hashable))).alias("values"),
+            ).collect()
+        except (PySparkException, Py4JError) as error:
+            failure = failure_of(self.label, error, 1)
+            raise (
+                self._with_column(failure) if isinstance(failure, InputError) else failure
+            ) from error
+        if found["distinct"] < found["addressed"]:
+            raise matched_twice()
+        return RowLevelResult(**{name: found[name] for name in kinds})
 
 
 def _analysed(changed: Callable[[RowLevelPlan], DataFrame], planned: RowLevelPlan) -> DataFrame:
@@ -247,9 +316,31 @@ def _operation(updates: Assignments | None, delete: str | Column | None) -> str:
 
 
 def _typed(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
-    """Return the table's columns in their types; in its ANSI mode Spark refuses a value that does not fit."""
+    """Return the table's columns in their types."""
     types = spark_schema(carrier_schema(schema.fields))
     return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
+
+
+def _fitting(schema: TableSchema, assignments: Assignments) -> dict[str, Column]:
+    """Return new values in the types of their columns; one that does not fit is an error that names both.
+
+    Beside values of another type Spark would first make doubles of decimals and text.
+    """
+    types = {field.name: field.dataType for field in spark_schema(carrier_schema(schema.fields))}
+    columns = {}
+    for name, value in _columns(assignments).items():
+        kind = types[name]
+        columns[name] = value.cast(kind)
+        if isinstance(kind, AtomicType):
+            sql = type_to_sql(schema.field(name).type.with_nullable(True))
+            message = fn.concat(
+                fn.lit(f"column {name!r}: the value '"),
+                value.cast("string"),
+                fn.lit(f"' is not a value of its type, {sql}"),
+            )
+            misfit = value.isNotNull() & value.try_cast(kind).isNull()
+            columns[name] = fn.when(misfit, fn.raise_error(message)).otherwise(columns[name])
+    return columns
 
 
 def _starred(

@@ -32,7 +32,7 @@ from paimon_orch.spark.tasks import in_arrow
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.executor import Progress
-from paimon_orch.steps.ingest import IngestResult, Mode
+from paimon_orch.steps.ingest import IngestPreview, IngestResult, Mode
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.partitions import Spec
@@ -80,6 +80,28 @@ def write(
         undo=partial(discard_results, table),
     )
     return ingest.commit(table, planned, results, time.monotonic() - started)
+
+
+def preview(
+    frame: DataFrame,
+    table: Table,
+    *,
+    mode: Mode = "append",
+    row_kind: str | None = None,
+    partitions: Spec | None = None,
+    progress: Progress | None = None,
+) -> IngestPreview:
+    """Return what :func:`write` would do, and raise what it would raise for the rows; nothing is written."""
+    planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
+    frame = with_times_of(frame, planned.factory.schema.fields)
+    tasks = _parallelism(frame.sparkSession)
+    results = SparkExecutor(frame.sparkSession).results(
+        lambda _: Clustered(frame, tasks, packed=False).written(planned.examine),
+        tasks,
+        label=f"ingest into {table.identifier}",
+        progress=progress,
+    )
+    return ingest.preview(table, planned, results)
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,5 +273,5 @@ class VersionChecker:
         path = f"{self.reader.manifests.paths.root}/statistics/{version.statistics}"
         try:
             json.loads(self.io.read_bytes(path))
-        except (OSError, ValueError, PaimonError) as error:
+        except (OSError, ValueError, RecursionError, PaimonError) as error:
             self.findings.add("statistics", version, f"{path} cannot be read: {error}")

@@ -1,5 +1,6 @@
 """Ingest: rows of a task become sorted level-0 files; all tasks together one snapshot."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +16,21 @@ from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
 from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import Spec, partition_matcher
+from paimon_orch.table.partitions import (
+    Spec,
+    partition_matcher,
+    partition_text,
+    replaced_partitions,
+)
 from paimon_orch.table.postpone import PostponeBuckets
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, check_columns, check_writable, conform_rows
+from paimon_orch.table.write import (
+    TableWriter,
+    check_columns,
+    check_writable,
+    conform_rows,
+    partitions_of_rows,
+)
 
 Mode = Literal["append", "overwrite"]
 
@@ -59,6 +71,15 @@ class IngestPlan:
         except BaseException:
             writer.abort()
             raise
+
+    def examine(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Check a task's rows without writing them; return for :func:`preview` how many there are, and their partitions."""
+        rows, partitions, schema = 0, set[bytes](), self.factory.schema
+        for batch in batches:
+            conformed = self._conformed(pa.Table.from_batches([batch]))
+            rows += conformed.num_rows
+            partitions |= partitions_of_rows(conformed, schema)
+        return json.dumps([rows, sorted(map(bytes.hex, partitions))]).encode()
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
         conform = partial(
@@ -115,6 +136,39 @@ def plan(
     first = {} if mode == "overwrite" else table.next_sequences()
     postponed = table.postpone_buckets(fresh=mode == "overwrite")
     return IngestPlan(factory, first, mode, row_kind, hashes, partitions, commit_id, postponed)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPreview:
+    """What an ingest would do: the rows it would load, and the partitions and rows that an overwrite would replace."""
+
+    rows: int
+    replaced_partitions: tuple[str, ...]
+    replaced_rows: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the preview as JSON values."""
+        return {
+            "rows": self.rows,
+            "replaced_partitions": list(self.replaced_partitions),
+            "replaced_rows": self.replaced_rows,
+        }
+
+
+def preview(table: Table, planned: IngestPlan, results: Sequence[bytes]) -> IngestPreview:
+    """Return what an ingest would do; ``results`` are those of :meth:`IngestPlan.examine`."""
+    found = list(map(json.loads, results))
+    rows = sum(count for count, _ in found)
+    written = {bytes.fromhex(partition) for _, partitions in found for partition in partitions}
+    schema = table.schema
+    chosen = (
+        replaced_partitions(written, planned.partitions, schema)
+        if planned.mode == "overwrite"
+        else None
+    )
+    splits = [] if chosen is None else [s for s in table.files() if chosen(s.partition)]
+    names = dict.fromkeys(partition_text(split.partition, schema) for split in splits)
+    return IngestPreview(rows, tuple(names), sum(split.row_count for split in splits))
 
 
 def commit(

@@ -152,10 +152,16 @@ class Catalog:
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> None:
         """Remove a database; with ``cascade`` its tables too, else one that has tables is refused."""
-        directory = self._database_root(database)
-        if not self.io.exists(directory):
+        self.tables_to_drop(database, cascade=cascade, if_exists=if_exists)
+        self.io.delete_dir(self._database_root(database))
+
+    def tables_to_drop(
+        self, database: str, *, cascade: bool = False, if_exists: bool = False
+    ) -> list[str]:
+        """Return the tables that :meth:`drop_database` deletes, and raise what it raises."""
+        if not self.io.exists(self._database_root(database)):
             if if_exists:
-                return
+                return []
             known = ", ".join(self.databases()) or "none"
             raise NotFoundError(f"{self.uri} has no database {database!r}; it has {known}")
         tables = self.tables(database)
@@ -163,7 +169,7 @@ class Catalog:
             raise InputError(
                 f"database {database!r} has the tables {', '.join(tables)}; drop them first, or ask for cascade"
             )
-        self.io.delete_dir(directory)
+        return tables
 
     def _database_root(self, database: str) -> str:
         if not _NAME.fullmatch(database):
@@ -176,16 +182,9 @@ class Catalog:
 
     def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its files, branches included."""
-        if _BRANCH in identifier:
-            raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
-        try:
-            table = self.table(identifier)
-        except NotFoundError:
-            if if_exists:
-                return
-            raise
-        require_external_systems(identifier, table.options.values, self.allowances)
-        external = file_roots(self.io, table.paths)[1:]
+        if not self.exists_to_drop(identifier, if_exists=if_exists):
+            return
+        external = file_roots(self.io, self.table(identifier).paths)[1:]
         self.io.delete_dir(self._table_root(identifier))
         if external:
             logger.warning(
@@ -193,6 +192,30 @@ class Catalog:
                 identifier,
                 ", ".join(external),
             )
+
+    def exists_to_drop(self, identifier: str, *, if_exists: bool = False) -> bool:
+        """Return whether :meth:`drop_table` has a table to delete, and raise what it raises."""
+        if _BRANCH in identifier:
+            raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
+        try:
+            table = self.table(identifier)
+        except NotFoundError:
+            if not if_exists:
+                raise
+            return False
+        require_external_systems(identifier, table.options.values, self.allowances)
+        return True
+
+    def stored_files(self, identifier: str) -> tuple[int, int]:
+        """Return how many files lie below a table's directory, and their bytes."""
+        count, size, directories = 0, 0, [self._table_root(identifier)]
+        while directories:
+            for info in self.io.list_dir(directories.pop()):
+                if info.is_dir:
+                    directories.append(info.path)
+                else:
+                    count, size = count + 1, size + info.size
+        return count, size
 
     def rename_table(self, identifier: str, to: str) -> Table:
         """Give a table another name, in its database or another one that exists, and return it.

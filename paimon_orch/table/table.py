@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import pyarrow as pa
-
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
@@ -22,6 +20,7 @@ from paimon_orch.format.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.storage import FileIO
+from paimon_orch.table.arrow_input import ArrowStream, to_arrow_table
 from paimon_orch.table.bitmap_versions import kept_bitmap_version
 from paimon_orch.table.branches import Branches
 from paimon_orch.table.changes import Changes, PartitionFilter
@@ -285,10 +284,11 @@ class Table:
         )
 
     def upsert(
-        self, rows: pa.Table, *, row_kind: str | None = None, commit_id: CommitId | None = None
+        self, rows: ArrowStream, *, row_kind: str | None = None, commit_id: CommitId | None = None
     ) -> Snapshot | None:
         """Insert or update rows by primary key in one snapshot; the last row of a key wins.
 
+        ``rows`` are a table of pyarrow, a data frame of pandas or Polars, or what exports an Arrow stream.
         ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``. A ``commit_id`` makes the call safe to
         repeat: what it names is committed once. Returns the snapshot, None without rows. A warning is logged if batch
         readers see the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
@@ -297,14 +297,14 @@ class Table:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         return self._write(rows, row_kind=row_kind, commit_id=commit_id)
 
-    def append(self, rows: pa.Table, *, commit_id: CommitId | None = None) -> Snapshot | None:
+    def append(self, rows: ArrowStream, *, commit_id: CommitId | None = None) -> Snapshot | None:
         """Add rows in one snapshot; on a primary-key table this is :meth:`upsert`.
 
         >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # again: nothing is added
         """
         return self._write(rows, commit_id=commit_id)
 
-    def delete(self, rows: pa.Table, *, commit_id: CommitId | None = None) -> Snapshot | None:
+    def delete(self, rows: ArrowStream, *, commit_id: CommitId | None = None) -> Snapshot | None:
         """Delete rows of a primary-key table by key.
 
         Columns beyond the key, the partition and ``sequence.field`` may be missing. All rows are deletes, whatever the
@@ -315,12 +315,12 @@ class Table:
             raise InputError(
                 f"{self.identifier} has no primary key, so there is no key to delete by"
             )
-        rows = rows_to_delete(rows, schema)
-        return self._write(rows, kind=RowKind.DELETE, commit_id=commit_id)
+        deleted = rows_to_delete(to_arrow_table(rows), schema)
+        return self._write(deleted, kind=RowKind.DELETE, commit_id=commit_id)
 
     def overwrite(
         self,
-        rows: pa.Table,
+        rows: ArrowStream,
         partitions: Spec | Sequence[Spec] | None = None,
         *,
         commit_id: CommitId | None = None,
@@ -374,7 +374,7 @@ class Table:
 
     def _write(
         self,
-        rows: pa.Table,
+        rows: ArrowStream,
         *,
         row_kind: str | None = None,
         kind: RowKind = RowKind.INSERT,
@@ -388,7 +388,7 @@ class Table:
         committed = self.committed(commit_id)
         if committed is not None:
             return committed
-        conformed = conform_rows(rows, schema, row_kind=row_kind, kind=kind)
+        conformed = conform_rows(to_arrow_table(rows), schema, row_kind=row_kind, kind=kind)
         hashes = self.hash_index(fresh=overwrite)
         writer = TableWriter(
             self.writer_factory(),

@@ -108,7 +108,9 @@ def _conformed(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
         raise InputError(
             f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
         ) from error
-    array = with_default(array, column) if are_new else array
+    if are_new:
+        array = with_default(array, column)
+        _check_text(array, column)
     if array.null_count and not column.type.nullable:
         raise InputError(
             f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
@@ -119,6 +121,17 @@ def _conformed(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
             f"column {column.name!r} has null at {path!r}, which is NOT NULL; nothing was written"
         )
     return array
+
+
+def _check_text(array: pa.Array, column: Field) -> None:
+    """Refuse text that is not UTF-8; Arrow takes the bytes of others as they are."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"column {column.name!r} has text that is not UTF-8 ({error}); decode it first, or store it as BYTES. "
+            "Nothing was written"
+        ) from error
 
 
 def rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
@@ -226,6 +239,14 @@ def _grouped(rows: pa.Table, codes: npt.NDArray[np.integer]) -> Iterator[tuple[i
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
         whole = end - start == len(order)
         yield int(order[start]), rows if whole else rows.take(pa.array(order[start:end]))
+
+
+def partitions_of_rows(rows: pa.Table, schema: TableSchema) -> set[bytes]:
+    """Return the serialized partitions of rows."""
+    if not rows.num_rows:
+        return set()
+    groups = _grouped(rows, _partition_codes(rows, schema))
+    return {partition_of(group, schema) for _, group in groups}
 
 
 def partition_of(rows: pa.Table, schema: TableSchema) -> bytes:

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch import errors
-from paimon_orch.spark.executor import SparkExecutor, _decode, _encode, _spark_failed
+from paimon_orch.spark.executor import SparkExecutor, _decode, _encode
+from paimon_orch.spark.failures import failure_of
 from paimon_orch.spark.jobs import ClassicJobs
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 
@@ -275,7 +276,7 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ex
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
 """
 
-    told = _spark_failed("compact", RuntimeError(text))
+    told = str(failure_of("compact", RuntimeError(text), 3))
 
     assert told.startswith("compact: Spark could not run it: ")
     assert told.endswith("SparkException: Job aborted due to stage failure: executor lost")

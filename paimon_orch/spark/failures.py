@@ -1,0 +1,82 @@
+"""What Spark says about a job that failed, as an error of ours."""
+
+import re
+
+from pyspark.errors import PySparkException
+
+from paimon_orch.errors import InputError, PaimonError
+
+# An executor died with rows for the next stage that come out in another order when they are made again. Spark repeats
+# both stages then, or gives up if tasks of the last one are done: it cannot know that these count only once committed.
+STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
+
+_CONDITION = re.compile(
+    r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\] (.*?) *(?:SQLSTATE: (\w{5})|\n|$)", re.DOTALL
+)
+_CONTEXT = re.compile(r"== SQL \([^\n]*\) ==\n(.*?)\n *\^", re.DOTALL)
+_ADVICE = re.compile(
+    r"(?<=[.!]) (?:Use `try_|If necessary|Correct the value|To return NULL).*", re.DOTALL
+)
+_RAISED = "USER_RAISED_EXCEPTION"
+_DATA_EXCEPTION = "22"  # SQLSTATE
+_MALFORMED_RECORD = ("MALFORMED_RECORD", "MALFORMED_CSV")
+
+
+def failure_of(label: str, error: BaseException, attempts: int) -> PaimonError:
+    """Return the error of a job: :class:`InputError` for data and expressions that Spark refuses."""
+    text = str(error)
+    if "worker exited unexpectedly" in text:
+        return PaimonError(
+            f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
+            "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
+        )
+    if STAGE_LOST.search(text):
+        return PaimonError(
+            f"{label}: executors died with rows of an earlier stage, and Spark gave the job up {attempts} times. "
+            "Nothing was committed: see why executors die (memory, preemption), and run the step again."
+        )
+    return _refused(label, text) or PaimonError(
+        f"{label}: Spark could not run it: {_reason(text, error)}"
+    )
+
+
+def _refused(label: str, text: str) -> InputError | None:
+    """Return the error of data or an expression that Spark refuses, None if it is another failure."""
+    for condition, message, state in _CONDITION.findall(text):
+        sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
+        if condition == _RAISED:
+            return InputError(f"{sentence}. Nothing was committed")
+        if condition.startswith(_MALFORMED_RECORD):
+            return InputError(
+                f"{label}: a record cannot be read, or does not have the columns of the header (line breaks in quotes are "
+                f"not supported): {sentence}. Nothing was committed"
+            )
+        if state.startswith(_DATA_EXCEPTION):
+            context = _CONTEXT.search(text)
+            where = "" if context is None else f", in the expression {context.group(1).strip()}"
+            return InputError(f"{label}: {sentence}{where}. Nothing was committed")
+    header = re.search(
+        r"CSV header does not conform to the schema\.\s*(.*?CSV file: \S+)", text, re.DOTALL
+    )
+    if header is not None:
+        found = " ".join(header.group(1).split())
+        return InputError(
+            f"{label}: the CSV files have different headers; load them one at a time ({found}). Nothing was committed"
+        )
+    return None
+
+
+def _reason(text: str, error: BaseException) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
+    causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+    condition = _CONDITION.search(text)
+    # What Java threw ends with its cause; a traceback ends with the error, anything else begins with it.
+    reason = repr(error)
+    if condition is not None:
+        reason = f"[{condition.group(1)}] {' '.join(condition.group(2).split())}"
+    elif lines:
+        reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
+    if reason.startswith("ModuleNotFoundError"):
+        reason += ". The workers lack it: PYSPARK_PYTHON must name a Python with paimon-orch."
+    return reason

@@ -1,0 +1,50 @@
+"""Rows that users give, as an Arrow table."""
+
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from paimon_orch.errors import InputError
+
+
+class ArrowStream(Protocol):
+    """What exports rows by the Arrow C stream interface: tables of pyarrow, data frames of pandas and Polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule with a stream of record batches."""
+
+
+def to_arrow_table(rows: Any) -> pa.Table:
+    """Return rows as an Arrow table: a table or record batch, a data frame of pandas, or what exports an Arrow stream.
+
+    Data frames of Polars, relations of DuckDB and readers of record batches export one. Raises :class:`InputError`
+    that names the type and the column for others.
+    """
+    if isinstance(rows, pa.Table):
+        return rows
+    kind = f"{type(rows).__module__.partition('.')[0]}.{type(rows).__qualname__}"
+    try:
+        if isinstance(rows, pa.RecordBatch):
+            return pa.Table.from_batches([rows])
+        if kind == "pandas.DataFrame":
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        if hasattr(rows, "__arrow_c_stream__"):
+            if kind.startswith("polars."):
+                _check_objects(rows)
+            return pa.table(rows)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = "; ".join(str(argument) for argument in error.args)
+        raise InputError(
+            f"rows of {kind} cannot be converted to Arrow: {reason}. Convert the column first; nothing was written"
+        ) from error
+    raise InputError(
+        f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing was written. Build one, "
+        "for example pyarrow.Table.from_pylist(rows)"
+    )
+
+
+def _check_objects(rows: Any) -> None:
+    """Refuse columns of Python objects: Polars exports their addresses in memory."""
+    for name, kind in dict(rows.schema).items():
+        if str(kind) == "Object":
+            raise TypeError(f"column {name!r} holds Python objects")
