@@ -1,5 +1,6 @@
 """Commands on databases and tables as a whole: list, create, rename, drop."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,10 +35,14 @@ def add_commands(app: typer.Typer) -> None:
 def _existing(ctx: typer.Context, warehouse: str) -> Catalog:
     """Open a warehouse; raises :class:`NotFoundError` for a folder that does not exist."""
     catalog = open_catalog(ctx, warehouse)
-    if not catalog.databases() and not catalog.io.exists(catalog.root):
+    if catalog.databases():
+        return catalog
+    if not catalog.io.exists(catalog.root):
         raise NotFoundError(
             f"{warehouse} does not exist; check the path of the warehouse, or create a table in it by paimon-orch create"
         )
+    if not catalog.io.remote and Path(catalog.root).is_file():
+        raise InputError(f"{warehouse} is a file; a warehouse is a directory")
     return catalog
 
 
