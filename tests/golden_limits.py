@@ -1,13 +1,10 @@
-"""Golden tables that we refuse to read, or call damaged: each is listed by name, and tried in every run."""
+"""Golden tables that we refuse to read: each is listed by name, and tried in every run."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 UNREADABLE_FILES = {
     "java-2.0/blob": "BLOB",
+    "java-2.0/map_shared_shredding": "map.storage-layout",
     "java-2.0/text_formats/db.t_csv": "csv",
     "java-2.0/text_formats/db.t_json": "json",
     "java-2.0/variant": "VARIANT",
@@ -17,16 +14,11 @@ UNREADABLE_FILES = {
 
 UNREADABLE = UNREADABLE_FILES | {
     "java-2.0/chain_table": "chain-table.enabled",
-    "java-2.0/map_shared_shredding": r"fields\.m\.map\.storage-layout",
 }
 """Those, and tables with options that we do not have, and the option."""
 
 MERGED_BY_ENGINES = {"java-2.0/postpone_merge_on_read/db.t"}
 """Tables whose waiting rows Spark and Flink merge, as we do; the core library, which their rows are from, does not."""
-
-_CALLED_DAMAGED = {
-    "java-2.0/map_shared_shredding": "no shared-shredding layout",
-}
 
 
 def refusal(name: str) -> str | None:
@@ -37,10 +29,3 @@ def refusal(name: str) -> str | None:
 def missing_type(name: str) -> str | None:
     """Return the type or format of a table's files that we do not have, if there is one."""
     return UNREADABLE_FILES.get(name) or UNREADABLE_FILES.get(name.rpartition("/")[0])
-
-
-def marks_of_check(name: str) -> list[Any]:
-    """Return the marks of a test that checks a table: one that passes says that its entry above can go."""
-    reason = _CALLED_DAMAGED.get(name.rpartition("/")[0])
-    mark = pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason or "")
-    return [mark] if reason else []

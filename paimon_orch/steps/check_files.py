@@ -123,7 +123,7 @@ class FileChecker:
             wrong = said.null_count is not None and said.null_count != found.null_count
             if isinstance(column.type, AtomicType):
                 low, high, least, most = (
-                    None if value is None else comparable_value(value, column.type)
+                    None if value is None else comparable_value(_unsigned_zero(value), column.type)
                     for value in (said.min, said.max, found.min, found.max)
                 )
                 wrong = wrong or (low is not None and least is not None and least < low)
@@ -230,3 +230,8 @@ def _by_bucket(state: State) -> Iterator[tuple[tuple[bytes, int], list[ManifestE
 def _within(one: DeletionVector, other: DeletionVector) -> bool:
     """Tell whether one vector deletes no row that the other does not."""
     return (one | other).cardinality == other.cardinality
+
+
+def _unsigned_zero(value: object) -> object:
+    """Return 0.0 for -0.0: our bounds have the sign that excludes no zero, those of others the sign that they saw."""
+    return 0.0 if isinstance(value, float) and value == 0 else value
