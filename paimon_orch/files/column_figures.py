@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.files.cast_text import to_text
 from paimon_orch.format.table_statistics import ColumnFigures
+from paimon_orch.format.text import readable_value
 from paimon_orch.format.types import AtomicType, Field
 
 Hashes = npt.NDArray[np.uint64]
@@ -88,7 +89,7 @@ class ColumnGatherer:
         average = fixed if fixed is not None else -(-self.length // known) if known else 0
         low, high = None, None
         if self.bounds is not None and len(self.bounds):
-            low, high = to_text(self.bounds, kind).to_pylist()
+            low, high = map(readable_value, to_text(self.bounds, kind))
         return ColumnFigures(
             self.column.id,
             self.distinct_count,
@@ -171,6 +172,8 @@ def _hashes(values: pa.Array) -> Hashes:
         different = different.cast(pa.int8())
     elif pa.types.is_temporal(kind):
         different = different.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif pa.types.is_string(kind):
+        different = different.cast(pa.binary())  # it may not be UTF-8
     import pandas as pd
 
     plain = different.to_numpy(zero_copy_only=False)
@@ -199,4 +202,6 @@ def _bounds(parts: list[pa.Array]) -> pa.Array | None:
 
 def _ends(values: pa.Array) -> list[object]:
     found = pc.min_max(values)
+    if pa.types.is_string(values.type):  # it may not be UTF-8
+        return [found["min"], found["max"]]
     return [found["min"].as_py(), found["max"].as_py()]

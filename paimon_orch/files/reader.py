@@ -32,6 +32,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.predicate import Predicate, columns_of
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.statistics import ColumnStats
+from paimon_orch.format.text import RawText, encode_text
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.storage import FileIO
 
@@ -320,6 +321,8 @@ def constant_column(value: object, data_type: DataType, length: int) -> pa.Array
         return pa.repeat(pa.scalar(value, pa.int32()), length).view(target)
     if isinstance(target, pa.TimestampType):
         return pa.repeat(pa.scalar(value, pa.int64()), length).view(target)
+    if isinstance(value, RawText):
+        return pa.repeat(pa.scalar(encode_text(value), pa.binary()), length).view(target)
     return pa.repeat(pa.scalar(value, target), length)
 
 

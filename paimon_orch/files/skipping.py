@@ -221,7 +221,10 @@ def footer_stats(found: "pq.Statistics | None", stored: DataType, read: DataType
     if found is None:
         return UNKNOWN
     nulls = found.null_count if found.has_null_count else None
-    low, high = (found.min, found.max) if found.has_min_max else (None, None)
+    try:
+        low, high = (found.min, found.max) if found.has_min_max else (None, None)
+    except UnicodeDecodeError:  # text that is not UTF-8
+        low, high = None, None
     low, high = _stored_value(low, stored), _stored_value(high, stored)
     known = usable(ColumnStats(low, high, nulls), is_orc=False, data_type=stored)
     return evolved(known, stored, read)

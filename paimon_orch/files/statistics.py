@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from paimon_orch.format.options import Options
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.statistics import ColumnStats, SimpleStats, StatsMode, has_bounds
+from paimon_orch.format.text import python_value
 from paimon_orch.format.types import AtomicType, Field
 
 _KEY_MODE = StatsMode.parse("truncate(128)")
@@ -20,7 +21,7 @@ def internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
         return None
     if isinstance(scalar, pa.Date32Scalar | pa.Time32Scalar | pa.TimestampScalar):
         return scalar.value
-    return scalar.as_py()
+    return python_value(scalar)
 
 
 class StatsCollector:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from paimon_orch.format.binary_row import null_bits_size
 from paimon_orch.format.joined import Indices, Joined, Values
+from paimon_orch.format.text import decode_text
 from paimon_orch.format.types import AtomicType, DataType
 
 Mask = npt.NDArray[np.bool_]
@@ -79,8 +80,5 @@ def _texts(
     if ((starts < row[known]) | (starts + sizes > ends)).any():
         return None
     found = np.empty(len(words), object)
-    try:
-        found[known] = [part.decode() for part in joined.slices(starts, starts + sizes)]
-    except UnicodeDecodeError:
-        return None
+    found[known] = [decode_text(part) for part in joined.slices(starts, starts + sizes)]
     return found

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
+from paimon_orch.format.text import decode_text, encode_text
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,
@@ -98,7 +99,7 @@ def _put(  # noqa: C901 - one case a type
         case AtomicType(name=name) if name in _FIXED:
             _FIXED[name].pack_into(row, slot, value)
         case AtomicType():
-            _put_bytes(row, slot, value.encode() if isinstance(value, str) else _binary(value))
+            _put_bytes(row, slot, encode_text(value) if isinstance(value, str) else _binary(value))
         case _:
             data = _nested(value, data_type)
             _append(row, slot, data, len(data))
@@ -224,7 +225,7 @@ def _get(row: memoryview, slot: int, data_type: DataType) -> object:
         nanos = word & 0xFFFFFFFF
         return millis * 1_000 + nanos // 1_000 if params[0] <= 6 else millis * 1_000_000 + nanos
     data = bytes(row[slot : slot + (row[slot + 7] & 0x7F)]) if word < 0 else _slice(row, word)
-    return data.decode() if name in ("CHAR", "VARCHAR") else data
+    return decode_text(data) if name in ("CHAR", "VARCHAR") else data
 
 
 def _slice(row: memoryview, word: int) -> bytes:

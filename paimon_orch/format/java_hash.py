@@ -11,6 +11,7 @@ from datetime import date, time
 from decimal import Decimal, localcontext
 from typing import Any
 
+from paimon_orch.format.text import encode_text
 from paimon_orch.format.types import AtomicType, DataType
 
 _MASK = 0xFFFFFFFF
@@ -49,7 +50,7 @@ def hash_code(value: object, data_type: DataType) -> int | None:
 
 
 def _of_text(value: str | bytes) -> int:
-    return murmur(value.encode() if isinstance(value, str) else value)
+    return murmur(encode_text(value) if isinstance(value, str) else value)
 
 
 def _of_long(value: int) -> int:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.text import readable_text
 from paimon_orch.format.types import AtomicType, Field
 
 _SPECIAL = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
@@ -53,7 +54,7 @@ def value_text(value: object, field: Field, *, legacy: bool) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return value
+            return readable_text(value)
         case Decimal():
             return f"{value:f}"
         case float():

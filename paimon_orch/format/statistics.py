@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.text import RawText, decode_text, encode_text
 from paimon_orch.format.types import AtomicType, DataType
 
 _SURROGATES = range(0xD800, 0xE000)
@@ -105,6 +106,9 @@ def truncate_max(value: Bound, length: int) -> Bound | None:
     """
     if len(value) <= length:
         return value
+    if isinstance(value, RawText):
+        data = truncate_max(encode_text(value), len(encode_text(value[:length])))
+        return None if data is None else decode_text(data)
     if isinstance(value, str):
         for at in range(length - 1, -1, -1):
             successor = ord(value[at]) + 1

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.text import python_value
 from paimon_orch.format.types import AtomicType, DataType, Field
 from paimon_orch.merge.pack import pack
 
@@ -104,7 +105,7 @@ class KeyColumns:
 
     def at(self, index: int) -> Key:
         """Return the key of one row as a comparable tuple."""
-        values = [array[index].as_py() for array in self.arrays]
+        values = [python_value(array[index]) for array in self.arrays]
         return tuple((value is not None, value) for value in values)
 
     def count_up_to(self, bound: Key) -> int:

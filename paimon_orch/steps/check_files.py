@@ -71,6 +71,7 @@ class FileChecker:
         if not batches:
             return
         rows = pa.Table.from_batches(batches)
+        self._check_text(file, rows)
         if schema.primary_keys:
             self._check_system(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
@@ -79,6 +80,14 @@ class FileChecker:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
         self._check_hash(entry, rows, schema)
+
+    def _check_text(self, file: DataFileMeta, rows: pa.Table) -> None:
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                text = f"{file.file_name}: column {name} has text that is not UTF-8 ({error})"
+                self.findings.add("text", "", text)
 
     def _check_keys(self, file: DataFileMeta, rows: pa.Table, schema: TableSchema) -> None:
         keys = KeyColumns.of(rows, schema.trimmed_primary_keys)

@@ -1,0 +1,66 @@
+"""Text of rows that may not be UTF-8: writers of Java and C++ do not check, and files keep the bytes.
+
+Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrogates, as Python does it for names of files
+(``surrogateescape``), and compare as the bytes do.
+"""
+
+from typing import Any, SupportsIndex
+
+import pyarrow as pa
+
+_ERRORS = "surrogateescape"
+
+
+class RawText(str):
+    """Text whose bytes are not UTF-8; it is ordered among other text by the bytes."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return encode_text(self) < encode_text(other)
+
+    def __le__(self, other: str) -> bool:
+        return encode_text(self) <= encode_text(other)
+
+    def __gt__(self, other: str) -> bool:
+        return encode_text(self) > encode_text(other)
+
+    def __ge__(self, other: str) -> bool:
+        return encode_text(self) >= encode_text(other)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        return RawText(super().__getitem__(key))
+
+
+def decode_text(data: bytes) -> str:
+    """Return bytes as text, of which :func:`encode_text` makes the same bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return RawText(data.decode(errors=_ERRORS))
+
+
+def encode_text(text: str) -> bytes:
+    """Return the bytes of a text."""
+    return text.encode(errors=_ERRORS)
+
+
+def readable_text(text: str) -> str:
+    """Return text with U+FFFD for bytes that are not UTF-8, as Java shows it."""
+    return encode_text(text).decode(errors="replace") if isinstance(text, RawText) else text
+
+
+def python_value(scalar: "pa.Scalar[Any]") -> Any:
+    """Return the Python value of a scalar, text as :func:`decode_text` returns it."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        if isinstance(scalar, pa.StringScalar):
+            return decode_text(scalar.as_buffer().to_pybytes())
+        raise
+
+
+def readable_value(scalar: "pa.Scalar[Any]") -> Any:
+    """Return the Python value of a scalar, text as :func:`readable_text` returns it."""
+    value = python_value(scalar)
+    return readable_text(value) if isinstance(value, str) else value
