@@ -105,10 +105,11 @@ def _limits(
 
 def _would_expire(planned: expire_step.ExpirationPlan) -> str:
     garbage = planned.garbage
-    return (
+    text = (
         f"would expire {len(planned.snapshots)} snapshots with {len(garbage)} files, {garbage.bytes:,} bytes of them "
         "data; nothing was changed"
     )
+    return "\n".join([*planned.held_by, text])
 
 
 def _with_refused(text: str, refused: tuple[str, ...]) -> str:

@@ -45,6 +45,24 @@ def test_snapshots_expire_and_a_dry_run_changes_nothing(tmp_path: Path, table: T
     assert json.loads(run(*command, "--json").stdout)["snapshots"] == 0
 
 
+def test_a_dry_run_of_expiration_names_tags_branches_and_consumers(
+    tmp_path: Path, table: Table
+) -> None:
+    table.tags.create("first", 1)
+    table.branches.create("dev", "first")
+    consumer = Path(table.paths.root) / "consumer" / "consumer-job"
+    consumer.parent.mkdir()
+    consumer.write_text('{"nextSnapshot": 3}')
+    command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1", "--dry-run")
+
+    held = json.loads(run(*command, "--json").stdout)["held_by"]
+
+    assert held[0] == "consumer job holds the snapshots from 3 on"
+    assert "tag first keeps the files of snapshot 1" in held
+    assert "snapshot 1 of branch dev keeps the files of snapshot 1" in held
+    assert run(*command).stdout.splitlines()[: len(held)] == held
+
+
 def test_snapshots_expire_by_time(tmp_path: Path, table: Table) -> None:
     command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-min", "1", "--older-than")
 

@@ -6,7 +6,7 @@ metadata, and snapshot files last: a run that was killed is completed by the nex
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
@@ -51,6 +51,7 @@ class ExpirationPlan:
     keeps_changelog: bool = False
     refused: tuple[str, ...] = ()
     seen: tuple[tuple[str, Snapshot], ...] = ()
+    held_by: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Tell whether any snapshot goes."""
@@ -67,6 +68,7 @@ class ExpirationPlan:
             "bytes": self.garbage.bytes,
             "consumers": len(self.consumers),
             "refused": list(self.refused),
+            "held_by": list(self.held_by),
         }
 
 
@@ -97,10 +99,17 @@ def plan(
     if options.boolean("consumer.changelog-only"):
         waiting = {}
     end = _end(table.snapshots, retention, waiting)
+    unheld = _end(table.snapshots, retention, {}) if waiting else None
+    holders = tuple(
+        f"consumer {path.rpartition('consumer-')[2]} holds the snapshots from {number} on"
+        for path, number in sorted(waiting.items())
+        if unheld is not None and number < unheld
+    )
     if end is None:
-        return ExpirationPlan(consumers=expired)
+        return ExpirationPlan(consumers=expired, held_by=holders)
     keeps_changelog = decoupled(options, retention)
-    return _plan_until(table, end, expired, keeps_changelog=keeps_changelog)
+    planned = _plan_until(table, end, expired, keeps_changelog=keeps_changelog)
+    return replace(planned, held_by=(*holders, *planned.held_by))
 
 
 def _end(store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]) -> int | None:
@@ -156,6 +165,17 @@ def _plan_until(
         keeps_changelog,
         refused,
         tuple((path, v.snapshot) for path, v in versions.items()),
+        _holders(going, kept),
+    )
+
+
+def _holders(going: Iterable[Version], kept: Iterable[Version]) -> tuple[str, ...]:
+    """Return which tags and branches keep the files of snapshots that expire."""
+    numbers = {v.snapshot.base_manifest_list: v.snapshot.id for v in going}
+    return tuple(
+        f"{version} keeps the files of snapshot {numbers[version.snapshot.base_manifest_list]}"
+        for version in kept
+        if version.kind is not Kind.CHANGELOG and version.snapshot.base_manifest_list in numbers
     )
 
 
