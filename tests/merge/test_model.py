@@ -298,6 +298,10 @@ class Driver:
         rules = self.case.rules
         if rules.producer not in ("lookup", "full-compaction"):
             return
+        if (
+            rules.engine == "first-row"
+        ):  # the row of a new key keeps the kind that it was written with
+            changes = [("+I" if kind == "+U" else kind, row) for kind, row in changes]
         for (kind, row), (following, _) in zip_longest(changes, changes[1:], fillvalue=("", {})):
             assert (kind == "-U") == (following == "+U"), "an update is told in one piece"
             known = self.replica.pop(row["k"], None)
