@@ -54,6 +54,7 @@ def option_section() -> Iterator[str]:
     yield "| option | default | implemented values |\n| --- | --- | --- |"
     for option in _of(options, OptionClass.HONOURED):
         values = ", ".join(f"`{choice}`" for choice in option.choices) or option.type.value
+        values += f" {option.range}" if option.range else ""
         yield f"| `{option.key}` | {_default(option)} | {values} |"
     yield "\n### Harmless\n"
     harmless = _of(options, OptionClass.HARMLESS)

@@ -136,3 +136,19 @@ def test_any_other_key_is_the_users_own(key: str) -> None:
 def test_a_value_of_the_wrong_type_names_the_option() -> None:
     with pytest.raises(InputError, match=re.escape("'chain-table.enabled' = 'perhaps'")):
         REGISTER["chain-table.enabled"].parse("perhaps")
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad", "words"),
+    [
+        ("num-levels", "2", "1", "at least 2"),
+        ("compaction.small-file-ratio", "1", "1.5", "from 0 to 1"),
+        ("compaction.offpeak.end.hour", "23", "24", "from -1 to 23"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(
+    key: str, good: str, bad: str, words: str
+) -> None:
+    REGISTER[key].check(good)
+    with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {words}")):
+        REGISTER[key].check(bad)

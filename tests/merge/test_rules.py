@@ -118,7 +118,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         "does not go with 'sequence.field'",
     ),
     ({"num-levels": "1"}, "must be at least 2"),
-    ({"compaction.delete-ratio-threshold": "2"}, "must lie between 0 and 1"),
+    ({"compaction.delete-ratio-threshold": "2"}, "must be from 0 to 1"),
     ({"compaction.delete-ratio-threshold": "half"}, "must be a number"),
     ({"compaction.optimization-interval": "often"}, "is not understood"),
     ({"changelog.num-retained.max": "3"}, "must not be above 'changelog.num-retained.max'"),

@@ -497,9 +497,8 @@ def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
 
 
 def test_a_target_of_no_rows_is_refused(tmp_path: Path) -> None:
-    table = new_table(tmp_path, target_file_row_num="0")
     with pytest.raises(InputError, match="'target-file-row-num' = 0 must be at least 1"):
-        table.upsert(table_of("k v", [(1, "a")]))
+        new_table(tmp_path, target_file_row_num="0")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,11 @@ An option of the class CHANGES_FORMAT or EXTERNAL stops the steps that its row n
 row to the options that are honoured. ``docs/compatibility.md`` shows the register.
 """
 
+from math import inf
+
 from paimon_orch.format.options.table_option import (
     EVERY_CHANGE,
+    UNBOUNDED,
     OptionClass,
     StepKind,
     TableOption,
@@ -33,9 +36,11 @@ def honoured(
     choices: tuple[str, ...] = (),
     steps: StepKind = _EVERY_STEP,
     consequence: str = "this value is not implemented",
+    bounds: tuple[float, float] = UNBOUNDED,
 ) -> TableOption:
     """Register an option that we treat as Java Paimon does, at least for the values in ``choices``."""
     return TableOption(
+        bounds=bounds,
         key=key,
         type=type,
         default=default,
@@ -46,9 +51,17 @@ def honoured(
     )
 
 
-def harmless(key: str, type: ValueType, default: str | None = None) -> TableOption:
+def harmless(
+    key: str,
+    type: ValueType,
+    default: str | None = None,
+    *,
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> TableOption:
     """Register an option without which rows and files are right."""
-    return TableOption(key=key, type=type, default=default, option_class=OptionClass.HARMLESS)
+    return TableOption(
+        key=key, type=type, default=default, option_class=OptionClass.HARMLESS, bounds=bounds
+    )
 
 
 def external(
@@ -95,7 +108,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("add-column-before-partition", BOOLEAN, "false"),
     honoured("aggregation.remove-record-on-delete", BOOLEAN, "false"),
     honoured("alter-column-null-to-not-null.disabled", BOOLEAN, "true"),
-    honoured("bucket", INTEGER, "-1"),
+    honoured("bucket", INTEGER, "-1", bounds=(-2, inf)),
     honoured("bucket-function.type", TEXT, "default", choices=("default", "mod", "hive")),
     honoured("bucket-key", TEXT),
     honoured("changelog-file.compression", TEXT),
@@ -113,28 +126,28 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("changelog-producer.row-deduplicate", BOOLEAN, "false"),
     honoured("changelog-producer.row-deduplicate-ignore-fields", TEXT),
     honoured("changelog.num-retained.max", INTEGER),
-    honoured("changelog.num-retained.min", INTEGER),
+    honoured("changelog.num-retained.min", INTEGER, bounds=(1, inf)),
     honoured("changelog.time-retained", DURATION),
     honoured("clustering.columns", TEXT),
     honoured("commit.force-create-snapshot", BOOLEAN, "false"),
-    honoured("commit.max-retries", INTEGER, "10"),
+    honoured("commit.max-retries", INTEGER, "10", bounds=(0, inf)),
     honoured("commit.max-retry-wait", DURATION, "10 s"),
     honoured("commit.min-retry-wait", DURATION, "10 ms"),
     honoured("commit.timeout", DURATION),
     honoured("commit.user-prefix", TEXT),
-    honoured("compaction.delete-ratio-threshold", NUMBER, "0.2"),
+    honoured("compaction.delete-ratio-threshold", NUMBER, "0.2", bounds=(0, 1)),
     honoured("compaction.force-rewrite-all-files", BOOLEAN, "false"),
     honoured("compaction.force-up-level-0", BOOLEAN, "false"),
     honoured("compaction.incremental-size-threshold", MEMORY),
     honoured("compaction.max-size-amplification-percent", INTEGER, "200"),
     honoured("compaction.min.file-num", INTEGER, "5"),
     honoured("compaction.offpeak-ratio", INTEGER, "0"),
-    honoured("compaction.offpeak.end.hour", INTEGER, "-1"),
-    honoured("compaction.offpeak.start.hour", INTEGER, "-1"),
+    honoured("compaction.offpeak.end.hour", INTEGER, "-1", bounds=(-1, 23)),
+    honoured("compaction.offpeak.start.hour", INTEGER, "-1", bounds=(-1, 23)),
     honoured("compaction.optimization-interval", DURATION),
     honoured("compaction.size-ratio", INTEGER, "1"),
     honoured("compaction.skip-expired-partitions", BOOLEAN, "false"),
-    honoured("compaction.small-file-ratio", NUMBER, "0.7"),
+    honoured("compaction.small-file-ratio", NUMBER, "0.7", bounds=(0, 1)),
     honoured("compaction.total-size-threshold", MEMORY),
     honoured("consumer.changelog-only", BOOLEAN, "false"),
     honoured("consumer.expiration-time", DURATION),
@@ -154,7 +167,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("disable-explicit-type-casting", BOOLEAN, "false"),
     honoured("dynamic-bucket.initial-buckets", INTEGER),
     honoured("dynamic-bucket.max-buckets", INTEGER, "-1"),
-    honoured("dynamic-bucket.target-row-num", INTEGER, "2000000"),
+    honoured("dynamic-bucket.target-row-num", INTEGER, "2000000", bounds=(1, inf)),
     honoured("dynamic-partition-overwrite", BOOLEAN, "true"),
     honoured("fields.default-aggregate-function", TEXT),
     honoured("file-index.in-manifest-threshold", MEMORY, "500 bytes"),
@@ -162,7 +175,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("file.block-size", MEMORY),
     honoured("file.compression", TEXT, "zstd"),
     honoured("file.compression.per.level", PER_LEVEL),
-    honoured("file.compression.zstd-level", INTEGER, "1"),
+    honoured("file.compression.zstd-level", INTEGER, "1", bounds=(1, 22)),
     honoured(
         "file.format",
         TEXT,
@@ -209,8 +222,8 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("metadata.stats-keep-first-n-columns", INTEGER, "-1"),
     honoured("metadata.stats-mode", TEXT, "truncate(16)"),
     honoured("metadata.stats-mode.per.level", PER_LEVEL),
-    honoured("num-levels", INTEGER),
-    honoured("num-sorted-run.compaction-trigger", INTEGER, "5"),
+    honoured("num-levels", INTEGER, bounds=(2, inf)),
+    honoured("num-sorted-run.compaction-trigger", INTEGER, "5", bounds=(1, inf)),
     honoured("num-sorted-run.stop-trigger", INTEGER),
     honoured("overwrite-upgrade", BOOLEAN, "true"),
     honoured("partial-update.remove-record-on-delete", BOOLEAN, "false"),
@@ -244,7 +257,7 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("snapshot.clean-empty-directories", BOOLEAN, "false"),
     honoured("snapshot.expire.limit", INTEGER, "50"),
     honoured("snapshot.num-retained.max", INTEGER, "2147483647"),
-    honoured("snapshot.num-retained.min", INTEGER, "10"),
+    honoured("snapshot.num-retained.min", INTEGER, "10", bounds=(1, inf)),
     honoured("snapshot.time-retained", DURATION, "1 h"),
     honoured("source.split.open-file-cost", MEMORY, "4 mb"),
     honoured("source.split.target-size", MEMORY, "128 mb"),
@@ -273,7 +286,7 @@ HONOURED: tuple[TableOption, ...] = (
         steps=TAG,
     ),
     honoured("tag.time-expire-enabled", BOOLEAN, "true"),
-    honoured("target-file-row-num", INTEGER, "9223372036854775807"),
+    honoured("target-file-row-num", INTEGER, "9223372036854775807", bounds=(1, inf)),
     honoured("target-file-size", MEMORY),
     honoured(
         "type",
@@ -729,7 +742,7 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("sort-compaction.range-strategy", TEXT, "SIZE"),
     harmless("sort-engine", TEXT, "loser-tree"),
     harmless("sort-spill-buffer-size", MEMORY, "64 mb"),
-    harmless("sort-spill-threshold", INTEGER),
+    harmless("sort-spill-threshold", INTEGER, bounds=(2, inf)),
     harmless("spill-compression", TEXT, "zstd"),
     harmless("spill-compression.zstd-level", INTEGER, "1"),
     harmless("streaming-read-mode", TEXT),

@@ -37,7 +37,6 @@ def check_merge_rules(
         _check_clustering_override(options)
     if "record-level.expire-time" in options.values and not options.text("record-level.time-field"):
         raise InputError("'record-level.expire-time' needs 'record-level.time-field'")
-    _check_compaction(options)
 
 
 def _check_producer(options: Options, primary_keys: Sequence[str]) -> None:
@@ -133,13 +132,3 @@ def _check_clustering_override(options: Options) -> None:
     for key in ("sequence.field", "record-level.expire-time"):
         if key in options.values:
             raise InputError(f"{name} does not go with {key!r}")
-
-
-def _check_compaction(options: Options) -> None:
-    least = {"num-levels": 2, "num-sorted-run.compaction-trigger": 1, "sort-spill-threshold": 2}
-    for key, bound in least.items():
-        if options.integer(key, bound) < bound:
-            raise InputError(f"option {key!r} = {options.text(key)} must be at least {bound}")
-    for key in ("compaction.delete-ratio-threshold", "compaction.small-file-ratio"):
-        if not 0 <= options.number(key, 0) <= 1:
-            raise InputError(f"option {key!r} = {options.text(key)} must lie between 0 and 1")

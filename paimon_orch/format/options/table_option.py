@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
+from math import inf
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.typed_options import Options
@@ -50,6 +51,10 @@ EVERY_CHANGE = (
 """Every step but those that read, and those that change the schema, by which an option is removed."""
 
 
+UNBOUNDED = (-inf, inf)
+"""The bounds of options that take any number."""
+
+
 class ValueType(Enum):
     """How the text of an option is understood."""
 
@@ -66,7 +71,8 @@ class ValueType(Enum):
 class TableOption:
     """One option, or one family of options, of Paimon 0.9 to 2.1.
 
-    ``choices`` are the implemented values of an option of text, all if there are none. ``steps`` are the steps that a
+    Numbers are within ``bounds``, both included. ``choices`` are the implemented values of an option of text,
+    all if there are none. ``steps`` are the steps that a
     value makes wrong: any value but the default for the classes EXTERNAL and CHANGES_FORMAT, a value beyond ``choices``
     for HONOURED. ``consequence`` says what would go wrong. The parts of a family's key in angle brackets stand for names
     of columns or other names.
@@ -79,6 +85,21 @@ class TableOption:
     steps: StepKind = StepKind.NONE
     consequence: str = ""
     choices: tuple[str, ...] = ()
+    bounds: tuple[float, float] = UNBOUNDED
+
+    @property
+    def range(self) -> str:
+        """Return what numbers the option takes, in words; empty if any."""
+        least, most = self.bounds
+        if self.bounds == UNBOUNDED:
+            return ""
+        return f"at least {least:g}" if most == inf else f"from {least:g} to {most:g}"
+
+    def check(self, text: str) -> None:
+        """Refuse a value of another type or out of range; raises :class:`InputError` naming the option."""
+        value, (least, most) = self.parse(text), self.bounds
+        if isinstance(value, int | float) and not least <= value <= most:
+            raise InputError(f"option {self.key!r} = {text} must be {self.range}")
 
     def parse(self, text: str) -> object:
         """Return the typed value; raises :class:`InputError` naming the option for text of another type."""

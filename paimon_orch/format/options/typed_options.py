@@ -215,10 +215,7 @@ class Options:
     @property
     def target_file_rows(self) -> int:
         """Return the rows at which a writer starts another data file; compaction has no such limit."""
-        rows = self.integer("target-file-row-num", sys.maxsize)
-        if rows < 1:
-            raise InputError(f"option 'target-file-row-num' = {rows} must be at least 1")
-        return rows
+        return max(1, self.integer("target-file-row-num", sys.maxsize))
 
     def file_format(self, level: int = 0) -> str:
         """Return the format of new data files of a level."""

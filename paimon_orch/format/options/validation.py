@@ -50,7 +50,7 @@ def check_options(
             raise InputError(f"option {key!r} cannot be stored: {_NEVER_STORED[key]}")
         option = find_option(key)
         if option is not None:
-            option.parse(values[key])
+            option.check(values[key])
     if options.boolean("primary-key.nullable") and not primary_keys:
         raise InputError("option 'primary-key.nullable' = true needs a table with a primary key")
     _check_retention(options)
@@ -68,8 +68,6 @@ def _check_retention(options: Options) -> None:
     for kind in ("snapshot", "changelog"):  # what is not set for changelogs is that of snapshots
         least = options.integer(f"{kind}.num-retained.min", least)
         most = options.integer(f"{kind}.num-retained.max", most)
-        if least < 1:
-            raise InputError(f"option '{kind}.num-retained.min' = {least} must be at least 1")
         if least > most:
             raise InputError(
                 f"option '{kind}.num-retained.min' = {least} must not be above '{kind}.num-retained.max' = {most}"
