@@ -40,6 +40,7 @@ from paimon_orch.cli_common import (
     errors,
     millis_of,
     names_of,
+    note_rows_not_visible,
     open_catalog,
     open_table,
     open_to_write,
@@ -47,7 +48,6 @@ from paimon_orch.cli_common import (
     print_result,
     print_values,
     print_write,
-    say_what_a_scan_leaves_out,
     spark_of,
 )
 from paimon_orch.errors import InputError, PaimonError
@@ -128,7 +128,7 @@ def main() -> None:
         errors.print(f"error: {where}{error.strerror or error}")
         sys.exit(1)
     except MemoryError:
-        errors.print("error: memory ran out; nothing was committed")
+        errors.print("error: out of memory; nothing was committed")
         sys.exit(1)
     except Exception as error:
         logger.info("the command failed", exc_info=True)
@@ -268,7 +268,7 @@ def read(
         watermark=millis_of("--watermark", watermark),
         merge_level_0=merge_level_0,
     )
-    say_what_a_scan_leaves_out(opened, scan)
+    note_rows_not_visible(opened, scan)
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
 
 
@@ -337,7 +337,7 @@ def ingest(
 
 
 class IngestArguments(TypedDict):
-    """What a run and a dry run of an ingest have in common."""
+    """The arguments that a run and a dry run of an ingest share."""
 
     mode: IngestMode
     row_kind: str | None

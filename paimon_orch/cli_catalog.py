@@ -32,7 +32,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(drop)
 
 
-def _existing(ctx: typer.Context, warehouse: str) -> Catalog:
+def _open_existing(ctx: typer.Context, warehouse: str) -> Catalog:
     """Open a warehouse; raises :class:`NotFoundError` for a folder that does not exist."""
     catalog = open_catalog(ctx, warehouse)
     if catalog.databases():
@@ -49,7 +49,7 @@ def _existing(ctx: typer.Context, warehouse: str) -> Catalog:
 @database_app.command("list")
 def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = False) -> None:
     """Print the names of all databases."""
-    print_names(_existing(ctx, warehouse).databases(), as_json=as_json)
+    print_names(_open_existing(ctx, warehouse).databases(), as_json=as_json)
 
 
 @database_app.command("create")
@@ -73,7 +73,7 @@ def drop_database(
     if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Delete a database; one that has tables only with --cascade."""
+    """Delete a database; one with tables requires --cascade."""
     catalog = open_catalog(ctx, warehouse)
     if dry_run:
         tables = catalog.tables_to_drop(database, cascade=cascade, if_exists=if_exists)
@@ -94,7 +94,7 @@ def tables(
     as_json: AsJson = False,
 ) -> None:
     """Print the names of the tables."""
-    catalog = _existing(ctx, warehouse)
+    catalog = _open_existing(ctx, warehouse)
     databases = catalog.databases() if database is None else [database]
     found = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
     print_names(found, as_json=as_json)
@@ -163,9 +163,9 @@ def drop(
 
 
 def _loss(catalog: Catalog, identifier: str) -> str:
-    """Return what is lost with a table."""
+    """Return a sentence about the files that dropping a table deletes."""
     table = catalog.table(identifier)
-    files, size = catalog.stored_files(identifier)
+    files, size = catalog.count_files(identifier)
     return (
         f"would delete {identifier} with {len(table.snapshots.ids())} snapshots, {len(table.snapshots.tags())} tags, "
         f"{len(table.branches.names())} branches and {files:,} files of {size:,} bytes"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Warehouse = Annotated[str, typer.Argument(help="directory of the warehouse, or s3://bucket/path")]
 Identifier = Annotated[str, typer.Argument(metavar="DB.TABLE", help="the table")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="tell what would be done, change nothing")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would be done; change nothing")]
 MergeLevel0 = Annotated[
     bool | None,
     typer.Option(
@@ -67,7 +67,7 @@ errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emo
 
 @dataclass(slots=True)
 class Settings:
-    """What holds for a whole call: storage options before the command, and what its switches allow."""
+    """The settings of a call: storage options before the command, and what its switches allow."""
 
     storage_options: dict[str, str]
     allowances: Allowances = NO_ALLOWANCES
@@ -78,22 +78,21 @@ _SWITCHES = {
         bool,
         typer.Option(
             "--allow-stale-external",
-            help="go on although options of the table say that Iceberg metadata, a metastore or a callback is informed "
-            "of changes, which this command does not do",
+            help="proceed although Iceberg metadata, a metastore or a callback that the table's options name becomes stale",
         ),
     ],
     "allow_unknown_options": Annotated[
         bool,
         typer.Option(
             "--allow-unknown-options",
-            help="go on although the table has options that may belong to a newer release of Paimon",
+            help="proceed although the table has options that may belong to a newer release of Paimon",
         ),
     ],
 }
 
 
 def add_allowance_switches(app: typer.Typer, *, but: Collection[str], group: str = "") -> None:
-    """Add the switches that allow what a table's options speak against to all commands but some.
+    """Add the switches that allow steps which a table's options forbid to all commands but some.
 
     ``but`` holds names of commands, such as ``read`` and ``tag list``, and of whole groups.
     """
@@ -169,7 +168,7 @@ def names_of(text: str) -> list[str]:
 def partitions_of(
     table: Table, text: str | None, *, with_directories: bool = False
 ) -> list[str] | None:
-    """Return the partitions of a list that semicolons separate; None if there is no text.
+    """Return the partitions of a list separated by semicolons; None if there is no text.
 
     Raises :class:`InputError` for an empty list, :class:`NotFoundError` for a partition without files. With
     ``with_directories`` a partition exists also if it has a directory only.
@@ -234,7 +233,7 @@ def print_write(
     nothing: str,
     compaction: CompactionResult | None = None,
 ) -> None:
-    """Print what a write and the compaction after it did; say on stderr what readers do not see yet."""
+    """Print the results of a write and its compaction; note on stderr how many rows readers do not see yet."""
     rows = values["rows_not_visible"]
     if compaction is not None:
         rows = values["rows_not_visible"] = table.scan().rows_not_visible
@@ -249,7 +248,7 @@ def print_write(
 
 
 def open_to_write(ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool) -> Table:
-    """Open a table to write to; a compaction after the write is refused now if it is not possible."""
+    """Open a table to write to; with ``compact``, refuse the write if the table cannot be compacted."""
     table = open_table(ctx, warehouse, identifier)
     if compact:
         table.check_step(StepKind.COMPACT)
@@ -259,7 +258,7 @@ def open_to_write(ctx: typer.Context, warehouse: str, identifier: str, *, compac
 def compact_written(
     table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
 ) -> CompactionResult | None:
-    """Compact the partitions that a commit wrote to; no commit has none."""
+    """Compact the partitions that a commit wrote to; returns None without a commit."""
     from paimon_orch.spark.executor import SparkExecutor
 
     if snapshot_id is None:
@@ -275,8 +274,8 @@ def compact_written(
         raise
 
 
-def say_what_a_scan_leaves_out(opened: Table | SystemTable, scan: Rows) -> None:
-    """Say on stderr how many records a scan leaves out until they are compacted, and how to read them."""
+def note_rows_not_visible(opened: Table | SystemTable, scan: Rows) -> None:
+    """Note on stderr how many records a scan leaves out until they are compacted, and how to read them."""
     rows = scan.rows_not_visible
     if rows:
         table = opened.table if isinstance(opened, SystemTable) else opened

@@ -232,6 +232,6 @@ def _print_removal(rows: list[int]) -> None:
 
 def _print_removed(snapshot: Snapshot | None) -> None:
     if snapshot is None:
-        print("there are no such rows: nothing was committed")
+        print("no row matches: nothing was committed")
     else:
         print(f"snapshot {snapshot.id}: {-snapshot.delta_record_count:,} rows removed")

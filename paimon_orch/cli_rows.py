@@ -205,5 +205,5 @@ def _print_done(
     as_json: bool,
     compaction: CompactionResult | None = None,
 ) -> None:
-    nothing = "there are no such rows: nothing was committed"
+    nothing = "no row matches: nothing was committed"
     print_write(table, result.to_dict(), as_json, nothing, compaction)

@@ -67,7 +67,7 @@ def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
     assert said("tables", root, "db") == "none"
     assert len(rows_of(Catalog(root).table("other.t2"))) == 1
     assert invoke("drop", root, "other.t2").exit_code == 1  # nobody answers
-    with pytest.raises(InputError, match="as it was"):
+    with pytest.raises(InputError, match="still exists"):
         said("drop", root, "other.t2", answer="n\n")
     said("drop", root, "other.t2", answer="y\n")
     said("drop", root, "other.t2", "--yes", "--if-exists")

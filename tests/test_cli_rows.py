@@ -37,7 +37,7 @@ def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
     assert (done["snapshot_id"], done["deleted"]) == (3, 5)
     assert [row[0] for row in rows_of(table)] == list(range(5, 20))
     nothing = said("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
-    assert nothing == "there are no such rows: nothing was committed"
+    assert nothing == "no row matches: nothing was committed"
 
 
 def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""What texts in the YAML of the components may look like, for ``dg check yaml`` and when a component is made.
+"""Rules for the strings in the YAML of components, checked by ``dg check yaml`` and when a component is created.
 
 ``dg check yaml`` knows nothing but the JSON schema of a component, in which Dagster lets every attribute be any text, as
 it may be a template such as ``{{ env.RETAIN }}``, and reports an error in a nested attribute as one of its parent. The
@@ -56,7 +56,7 @@ class TextRule:
     def apply(self, schema: JsonSchema) -> None:
         """Add the rule to the schema of an attribute."""
         schema["examples"] = [self.example]
-        schema["if"] = _string_but({"anyOf": [_TEMPLATE, {"pattern": self.pattern}]})
+        schema["if"] = _string_except({"anyOf": [_TEMPLATE, {"pattern": self.pattern}]})
         schema["then"] = {"enum": [self.accepts]}
 
 
@@ -68,7 +68,7 @@ class KeyRule:
     names: Collection[str]
 
     def check(self, name: str, value: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for a key that is none of the names."""
+        """Raise :class:`InputError` for a key that is not one of the names."""
         unknown = sorted(set(value) - set(self.names))
         if unknown:
             raise InputError(
@@ -87,16 +87,16 @@ def one_of(*names: str) -> JsonSchema:
 
 
 def text_like(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
-    """Return a schema of objects whose text ``name`` matches the pattern ``where`` another schema takes the object."""
+    """Return a schema of objects whose string ``name`` matches the pattern if the object matches ``where``."""
     text = {
-        "if": _string_but({"anyOf": [_TEMPLATE, {"pattern": pattern}]}),
+        "if": _string_except({"anyOf": [_TEMPLATE, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},
     }
     return {"if": where, "then": {"properties": {name: text}}}
 
 
-def _string_but(schema: JsonSchema) -> JsonSchema:
-    """Return a schema of texts that another schema does not take."""
+def _string_except(schema: JsonSchema) -> JsonSchema:
+    """Return a schema of strings that another schema does not accept."""
     return {"type": "string", "not": schema}
 
 
@@ -110,7 +110,7 @@ def _quantity(units: Iterable[str]) -> str:
 
 
 def _cron() -> str:
-    """Return a regular expression of cron schedules, which takes every one that Dagster does."""
+    """Return a regular expression that matches every cron schedule that Dagster accepts."""
     months = _any_case(
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
     )
@@ -212,7 +212,7 @@ DATABASE = TextRule(
 
 
 class Attributes(dg.Model, dg.Resolvable):
-    """Attributes whose texts follow the rules that their annotations name.
+    """Attributes whose strings follow the rules that their annotations name.
 
     :cvar cases: schemas of the object as a whole, which ``dg check yaml`` tries too
     """
@@ -220,7 +220,7 @@ class Attributes(dg.Model, dg.Resolvable):
     cases: ClassVar[Sequence[JsonSchema]] = ()
 
     def check(self, path: str = "") -> None:
-        """Raise :class:`InputError` for an attribute that does not follow its rule, by its path, of nested ones too.
+        """Raise :class:`InputError`, with its path, for an attribute that breaks its rule, nested ones included.
 
         This is for the component: in the constructor of a nested attribute Dagster would hide the error.
         """
@@ -254,7 +254,7 @@ def _with_schema(attributes: type[Attributes], model: type[BaseModel]) -> type[B
     def model_json_schema(_: type[BaseModel], *args: Any, **options: Any) -> JsonSchema:
         schema = model.model_json_schema(*args, **options)
         _refine(schema, attributes)
-        for nested in _nested(attributes):
+        for nested in _nested_attributes(attributes):
             definition = schema.get("$defs", {}).get(f"{nested.__name__}Model")
             if definition is not None:
                 _refine(definition, nested)
@@ -264,8 +264,8 @@ def _with_schema(attributes: type[Attributes], model: type[BaseModel]) -> type[B
     return type(model.__name__, (model,), namespace)
 
 
-def _nested(attributes: type[Attributes]) -> set[type[Attributes]]:
-    """Return the classes of attributes that those of a class have, at any depth."""
+def _nested_attributes(attributes: type[Attributes]) -> set[type[Attributes]]:
+    """Return the attribute classes nested in a class, at any depth."""
     found, pending = set[type[Attributes]](), [attributes]
     while pending:
         kinds = [field.annotation for field in pending.pop().model_fields.values()]
@@ -280,7 +280,7 @@ def _nested(attributes: type[Attributes]) -> set[type[Attributes]]:
 
 def _refine(schema: JsonSchema, attributes: type[Attributes]) -> None:
     for name, field in attributes.model_fields.items():
-        refined = _refined(schema["properties"][name])
+        refined = _refine_attribute(schema["properties"][name])
         if field.description:
             refined["description"] = field.description
         for rule in _rules(field):
@@ -290,8 +290,8 @@ def _refine(schema: JsonSchema, attributes: type[Attributes]) -> None:
         schema["allOf"] = [*attributes.cases]
 
 
-def _refined(schema: JsonSchema) -> JsonSchema:
-    """Return the schema of an attribute, in which a text that is no template is no way around its type.
+def _refine_attribute(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of an attribute that accepts a string of another type only if it is a template.
 
     Its errors name the attribute that is wrong: a choice by ``anyOf`` would name the parent. Attributes of several types
     that are nested, of Dagster's own say, stay as they are.
@@ -304,7 +304,7 @@ def _refined(schema: JsonSchema) -> JsonSchema:
         return schema
     value = values[0] if values else {"type": "string"}
     if "$ref" in value:
-        # anything passes this choice: it is there for programs that show what a component takes
+        # any value passes this choice; it exists for tools that show which values a component accepts
         shown = {"anyOf": [value, {}]}
         return refined | shown | {"if": {"anyOf": [_TEMPLATE, *null]}, "else": value}
     strict = {"enum": value["enum"]} if "enum" in value else {"type": value["type"]}
@@ -313,5 +313,5 @@ def _refined(schema: JsonSchema) -> JsonSchema:
     refined["type"] = types if len(types) > 1 else types[0]
     refined["examples"] = [value["enum"][0] if "enum" in value else _EXAMPLES[value["type"]]]
     if strict != {"type": "string"}:
-        refined |= {"if": _string_but(_TEMPLATE), "then": strict}
+        refined |= {"if": _string_except(_TEMPLATE), "then": strict}
     return refined

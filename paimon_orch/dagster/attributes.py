@@ -48,7 +48,7 @@ _FORMATS = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 
 
 def _start(every: Collection[str], pattern: str, example: str) -> JsonSchema:
-    """Return the schema of partitions by time of some lengths, which are written as Dagster does."""
+    """Return the schema of time partitions, for lengths that share Dagster's default format."""
     where = {
         "properties": {"every": {"enum": [*every]}, "format": {"type": "null"}},
         **({} if "day" in every else {"required": ["every"]}),
@@ -199,10 +199,10 @@ class FreshnessAttributes(Attributes):
     cases: ClassVar[Sequence[JsonSchema]] = (one_of("fail_after", "deadline_cron"),)
 
     fail_after: Annotated[str | None, DURATION] = Field(
-        default=None, description="The age that is too much, e.g. 24 h."
+        default=None, description="The age at which the check fails, e.g. 24 h."
     )
     warn_after: Annotated[str | None, DURATION] = Field(
-        default=None, description="The age to be warned of, e.g. 12 h."
+        default=None, description="The age at which the check warns, e.g. 12 h."
     )
     deadline_cron: Annotated[str | None, CRON] = Field(
         default=None, description="When the data is due."
@@ -235,7 +235,7 @@ class FreshnessAttributes(Attributes):
 
 
 class MaintenanceAttributes(Attributes):
-    """The policy of a maintenance job, and when its schedule runs.
+    """The policy of a maintenance job, and the cron of its schedule.
 
     All attributes but ``dry_run`` and ``cron`` are those of the job's config, by the same names: they are its defaults.
     """
@@ -251,16 +251,17 @@ class MaintenanceAttributes(Attributes):
     )
 
     def job_config(self) -> dict[str, Any]:
-        """Return the defaults of the job's config; what is not given is left to the job."""
+        """Return the defaults of the job's config; fields that are not given keep those of the job."""
         left = {"cron", "dry_run"} if self.use_spark else {"cron", "dry_run", "use_spark"}
         return self.model_dump(exclude=left, exclude_none=True)
 
 
 class SnapshotExpirationAttributes(MaintenanceAttributes):
-    """Which snapshots are kept; what is not given is taken from the table's options."""
+    """Which snapshots are kept; fields that are not given follow the table's options."""
 
     cron: Annotated[str | None, CRON] = Field(
-        default=None, description="When; by default hourly, at a minute of the table's own."
+        default=None,
+        description="When the schedule runs. Default: hourly, at a minute chosen from the table's name.",
     )
     retain_min: int | None = Field(
         default=None, ge=1, description="So many snapshots are kept at least."
@@ -272,7 +273,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
         default=None, description="Snapshots younger than this are kept, e.g. 24 h."
     )
     max_deletes: int | None = Field(
-        default=None, ge=0, description="A run deletes at most so many snapshots."
+        default=None, ge=0, description="The most snapshots that a run deletes."
     )
 
     def check(self, path: str = "") -> None:
@@ -281,15 +282,15 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
         least, most = self.retain_min, self.retain_max
         if least is not None and most is not None and least > most:
             raise InputError(
-                f"{path}retain_min {least} is greater than {path}retain_max {most}; write a minimum up to the maximum"
+                f"{path}retain_min {least} is greater than {path}retain_max {most}; the minimum must not exceed the maximum"
             )
 
 
 class OrphanFilesAttributes(MaintenanceAttributes):
-    """How old files that nothing refers to must be to be removed; ``quarantine`` moves them aside instead."""
+    """The age from which unreferenced files are removed; ``quarantine`` moves them to quarantine instead."""
 
     cron: Annotated[str | None, CRON] = Field(
-        default=None, description="When; by default on Sundays."
+        default=None, description="When the schedule runs. Default: on Sundays."
     )
     dry_run: bool = Field(
         default=True,
@@ -309,7 +310,9 @@ class OrphanFilesAttributes(MaintenanceAttributes):
 class PartitionExpirationAttributes(MaintenanceAttributes):
     """The age at which partitions are dropped."""
 
-    cron: Annotated[str | None, CRON] = Field(default=None, description="When; by default nightly.")
+    cron: Annotated[str | None, CRON] = Field(
+        default=None, description="When the schedule runs. Default: nightly."
+    )
     expiration_time: Annotated[str, DURATION] = Field(
         description="Partitions older than this are dropped, e.g. 90 d."
     )
@@ -318,7 +321,7 @@ class PartitionExpirationAttributes(MaintenanceAttributes):
         description="Age by the value or by the last change; by default as the table says.",
     )
     max_expires: int | None = Field(
-        default=None, ge=0, description="A run drops at most so many partitions."
+        default=None, ge=0, description="The most partitions that a run drops."
     )
 
 
@@ -440,7 +443,7 @@ class TableAttributes(Attributes):
 
     @property
     def allowances(self) -> Allowances:
-        """Return what steps may do against options of the table."""
+        """Return which refusals by the table's options the steps override."""
         return Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )

@@ -136,7 +136,7 @@ def build_paimon_table_checks(
     unknown = sorted(set(chosen) - set(CHECKS))
     if unknown:
         raise InputError(
-            f"no check of {table} is called {', '.join(unknown)}; there are {', '.join(CHECKS)}"
+            f"unknown checks for {table}: {', '.join(unknown)}; the checks are {', '.join(CHECKS)}"
         )
     key = table_key(table, key_prefix)
 

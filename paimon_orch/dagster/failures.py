@@ -42,7 +42,7 @@ def failures_by_type(
 
 @contextmanager
 def refusals_as_failures(table: str) -> Iterator[None]:
-    """End the run, without another attempt, where the library does not implement what the table asks for."""
+    """End the run without a retry if the table needs a feature that is not implemented."""
     try:
         yield
     except UnsupportedError as error:

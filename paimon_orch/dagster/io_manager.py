@@ -49,7 +49,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         with refusals_as_failures(table.identifier):
             specs = _specs(table, context)
             if context.has_asset_partitions and not specs:
-                # an overwrite would take the whole table
+                # an overwrite would replace the whole table
                 raise InputError(f"the run of {table.identifier} names no partition to write")
             snapshot = _write(table, rows, self._mode(context), specs, _commit_id(context))
         waiting = None if snapshot is None else rows_not_visible(table, snapshot)

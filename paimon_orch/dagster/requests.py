@@ -31,7 +31,7 @@ class CompactionTarget:
         return self.partitions_def is not None or not self.table.schema.partition_keys
 
     def refusal(self) -> str:
-        """Return why options of the table speak against its compaction, an empty text if they do not."""
+        """Return why the table's options forbid its compaction, an empty string if they do not."""
         try:
             self.table.check_step(StepKind.COMPACT)
         except UnsupportedError as error:

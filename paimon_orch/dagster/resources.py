@@ -36,8 +36,8 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     )
     allow_stale_external: bool = Field(
         default=False,
-        description="Change tables although their options say that Iceberg metadata, a metastore or a callback is "
-        "informed of changes, which is not done here.",
+        description="Change tables although Iceberg metadata, a metastore or a callback that their options name "
+        "becomes stale.",
     )
     allow_unknown_options: bool = Field(
         default=False,

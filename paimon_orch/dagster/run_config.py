@@ -1,4 +1,4 @@
-"""Config that the launchpad shows: defaults of a table's own, and what a run may do against the table's options."""
+"""Config that the launchpad shows: defaults of one table, and which refusals by its options a run overrides."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -12,8 +12,8 @@ from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL = (
-    "Change the table although its options say that Iceberg metadata, a metastore or a callback is informed of changes, "
-    "which is not done here. What is stale afterwards is in the metadata of the run."
+    "Change the table although Iceberg metadata, a metastore or a callback that its options name becomes stale. The "
+    "run's metadata names the stale systems."
 )
 UNKNOWN_OPTIONS = (
     "Change the table although it has options that may belong to a newer release of Paimon."
@@ -21,13 +21,13 @@ UNKNOWN_OPTIONS = (
 
 
 class AllowanceConfig(dg.Config):
-    """What a run may do although options of the table speak against it."""
+    """Which refusals by the table's options a run overrides."""
 
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS)
 
     def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
-        """Return a table with what this config and the resource allow."""
+        """Return the table with the allowances of this config and of the resource."""
         allowances = Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
@@ -35,7 +35,7 @@ class AllowanceConfig(dg.Config):
 
 
 def load_allowed(paimon: PaimonCatalogResource, table: str, allowances: Allowances) -> Table:
-    """Return a table with what its caller and the resource allow."""
+    """Return the table with the allowances of the caller and of the resource."""
     loaded = paimon.load_table(table)
     given = loaded.allowances
     return loaded.allow(
@@ -48,7 +48,7 @@ C = TypeVar("C", bound=dg.Config)
 
 
 def with_defaults(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
-    """Return a class of config like another one, with other defaults by name; those of no field are ignored."""
+    """Return a config class with other defaults, by field name; names that are not fields are ignored."""
     fields: dict[str, Any] = {
         name: (known.annotation, Field(default=defaults[name], description=known.description))
         for name, known in config.model_fields.items()
@@ -58,7 +58,7 @@ def with_defaults(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
 
 
 def allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, bool]:
-    """Return the config of what is allowed, nothing for the rest."""
+    """Return the config of the allowances that are set."""
     config = {
         "allow_stale_external": allowances.stale_external,
         "allow_unknown_options": allowances.unknown_options,

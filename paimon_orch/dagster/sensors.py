@@ -113,9 +113,9 @@ def _log(context: dg.SensorEvaluationContext, table: Table, changes: Changes) ->
 
 
 def _result(target: CompactionTarget, changes: Changes, limit: int) -> dg.SensorResult:
-    """Return what is requested now, at most ``limit`` compactions; the cursor keeps the others for later.
+    """Return the compactions to request now, at most ``limit``; the cursor keeps the others for later.
 
-    Nothing is requested of a table whose options speak against compaction: each run would end with that refusal. It is
+    Nothing is requested for a table whose options forbid compaction: each run would fail. It is
     looked at again when the policy's ``max_wait`` is over.
     """
     cursor, occasions = changes.cursor, changes.cursor.pending

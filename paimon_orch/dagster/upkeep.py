@@ -45,7 +45,7 @@ class RemoveOrphanFilesConfig(StepConfig):
     """Orphans are files that no snapshot, tag, changelog or branch names."""
 
     older_than: str = Field(
-        default="3 d",  # an uncommitted file of the slowest writer is no orphan
+        default="3 d",  # longer than the slowest writer takes to commit
         description="Leave younger files alone, e.g. '3 d'. Must be longer than the longest write takes.",
     )
     quarantine: bool = Field(
@@ -127,12 +127,12 @@ class Step(Generic[C]):
         return replace(self, config=with_defaults(self.config, policy))
 
     def check_config(self, config: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for a name that the config does not have, and for a value that it does not take."""
+        """Raise :class:`InputError` for an unknown config field, and for a value that the field does not accept."""
         known = self.config.model_fields
         unknown = sorted(config.keys() - known.keys())
         if unknown:
             raise InputError(
-                f"{self.action} has no config {', '.join(unknown)}; there are {', '.join(known)}"
+                f"{self.action} has no config field {', '.join(unknown)}; its fields are {', '.join(known)}"
             )
         try:
             self.config(**config)
@@ -144,7 +144,7 @@ class Step(Generic[C]):
             raise InputError(f"config of {self.action}: {wrong}") from error
         for name, parse in _TIMES.items():
             if config.get(name) is not None:
-                parse(name, config[name])  # refused here, not in a run at night
+                parse(name, config[name])  # refuse it when definitions load, not in a scheduled run
 
 
 def _expire_snapshots(

@@ -158,7 +158,7 @@ class Catalog:
     def tables_to_drop(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> list[str]:
-        """Return the tables that :meth:`drop_database` deletes, and raise what it raises."""
+        """Return the tables that :meth:`drop_database` deletes; raises the same errors."""
         if not self.io.exists(self._database_root(database)):
             if if_exists:
                 return []
@@ -194,7 +194,7 @@ class Catalog:
             )
 
     def exists_to_drop(self, identifier: str, *, if_exists: bool = False) -> bool:
-        """Return whether :meth:`drop_table` has a table to delete, and raise what it raises."""
+        """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
         if _BRANCH in identifier:
             raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
         try:
@@ -206,8 +206,8 @@ class Catalog:
         require_external_systems(identifier, table.options.values, self.allowances)
         return True
 
-    def stored_files(self, identifier: str) -> tuple[int, int]:
-        """Return how many files lie below a table's directory, and their bytes."""
+    def count_files(self, identifier: str) -> tuple[int, int]:
+        """Return the number of files below a table's directory, and their bytes."""
         count, size, directories = 0, 0, [self._table_root(identifier)]
         while directories:
             for info in self.io.list_dir(directories.pop()):

@@ -1,4 +1,4 @@
-"""Options that speak against a step end a run with their names, unless the run is allowed to leave other systems stale."""
+"""Options that forbid a step end a run with their names, unless the run is allowed to leave other systems stale."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
