@@ -129,7 +129,7 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
                 *("" if value is None else str(json_value(value)) for value in row.values())
             )
         total += batch.num_rows
-    # brackets and colons of the data are not markup
+    # escape brackets and colons, which are markup to rich
     console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
     more = f", the first {_SHOWN} shown" if total > _SHOWN else ""

@@ -43,7 +43,7 @@ from paimon_orch.format.types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group
-# the suffix of file names keeps the codec of ``file.compression``, as in Java, so levels are what is replaced
+# as in Java, file name suffixes keep the codec of ``file.compression``, so only the options of levels are replaced
 _CHANGELOG_OPTIONS = {
     "changelog-file.format": "file.format.per.level",
     "changelog-file.compression": "file.compression.per.level",
@@ -65,7 +65,7 @@ class FileWriterFactory:
     def replacing(
         cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
     ) -> "FileWriterFactory":
-        """Return what makes the writers of files that replace others, whose version of bitmap indexes they keep."""
+        """Return a factory for files that replace others; it keeps the version of their bitmap indexes."""
 
         def path_of(file: DataFileMeta) -> str:
             return reader.path(BucketFile(partition, bucket, file))

@@ -1,4 +1,4 @@
-"""Fields of metadata records that this version does not know: carried through every rewrite, never interpreted.
+"""Fields of metadata records that this version does not know; every rewrite keeps them, uninterpreted.
 
 A later release of Paimon adds fields to manifests, manifest lists and index manifests. Each decoded record holds those
 as :class:`AdditionalFields`. A file that is written gets the union of the fields of its records: Java Paimon finds
@@ -148,7 +148,7 @@ def _rebuilt(schema: Any, parts: Sequence[Any]) -> Any:
 
 
 class _TooLargeError(Exception):
-    """Types that name each other stand for more than can be written down."""
+    """Raised for types whose references expand to more than ``_MOST_TYPES`` types."""
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class _Inlining:
     count: int = 0
 
     def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """Return a type that refers to no other; one inside of itself stays a name."""
+        """Return a type without references to others; a recursive reference stays a name."""
         self.count += 1
         if self.count > _MOST_TYPES:
             raise _TooLargeError
@@ -176,22 +176,22 @@ def without_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
     """Return a file's schema by which the values of unknown fields are decoded as they are stored."""
     chosen = frozenset(unknown)
 
-    def stripped(part: Any, path: str, *, inside: bool) -> Any:
+    def strip(part: Any, path: str, *, inside: bool) -> Any:
         if isinstance(part, dict):
             part = {k: v for k, v in part.items() if not (inside and k == "logicalType")}
         if isinstance(part, dict) and "fields" in part:
             fields = []
             for field in part["fields"]:
                 below = f"{path}.{field['name']}" if path else field["name"]
-                kind = stripped(field["type"], below, inside=inside or below in chosen)
+                kind = strip(field["type"], below, inside=inside or below in chosen)
                 fields.append({**field, "type": kind})
             return {**part, "fields": fields}
-        return _rebuilt(part, [stripped(item, path, inside=inside) for item in _parts(part)])
+        return _rebuilt(part, [strip(item, path, inside=inside) for item in _parts(part)])
 
-    return stripped(schema, "", inside=False)
+    return strip(schema, "", inside=False)
 
 
-def extended_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
+def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> Any:
     """Return a schema with the additional fields of all records; each group holds records of one kind.
 
     The same object is returned where there are none. Raises :class:`UnsupportedError` for a field that cannot be
@@ -207,7 +207,7 @@ def extended_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> 
                 f"{definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried over into a new file; use a "
                 "version that knows it"
             )
-    return _defined_once(_with_fields(_full_names(schema), added), {})
+    return _define_once(_with_fields(_full_names(schema), added), {})
 
 
 def _union(group: Sequence[AdditionalFields | None]) -> dict[str, Definition]:
@@ -217,48 +217,48 @@ def _union(group: Sequence[AdditionalFields | None]) -> dict[str, Definition]:
     union: dict[str, Definition] = {}
     for definitions in distinct.values():
         for path, definition in definitions.items():
-            union[path] = _merged_field(union.get(path, definition), definition, path)
+            union[path] = _merge_field(union.get(path, definition), definition, path)
     for path, definition in union.items():
         if any(path not in definitions for definitions in distinct.values()):
             union[path] = _nullable_field(definition)
     return union
 
 
-def _merged_field(one: Definition, other: Definition, path: str) -> dict[str, Any]:
+def _merge_field(one: Definition, other: Definition, path: str) -> dict[str, Any]:
     if one == other:
         return dict(one)
-    merged = _merged(one["type"], other["type"], path)
+    merged = _merge_types(one["type"], other["type"], path)
     changed = {**one, "type": merged}
     return _nullable_field(changed) if isinstance(merged, list) else changed
 
 
-def _merged(one: Any, other: Any, path: str) -> Any:
+def _merge_types(one: Any, other: Any, path: str) -> Any:
     """Return the type of a field that two files have: null added, and the fields of records united."""
     if one == other:
         return one
     if isinstance(one, list) or isinstance(other, list):
         options = [[x for x in _options(part) if x != _NULL] for part in (one, other)]
         if all(len(option) == 1 for option in options):
-            return [_NULL, _merged(options[0][0], options[1][0], path)]
+            return [_NULL, _merge_types(options[0][0], options[1][0], path)]
     elif isinstance(one, dict) and isinstance(other, dict):
         same = all(one.get(key) == other.get(key) for key in ("type", "name", "logicalType"))
         if same and one["type"] == "record":
-            return {**one, "fields": _merged_fields(one["fields"], other["fields"], path)}
+            return {**one, "fields": _merge_fields(one["fields"], other["fields"], path)}
         for key in ("items", "values") if same else ():
             if key in one:
-                return {**one, key: _merged(one[key], other[key], path)}
+                return {**one, key: _merge_types(one[key], other[key], path)}
     raise UnsupportedError(
         f"the metadata field {path!r} is not known to this version, and has different types in different files ({one} "
         f"and {other}): they cannot be merged into one file; use a version that knows the field"
     )
 
 
-def _merged_fields(
+def _merge_fields(
     one: Sequence[Definition], other: Sequence[Definition], path: str
 ) -> list[dict[str, Any]]:
     ours, theirs = ({field["name"]: field for field in fields} for fields in (one, other))
     return [
-        _merged_field(ours[name], theirs[name], f"{path}.{name}")
+        _merge_field(ours[name], theirs[name], f"{path}.{name}")
         if name in ours and name in theirs
         else _nullable_field(field)
         for name, field in (ours | theirs).items()
@@ -275,7 +275,7 @@ def _nullable_field(definition: Definition) -> dict[str, Any]:
 
 
 def _can_carry(schema: Any) -> bool:
-    """Return whether a value of this type is encoded as it was: which option of a union it is must show."""
+    """Return whether a value of this type is encoded unchanged; its Python type must identify the branch of a union."""
     if schema is None:
         return False
     if isinstance(schema, list) and len(schema) > 2:
@@ -310,8 +310,8 @@ def _with_fields(schema: Any, added: Mapping[str, Definition]) -> Any:
     return {**schema, "fields": fields}
 
 
-def _defined_once(schema: Any, defined: dict[str, Any]) -> Any:
-    """Let every name but the first of a named type stand for it, as Avro asks for."""
+def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
+    """Replace every definition of a named type but the first by its name, as Avro requires."""
     if isinstance(schema, dict) and schema["type"] in _NAMED:
         name = schema["name"]
         if name in defined:
@@ -322,4 +322,4 @@ def _defined_once(schema: Any, defined: dict[str, Any]) -> Any:
                 )
             return name
         defined[name] = schema
-    return _rebuilt(schema, [_defined_once(part, defined) for part in _parts(schema)])
+    return _rebuilt(schema, [_define_once(part, defined) for part in _parts(schema)])

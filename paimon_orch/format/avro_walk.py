@@ -256,7 +256,7 @@ def record_of(schema: Any) -> Mapping[str, Any]:
 
 
 def is_column_type(schema: Any) -> bool:
-    """Return whether the values of a field of any such type can be taken from a :class:`Column`."""
+    """Return whether the values of a field of this type can be read from a :class:`Column`."""
     kind = _type_name(schema)
     if kind != "array":
         return kind in (*_NUMBERS, *_SPANS)

@@ -26,7 +26,7 @@ _MASK = 0xFFFFFFFF
 
 
 def path_of(uri: str) -> str:
-    """Return the path that a file system takes for a URI of metadata or options: ``file:`` is removed."""
+    """Return the file system path of a URI in metadata or options, without ``file:``."""
     return uri.removeprefix("file://").removeprefix("file:")
 
 
@@ -75,7 +75,7 @@ class ExternalPaths:
 
     @classmethod
     def of(cls, options: Options, root: str) -> "ExternalPaths | None":
-        """Return those of a table's options, None if its files are below the table's directory ``root``.
+        """Return the external paths of a table's options, None if its files are below its directory ``root``.
 
         Raises :class:`InputError` for options that contradict each other, and :class:`UnsupportedError` for paths in
         another store than the table.
@@ -162,17 +162,17 @@ def murmur3_32(data: bytes) -> int:
     state = 0
     words = len(data) // 4 * 4
     for at in range(0, words, 4):
-        state ^= _scrambled(int.from_bytes(data[at : at + 4], "little"))
-        state = (_rotated(state, 13) * 5 + 0xE6546B64) & _MASK
-    state ^= _scrambled(int.from_bytes(data[words:], "little")) ^ len(data)
+        state ^= _scramble(int.from_bytes(data[at : at + 4], "little"))
+        state = (_rotate_left(state, 13) * 5 + 0xE6546B64) & _MASK
+    state ^= _scramble(int.from_bytes(data[words:], "little")) ^ len(data)
     state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
     state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
     return state ^ state >> 16
 
 
-def _scrambled(word: int) -> int:
-    return _rotated(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+def _scramble(word: int) -> int:
+    return _rotate_left(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK

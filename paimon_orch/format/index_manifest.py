@@ -9,7 +9,7 @@ from paimon_orch.format import avro
 from paimon_orch.format.additional_fields import (
     AdditionalFields,
     Definition,
-    extended_schema,
+    extend_schema,
     known_fields,
 )
 from paimon_orch.format.manifest import FileKind, safe_file_name
@@ -108,7 +108,7 @@ def encode_index_manifest(
     """Return an index manifest file."""
     entries = list(entries)
     ranges = [item.additional for entry in entries for item in entry.ranges or ()]
-    schema = extended_schema(SCHEMA, [entry.additional for entry in entries], ranges)
+    schema = extend_schema(SCHEMA, [entry.additional for entry in entries], ranges)
     return avro.encode(schema, map(_to_avro, entries), codec, level)
 
 

@@ -103,12 +103,12 @@ _CODES: dict[str, Callable[[Any], int]] = {
 
 
 def double_bits(value: float) -> bytes:
-    """Return the bits by which Java tells numbers apart: every NaN is one, and zero has a sign."""
+    """Return the bits by which Java compares numbers: all NaNs are equal, and 0.0 and -0.0 differ."""
     return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
 def table_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
-    """Return in which order a hash table lists entries that were put in with these hash codes.
+    """Return the iteration order of a hash table whose entries were inserted with these hash codes.
 
     Entries that Java ``computed`` if they were absent grow the table one later, and go to the front of their slot.
     """

@@ -13,7 +13,7 @@ from paimon_orch.format import avro
 from paimon_orch.format.additional_fields import (
     AdditionalFields,
     Definition,
-    extended_schema,
+    extend_schema,
     known_fields,
 )
 from paimon_orch.format.binary_row import EMPTY_ROW
@@ -147,7 +147,7 @@ def encode_manifest(
 ) -> bytes:
     """Return a manifest file."""
     entries = list(entries)
-    schema = extended_schema(SCHEMA, [entry.file.additional for entry in entries])
+    schema = extend_schema(SCHEMA, [entry.file.additional for entry in entries])
     return avro.encode(schema, map(_entry_to_avro, entries), codec, level)
 
 

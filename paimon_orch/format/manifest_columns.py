@@ -56,7 +56,7 @@ class ManifestColumns:
     """The entries of one manifest; objects are made of those alone that are asked for.
 
     ``kinds``, ``buckets``, ``levels`` and ``names`` (of the data files) have one item an entry; ``path`` is the manifest.
-    ``columns`` are all fields by their dotted path, whose bytes lie in ``data``; ``unknown`` defines those that are not
+    ``columns`` are all fields by their dotted path, with their bytes in ``data``; ``unknown`` defines those that are not
     known to this version.
     """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.format import avro
-from paimon_orch.format.additional_fields import AdditionalFields, extended_schema, known_fields
+from paimon_orch.format.additional_fields import AdditionalFields, extend_schema, known_fields
 from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.manifest import (
     VERSION,
@@ -119,7 +119,7 @@ def encode_manifest_list(
 ) -> bytes:
     """Return a manifest list file."""
     manifests = list(manifests)
-    schema = extended_schema(SCHEMA, [manifest.additional for manifest in manifests])
+    schema = extend_schema(SCHEMA, [manifest.additional for manifest in manifests])
     return avro.encode(schema, map(_to_avro, manifests), codec, level)
 
 

@@ -31,7 +31,7 @@ def check_manifest_format(options: Mapping[str, str]) -> None:
 def decode_records(data: bytes, path: str, known: KnownFields) -> avro.Records:
     """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors.
 
-    Fields that are not ``known`` are among the records; their definitions are told separately.
+    Fields that are not ``known`` are among the records; their definitions are returned separately.
     """
     with corrupt_unless_decoded(path):
         if data.startswith(_PARQUET_MAGIC):
@@ -44,7 +44,7 @@ def decode_records(data: bytes, path: str, known: KnownFields) -> avro.Records:
 
 
 def _structure(columns: "pa.Schema | pa.DataType") -> Any:
-    """Return names as an Avro schema holds them; the types of values, which only Avro files carry on, are None."""
+    """Return names in the form of an Avro schema; types are None, because only Avro files carry values."""
     if isinstance(columns, pa.Schema | pa.StructType):
         fields = [{"name": field.name, "type": _structure(field.type)} for field in columns]
         return {"type": "record", "name": "", "fields": fields}

@@ -13,7 +13,7 @@ leaves number the containers of the low 16 bits that follow. All numbers are lit
     container  uint8 form, int32 cardinality, body; 0: uint16 runs, pairs of first and length - 1; 1: 8192 bytes of
                bits; 2: the positions
 
-The place of a container, the unused places behind the last one and the places inside a node of kind 2 follow from the
+The place of a container, the unused places after the last one and the places inside a node of kind 2 follow from the
 order of insertion, so a union inserts as Java does. Data may be damaged: whatever does not fit raises ``ValueError``.
 """
 
@@ -66,25 +66,25 @@ class _Container(NamedTuple):
         shift = np.repeat(first - ends + more + 1, more + 1)
         return np.arange(len(shift)) + shift
 
-    def optimized(self) -> "_Container":
+    def optimize(self) -> "_Container":
         """Return an array or a bit set as runs if these are smaller; runs stay runs."""
         if self.form == _RUNS or self.cardinality < _FEWEST_FOR_RUNS:
             return self
         values = self.values()
-        return _stored(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
+        return _smallest_form(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
 
     def efficient(self) -> "_Container":
         """Return the smallest form, runs for a tie where they are runs already."""
         if self.form != _RUNS:
-            return self.optimized()
-        return _stored(self.values(), was_runs=True)
+            return self.optimize()
+        return _smallest_form(self.values(), was_runs=True)
 
 
 def _count_runs(values: Values) -> int:
     return int(np.count_nonzero(np.diff(values) != 1)) + 1 if len(values) else 0
 
 
-def _stored(values: Values, *, was_runs: bool = False) -> _Container:
+def _smallest_form(values: Values, *, was_runs: bool = False) -> _Container:
     """Return positions in the smallest form; runs need not be smaller than others where they ``was_runs``."""
     count, runs = len(values), _count_runs(values)
     as_runs = 2 + 4 * runs
@@ -103,10 +103,10 @@ def _stored(values: Values, *, was_runs: bool = False) -> _Container:
     return _Container(_BITS, count, np.packbits(mask, bitorder="little").tobytes())
 
 
-def _united(old: _Container, new: _Container) -> _Container:
+def _unite(old: _Container, new: _Container) -> _Container:
     forms = {old.form, new.form}
     values = np.union1d(old.values(), new.values())
-    return _stored(values, was_runs=_RUNS in forms and _BITS not in forms)
+    return _smallest_form(values, was_runs=_RUNS in forms and _BITS not in forms)
 
 
 def union_32(old: bytes, new: bytes) -> bytes:
@@ -114,7 +114,7 @@ def union_32(old: bytes, new: bytes) -> bytes:
     blocks = dict(_blocks(old))
     for key, container in _blocks(new):
         known = blocks.get(key)
-        blocks[key] = container if known is None else _united(known, container)
+        blocks[key] = container if known is None else _unite(known, container)
     ordered = sorted(blocks)
     found = [blocks[key].efficient() for key in ordered]
     return portable(
@@ -128,7 +128,7 @@ def union_32(old: bytes, new: bytes) -> bytes:
 def _blocks(data: bytes) -> Iterator[tuple[int, _Container]]:
     found, end = containers(data)
     if end > len(data):
-        raise ValueError("the bitmap is cut off")
+        raise ValueError("the bitmap is truncated")
     for block in found:
         body = data[block.start : block.end]
         form = _BITS if block.cardinality > _MAX_ARRAY else _ARRAY
@@ -147,7 +147,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Branch:
-    """A node that tells its children apart by one byte of the key, after a prefix that they share.
+    """A node that selects a child by one byte of the key, after a prefix that the children share.
 
     ``index`` is the body as Java holds it: the key bytes of kinds 0 and 1, in order, and the children's places of kind 2.
     """
@@ -182,18 +182,18 @@ class _Branch:
             self.index = places
 
     def body(self) -> bytes:
-        """Return the stored form of the index."""
+        """Return the serialized index."""
         if self.kind == 3:
             mask = np.zeros(256, bool)
             mask[list(self.children)] = True
             return np.packbits(mask, bitorder="little").tobytes()
-        return _reversed_words(self.index)
+        return _reverse_words(self.index)
 
 
 _Node = _Branch | _Leaf
 
 
-def _reversed_words(data: bytes | bytearray) -> bytes:
+def _reverse_words(data: bytes | bytearray) -> bytes:
     """Reverse each group of 8 bytes, or the only group of 4."""
     width = min(8, len(data))
     return np.frombuffer(data, np.uint8).reshape(-1, width)[:, ::-1].tobytes()
@@ -210,12 +210,12 @@ class _Bitmap64:
     """The last place in use."""
 
     def add(self, key: bytes, container: _Container) -> None:
-        """Unite the container of a high part with the one that is there, or insert it."""
+        """Unite a container with the one of the same high part, or insert it."""
         leaf = self.leaves.get(key)
         if leaf is not None:
             known = self.places[leaf.place]
             assert known is not None
-            self.places[leaf.place] = _united(known, container)
+            self.places[leaf.place] = _unite(known, container)
             return
         self.last += 1
         if self.last >= len(self.places):  # Java's array grows by half
@@ -223,11 +223,11 @@ class _Bitmap64:
             self.places += [None] * (grown - len(self.places))
         self.places[self.last] = container
         self.leaves[key] = leaf = _Leaf(b"", key, self.last)
-        self.root = leaf if self.root is None else _inserted(self.root, leaf, 0)
+        self.root = leaf if self.root is None else _insert(self.root, leaf, 0)
 
 
-def _inserted(node: _Node, leaf: _Leaf, depth: int) -> _Node:
-    """Insert a leaf below a node and return what then stands in the node's place."""
+def _insert(node: _Node, leaf: _Leaf, depth: int) -> _Node:
+    """Insert a leaf below a node; returns the node that takes its place."""
     shared = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
     rest = leaf.key[depth:]
     common = next((at for at, byte in enumerate(shared) if byte != rest[at]), len(shared))
@@ -236,7 +236,7 @@ def _inserted(node: _Node, leaf: _Leaf, depth: int) -> _Node:
         if child is None:
             node.put(rest[common], leaf)
         else:
-            node.children[rest[common]] = _inserted(child, leaf, depth + common + 1)
+            node.children[rest[common]] = _insert(child, leaf, depth + common + 1)
         return node
     branch = _Branch(shared[:common])
     node.prefix = b"" if isinstance(node, _Leaf) else shared[common + 1 :]
@@ -263,7 +263,7 @@ def union_64(old: bytes, new: bytes) -> bytes:
             parts.append(b"\0")
         else:
             used += 1
-            form, cardinality, body = container.optimized()
+            form, cardinality, body = container.optimize()
             parts += (struct.pack("<BBi", 1, form, cardinality), body)
     parts.append(struct.pack("<qii", used, 0, bitmap.last))
     return b"".join(parts)
@@ -281,7 +281,7 @@ def _write_node(node: _Node, parts: list[bytes]) -> None:
 
 
 class _Source:
-    """Takes serialized data apart from front to back."""
+    """Reads serialized data sequentially."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -290,7 +290,7 @@ class _Source:
         """Return the next bytes."""
         found = self._data[self._at : self._at + count]
         if count < 0 or len(found) < count:
-            raise ValueError("the bitmap is cut off")
+            raise ValueError("the bitmap is truncated")
         self._at += count
         return found
 
@@ -299,9 +299,9 @@ class _Source:
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def check_left(self, count: int) -> None:
-        """Refuse a number of things that the rest is too short for."""
+        """Refuse a count of items that the remaining data cannot hold."""
         if not 0 <= count <= len(self._data) - self._at:
-            raise ValueError(f"{count} things do not fit the bitmap")
+            raise ValueError(f"{count} items do not fit in the bitmap")
 
 
 def _read(data: bytes) -> _Bitmap64:
@@ -329,21 +329,21 @@ def _read_node(source: _Source, path: bytes, leaves: dict[bytes, _Leaf]) -> _Nod
     if kind == _LEAF:
         key = source.take(_KEY_BYTES)
         if not key.startswith(path) or key in leaves:
-            raise ValueError("a key is not where it belongs")
+            raise ValueError("a key is not in its place in the tree")
         leaves[key] = leaf = _Leaf(prefix, key, *source.numbers("<q"))
         return leaf
     path += prefix
     if kind > _LEAF or not 0 < count <= _CAPACITY[kind] or len(path) >= _KEY_BYTES:
         raise ValueError(f"a node of kind {kind} with {count} children at depth {len(path)}")
     body = source.take(_BODY_BYTES[kind])
-    branch = _Branch(prefix, kind, bytearray(b"" if kind == 3 else _reversed_words(body)))
+    branch = _Branch(prefix, kind, bytearray(b"" if kind == 3 else _reverse_words(body)))
     for byte in _child_bytes(kind, count, body, branch.index):
         branch.children[byte] = _read_node(source, path + bytes([byte]), leaves)
     return branch
 
 
 def _child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[int]:
-    """Return the bytes that tell the children of a node apart, ascending."""
+    """Return the key bytes of the children of a node, ascending."""
     if kind <= 1:
         found = list(index[:count])
     elif kind == 2:

@@ -73,7 +73,7 @@ class Snapshot:
 
     @property
     def inherited(self) -> dict[str, Any]:
-        """Return the unknown keys that a snapshot of the same content has too: all that do not describe the commit."""
+        """Return the unknown keys that the next snapshot inherits: those that do not describe the commit."""
         return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:

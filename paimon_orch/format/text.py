@@ -1,4 +1,4 @@
-"""Text of rows that may not be UTF-8: writers of Java and C++ do not check, and files keep the bytes.
+"""Text of rows that may not be valid UTF-8: Java and C++ writers do not check it, and files keep the bytes.
 
 Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrogates, as Python does it for names of files
 (``surrogateescape``), and compare as the bytes do.
@@ -33,7 +33,7 @@ class RawText(str):
 
 
 def decode_text(data: bytes) -> str:
-    """Return bytes as text, of which :func:`encode_text` makes the same bytes."""
+    """Return bytes as text that :func:`encode_text` turns into the same bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -57,7 +57,7 @@ def groups_to_merge(
     small = schema.typed_options.target_file_size(primary_key=True) // 2
     groups: list[Group] = []
     pending: list[DataFileMeta] = []
-    for section in _overlapping(files, schema):
+    for section in _sections_by_range(files, schema):
         if len(section) > 1 or section[0].file_size < small:
             pending += section
             continue
@@ -96,10 +96,10 @@ def choose_groups(
     return groups, "level 0" if has_level0 else "hidden rows" if hollow else "overlapping files"
 
 
-def _overlapping(
+def _sections_by_range(
     files: Iterable[DataFileMeta], schema: TableSchema
 ) -> Iterator[list[DataFileMeta]]:
-    """Yield the files in the order of their ranges, those that overlap together."""
+    """Yield groups of files with overlapping ranges, in the order of the ranges."""
     ranges = sorted((clustering_range(f, schema) for f in files), key=lambda item: item[:2])
     section: list[DataFileMeta] = []
     end: Key | None = None
@@ -136,7 +136,7 @@ class ClusteredCompaction:
         self._writers: list[RollingFileWriter] = []
 
     def run(self) -> CompactionOutcome:
-        """Compact and return what changed; on failure what was written is removed again."""
+        """Compact and return what changed; on failure the written files are removed."""
         try:
             return self._compact()
         except BaseException:
@@ -176,7 +176,7 @@ class ClusteredCompaction:
         return writer
 
     def _sort_level0(self) -> list[DataFileMeta]:
-        """Merge level 0 by key, and write what is new sorted by the clustering columns, some memory at a time."""
+        """Merge level 0 by key and write the new rows sorted by the clustering columns, in chunks of bounded memory."""
         limit = self._schema.typed_options.memory("write-buffer-size", "256 mb")
         runs = oldest_first([[file] for file in self._task.files])
         loads = load_rows([sum(file.row_count for file in files) for files in runs])
@@ -211,7 +211,7 @@ class ClusteredCompaction:
             if self._engine.first_row_wins:
                 rows = rows.filter(pa.array(~known))
             else:
-                rows = drop_retracts(rows)  # the rows that they delete are marked now
+                rows = drop_retracts(rows)  # the rows that they delete are marked by now
         if not rows.num_rows:
             return []
         writer = self._writer()
@@ -220,7 +220,7 @@ class ClusteredCompaction:
         return writer.close()
 
     def _find_older(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
-        """Return which of sorted, distinct keys have a row above; that row is marked, unless it is the one to stay."""
+        """Return which of the sorted, distinct keys have a row above, and mark that row deleted unless it is kept."""
         known = np.zeros(len(keys), bool)
         for file in (*self._task.above, *self._task.alone):
             vector = self._vectors.vectors.get(file.file_name)
@@ -253,7 +253,7 @@ class ClusteredCompaction:
         return writer.close()
 
     def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
-        """Return files in as few sorted runs as possible; each that is sorted by other columns is one by itself."""
+        """Return files in as few sorted runs as possible; each file sorted by other columns is its own run."""
         ranges, runs = list[Ranged](), list[list[DataFileMeta]]()
         for file in files:
             if is_current(file, self._schema, self._reader.schemas):

@@ -46,9 +46,7 @@ class PythonFold(Fold):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Combine the other way round."""
-        if (
-            self._commutes and not self.ignores_retract
-        ):  # Java's wrapper exchanges the arguments again
+        if self._commutes and not self.ignores_retract:  # Java's wrapper swaps the arguments back
             self.add(groups, rows)
             return
         for group, value in self._values(groups, rows):
@@ -155,7 +153,7 @@ def _distinct(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
 
 
 def _identity(item: Any) -> Any:
-    """Return what tells a value apart from others, as Java compares them."""
+    """Return a key that is equal for values that Java treats as equal."""
     return double_bits(item) if isinstance(item, float) else item
 
 

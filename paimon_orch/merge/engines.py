@@ -22,7 +22,7 @@ from paimon_orch.merge.rowfold import (
 )
 from paimon_orch.merge.stream import SequenceOrder, Step
 
-# functions that may make something else of a first value
+# functions that may change a first value
 _NOT_NEUTRAL = {"collect", "listagg", "nested_update", "nested_partial_update"}
 
 
@@ -90,7 +90,7 @@ class MergeEngine:
 
     @property
     def _changes_single_rows(self) -> bool:
-        """Return whether folding a single added row may return another one."""
+        """Return whether merging a single added row may change it."""
         if self._name == "partial-update":
             return bool(sequence_groups(self.schema))
         names = {function_name(self.schema, name) for name in self.schema.names}

@@ -42,7 +42,7 @@ class RecordExpiry:
         name = options.text(TIME_FIELD)
         if not name:
             raise InputError(
-                f"'{EXPIRE_TIME}' needs '{TIME_FIELD}', the column that tells the time"
+                f"'{EXPIRE_TIME}' needs '{TIME_FIELD}', the column with the time of a row"
             )
         column = schema.field(name)
         check_time_type(column)

@@ -217,7 +217,7 @@ class KeyOrder:
     """
 
     def __init__(self, names: Sequence[str], order: str = "the primary key") -> None:
-        """Take the columns that the rows are sorted by, and what errors call them."""
+        """Take the columns that the rows are sorted by, and their description in errors."""
         self._names, self._order = names, order
         self._last: Key | None = None
 
@@ -227,11 +227,11 @@ class KeyOrder:
             return
         keys = KeyColumns.of(rows, self._names)
         if (self._last is not None and keys.at(0) < self._last) or not keys.is_sorted():
-            raise unsorted_keys(file_name, self._order)
+            raise unsorted_file_error(file_name, self._order)
         self._last = keys.at(len(keys) - 1)
 
 
-def unsorted_keys(file_name: str, order: str = "the primary key") -> CorruptFileError:
+def unsorted_file_error(file_name: str, order: str = "the primary key") -> CorruptFileError:
     """Return the error for a file whose rows are not in the order that its level promises."""
     return CorruptFileError(
         file_name,
@@ -241,7 +241,7 @@ def unsorted_keys(file_name: str, order: str = "the primary key") -> CorruptFile
 
 
 def _with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the values that have a next one, and the next of each."""
+    """Return all values but the last, and the successor of each."""
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 

@@ -67,8 +67,8 @@ class PositionLookup:
         """Take all files of the levels above.
 
         ``read`` gives the row groups of a file, with bounds of the first key column and without the rows that
-        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs beside the key. A row that is
-        not alive is marked all the same, and the search goes on above it.
+        ``vectors`` hide. ``values`` are the columns of found rows that the caller needs in addition to the key. A row that
+        is not alive is marked too, and the search continues above it.
         """
         self._key_fields = key_fields
         self._names = [field.name for field in key_fields]

@@ -22,7 +22,7 @@ class NestedAppend:
     limit: int
 
     def add(self, old: Rows, new: Rows) -> Rows:
-        """Append rows while there is room; null ones are left out, but count where they are already."""
+        """Append rows up to the limit; null rows are not appended, but existing ones count."""
         if new is None or (old is not None and len(old) >= self.limit):
             return old
         room = max(0, self.limit - len(old or ()))
@@ -86,7 +86,7 @@ class NestedTable:
         return self._listed({key: row for key, row in kept if key is not None and key not in gone})
 
     def _key_of(self, row: NestedRow) -> bytes | None:
-        """Return the key as Java compares it, byte by byte; None for a row that does not count."""
+        """Return the key in the form that Java compares, byte by byte; None for a row that is ignored."""
         key = tuple(row[name] for name in self.key)
         if None not in key or self.on_null_key == "merge":
             return encode_row(key, list(self.key.values()))

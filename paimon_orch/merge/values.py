@@ -13,7 +13,7 @@ from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types import Field
-from paimon_orch.merge.keys import unsorted_keys
+from paimon_orch.merge.keys import unsorted_file_error
 
 _PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
 _FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below
@@ -51,7 +51,7 @@ class RowGroupValues:
         if self.positions[-1] - self.positions[0] >= len(self.positions):  # some are deleted
             rows = np.searchsorted(self.positions, wanted)
         if (self.positions[rows] != wanted).any():
-            raise unsorted_keys(self.file_name)
+            raise unsorted_file_error(self.file_name)
         return rows
 
 
@@ -91,7 +91,7 @@ def check_ascending(positions: Positions, after: int, file_name: str) -> None:
     Keys come in order, so do the rows of a sorted file; values of others would be taken from anywhere.
     """
     if len(positions) and (positions[0] <= after or (np.diff(positions) <= 0).any()):
-        raise unsorted_keys(file_name)
+        raise unsorted_file_error(file_name)
 
 
 def pays(runs: Sequence[Sequence[DataFileMeta]]) -> bool:

@@ -1,4 +1,4 @@
-"""What Spark says about a job that failed, as an error of ours."""
+"""Translate failures of Spark jobs into errors of this library."""
 
 import re
 
@@ -6,8 +6,8 @@ from pyspark.errors import PySparkException
 
 from paimon_orch.errors import InputError, PaimonError
 
-# An executor died with rows for the next stage that come out in another order when they are made again. Spark repeats
-# both stages then, or gives up if tasks of the last one are done: it cannot know that these count only once committed.
+# An executor died with shuffle rows whose order differs when they are computed again. Spark then repeats both stages, or
+# aborts if tasks of the last stage are done: it does not know that their files have no effect before the commit.
 STAGE_LOST = re.compile(r"Job aborted due to stage failure: [^\n]*\bindeterminate\b")
 
 _CONDITION = re.compile(
@@ -27,20 +27,20 @@ def failure_of(label: str, error: BaseException, attempts: int) -> PaimonError:
     text = str(error)
     if "worker exited unexpectedly" in text:
         return PaimonError(
-            f"{label}: a Python worker of Spark died in the middle of a unit. Mostly memory ran out: "
+            f"{label}: a Python worker of Spark died while it ran a unit, usually for lack of memory: "
             "run fewer tasks at once (a smaller local[N]) or give the workers more memory."
         )
     if STAGE_LOST.search(text):
         return PaimonError(
-            f"{label}: executors died with rows of an earlier stage, and Spark gave the job up {attempts} times. "
-            "Nothing was committed: see why executors die (memory, preemption), and run the step again."
+            f"{label}: executors died with rows of an earlier stage, and Spark aborted the job {attempts} times. "
+            "Nothing was committed. Find out why executors die (memory, preemption), then run the step again."
         )
-    return _refused(label, text) or PaimonError(
+    return _data_error(label, text) or PaimonError(
         f"{label}: Spark could not run it: {_reason(text, error)}"
     )
 
 
-def _refused(label: str, text: str) -> InputError | None:
+def _data_error(label: str, text: str) -> InputError | None:
     """Return the error of data or an expression that Spark refuses, None if it is another failure."""
     for condition, message, state in _CONDITION.findall(text):
         sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
@@ -71,12 +71,12 @@ def _reason(text: str, error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     condition = _CONDITION.search(text)
-    # What Java threw ends with its cause; a traceback ends with the error, anything else begins with it.
+    # A Java exception ends with its cause and a traceback with the error; other text begins with it.
     reason = repr(error)
     if condition is not None:
         reason = f"[{condition.group(1)}] {' '.join(condition.group(2).split())}"
     elif lines:
         reason = lines[-1] if isinstance(error, PySparkException) else [*lines[:1], *causes][-1]
     if reason.startswith("ModuleNotFoundError"):
-        reason += ". The workers lack it: PYSPARK_PYTHON must name a Python with paimon-orch."
+        reason += ". It is not installed on the workers: PYSPARK_PYTHON must name a Python with paimon-orch."
     return reason

@@ -19,7 +19,7 @@ _FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_BYTES = "ISO-8859-1"  # its characters are the bytes
+_BYTES = "ISO-8859-1"  # each character is one byte
 _ASCII = 128
 
 
@@ -48,7 +48,7 @@ def read_files(
         reader = reader.options(primitivesAsString=True, mode="FAILFAST")
     try:
         frame = reader.format(form).load(list(paths))
-        return _decoded(frame, characters, encoding or "UTF-8") if form == "csv" else frame
+        return _decode_frame(frame, characters, encoding or "UTF-8") if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
             f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}"
@@ -92,17 +92,17 @@ def _is_defined(data: bytes, encoding: str) -> bool:
     return True
 
 
-def _decoded(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
-    """Return a frame of text whose characters are bytes as what the bytes mean."""
-    names = [_decoded_name(name, characters, encoding) for name in frame.columns]
+def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
+    """Decode the names and text of a frame in which each character is one byte."""
+    names = [_decode_name(name, characters, encoding) for name in frame.columns]
     columns = [
-        _decoded_column(fn.col(quoted(name)), new, characters, encoding).alias(new)
+        _decode_column(fn.col(quoted(name)), new, characters, encoding).alias(new)
         for name, new in zip(frame.columns, names, strict=True)
     ]
     return frame.select(*columns)
 
 
-def _decoded_name(name: str, characters: list[str] | None, encoding: str) -> str:
+def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
     try:
         if characters is None:
             return name.encode(_BYTES).decode()
@@ -116,9 +116,7 @@ def _decoded_name(name: str, characters: list[str] | None, encoding: str) -> str
         ) from None
 
 
-def _decoded_column(
-    value: Column, name: str, characters: list[str] | None, encoding: str
-) -> Column:
+def _decode_column(value: Column, name: str, characters: list[str] | None, encoding: str) -> Column:
     if characters is None:
         decoded = fn.encode(value, _BYTES).cast("string")
         wrong = ~fn.is_valid_utf8(decoded)

@@ -68,7 +68,7 @@ def update(
     def changed(planned: RowLevelPlan) -> DataFrame:
         rows = _target(session, planned)
         old = _old(planned.schema, None)
-        columns = _typed(planned.schema, {**old, **_fitting(planned.schema, assignments)})
+        columns = _typed(planned.schema, {**old, **_cast_assignments(planned.schema, assignments)})
         beside: list[Column | str] = [*_merged_with(planned.schema, old), *_ids(planned.schema)]
         return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *beside)
 
@@ -162,9 +162,9 @@ class _Merge:
         rows = target.join(self.source.alias(SOURCE), _column(self.on), how)
         rows = rows.withColumn(KIND, self._kind()).filter(fn.col(KIND).isNotNull())
         old = _old(planned.schema, TARGET)
-        new = {**old, **_fitting(planned.schema, self.updates or {})}
+        new = {**old, **_cast_assignments(planned.schema, self.updates or {})}
         added = {name: fn.lit(None) for name in old}
-        added |= _fitting(planned.schema, self.inserts or {})
+        added |= _cast_assignments(planned.schema, self.inserts or {})
         kind = fn.col(KIND)
         values = {
             name: fn.when(kind == "+I", added[name]).when(kind == "+U", new[name]).otherwise(value)
@@ -237,7 +237,7 @@ class _Write:
         return error
 
     def counts(self) -> RowLevelResult:
-        """Return how many rows would change, and raise what a run would raise for the new values; nothing is written."""
+        """Return how many rows would change; raises the errors of a run for the new values, and writes nothing."""
         planned = row_level.plan(self.table, self.where, self.operation)
         frame = _analysed(self.changed, planned)
         kinds = {"inserted": "+I", "updated": "+U", "deleted": "-D"}
@@ -321,10 +321,10 @@ def _typed(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
     return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
 
 
-def _fitting(schema: TableSchema, assignments: Assignments) -> dict[str, Column]:
+def _cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str, Column]:
     """Return new values in the types of their columns; one that does not fit is an error that names both.
 
-    Beside values of another type Spark would first make doubles of decimals and text.
+    Without this Spark would convert decimals and text to doubles where the other values have another type.
     """
     types = {field.name: field.dataType for field in spark_schema(carrier_schema(schema.fields))}
     columns = {}

@@ -141,7 +141,7 @@ def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
 
 
 def warn_of_rows_not_visible(table: Table, done: IngestResult) -> None:
-    """Say that batch readers see the rows after a compaction only, with the command to run."""
+    """Log that batch readers see the rows only after a compaction, with the command to run."""
     if done.rows_not_visible:
         rows = done.rows_not_visible
         logger.warning("%s", not_visible_after_write(table.identifier, table.paths, rows))

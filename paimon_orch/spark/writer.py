@@ -91,7 +91,7 @@ def preview(
     partitions: Spec | None = None,
     progress: Progress | None = None,
 ) -> IngestPreview:
-    """Return what :func:`write` would do, and raise what it would raise for the rows; nothing is written."""
+    """Return what :func:`write` would do; raises the same errors for the rows, and writes nothing."""
     planned = ingest.plan(table, frame.columns, mode=mode, row_kind=row_kind, partitions=partitions)
     frame = with_times_of(frame, planned.factory.schema.fields)
     tasks = _parallelism(frame.sparkSession)

@@ -242,5 +242,5 @@ def _within(one: DeletionVector, other: DeletionVector) -> bool:
 
 
 def _unsigned_zero(value: object) -> object:
-    """Return 0.0 for -0.0: our bounds have the sign that excludes no zero, those of others the sign that they saw."""
+    """Return 0.0 for -0.0: our bounds include zeros of both signs, others keep the sign of the value."""
     return 0.0 if isinstance(value, float) and value == 0 else value

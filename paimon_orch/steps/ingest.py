@@ -140,7 +140,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class IngestPreview:
-    """What an ingest would do: the rows it would load, and the partitions and rows that an overwrite would replace."""
+    """A dry run of an ingest: the rows to load, and the partitions and rows that an overwrite would replace."""
 
     rows: int
     replaced_partitions: tuple[str, ...]

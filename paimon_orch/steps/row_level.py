@@ -134,7 +134,7 @@ class RowLevelPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowLevelResult:
-    """What a row-level write did; ``snapshot_id`` is None if no row was concerned.
+    """What a row-level write did; ``snapshot_id`` is None if no row was affected.
 
     ``rows_not_visible`` of the records that were written are seen by batch readers after a compaction only.
     """

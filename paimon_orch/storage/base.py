@@ -118,7 +118,7 @@ def checked(path: str) -> str:
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise CorruptFileError(path, "is refused: its name cannot be one of a file") from None
+        raise CorruptFileError(path, "is refused: it is not a valid file name") from None
     inner = (path.partition("://")[2] or path).lstrip("/")
     if inner and _STRAY.search(inner):
         raise CorruptFileError(

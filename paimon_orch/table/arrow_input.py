@@ -8,14 +8,14 @@ from paimon_orch.errors import InputError
 
 
 class ArrowStream(Protocol):
-    """What exports rows by the Arrow C stream interface: tables of pyarrow, data frames of pandas and Polars."""
+    """An object with the Arrow C stream interface: pyarrow tables, pandas and Polars data frames."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule with a stream of record batches."""
 
 
 def to_arrow_table(rows: Any) -> pa.Table:
-    """Return rows as an Arrow table: a table or record batch, a data frame of pandas, or what exports an Arrow stream.
+    """Return rows as an Arrow table: a table or record batch, a pandas data frame, or an object that exports an Arrow stream.
 
     Data frames of Polars, relations of DuckDB and readers of record batches export one. Raises :class:`InputError`
     that names the type and the column for others.
@@ -44,7 +44,7 @@ def to_arrow_table(rows: Any) -> pa.Table:
 
 
 def _check_objects(rows: Any) -> None:
-    """Refuse columns of Python objects: Polars exports their addresses in memory."""
+    """Refuse columns of Python objects: Polars exports their memory addresses."""
     for name, kind in dict(rows.schema).items():
         if str(kind) == "Object":
             raise TypeError(f"column {name!r} holds Python objects")

@@ -34,7 +34,7 @@ class Branches:
     io: FileIO
     root: str
     check: Callable[[], None] = lambda: None
-    """Refuses a change of branches that the table's options speak against."""
+    """Refuses a change of branches that the table's options forbid."""
 
     def names(self) -> list[str]:
         """Return the names of all branches but main, sorted.

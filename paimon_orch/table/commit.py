@@ -83,7 +83,7 @@ class TableCommit:
 
     After a commit ``attempts`` tells how many times it was tried. ``duplicate`` tells that the user had committed this
     identifier before, by another call: the files of this one are no part of the table then. ``check`` refuses a schema
-    whose options speak against the step; each attempt asks it, as options may change meanwhile.
+    whose options forbid the step; each attempt calls it, as options may change meanwhile.
     """
 
     schemas: SchemaStore

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The state of a branch whose partitions are read where the table itself has none."""
+    """The state of the branch that provides partitions that the table lacks."""
 
     paths: TablePaths
     schemas: SchemaStore
@@ -59,7 +59,7 @@ class Fallback:
         return cls(there, schemas, read, newest)
 
     def with_level_0(self, asked: bool | None) -> "Fallback":  # noqa: FBT001 - it is the subject
-        """Return the same state, and whether rows are read that are not compacted yet: as asked, or as its options say."""
+        """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""
         options = self.schemas.latest().typed_options
         if asked is None and options.deletion_vectors:
             asked = options.boolean("deletion-vectors.merge-on-read")
@@ -78,7 +78,7 @@ def _snapshot(
         return None
     try:
         return snapshots.at_time(snapshot.time_millis)
-    except NotFoundError:  # the branch is younger: its first snapshot counts
+    except NotFoundError:  # the branch was created later: take its first snapshot
         earliest = snapshots.earliest_id()
         return None if earliest is None else snapshots.get(earliest)
 

@@ -1,4 +1,4 @@
-"""``overwrite-upgrade``: the files of an overwrite go to the highest level where no key is in two of them (section 10.6).
+"""``overwrite-upgrade``: the files of an overwrite are committed at the highest level where no key is in two of them (section 10.6).
 
 Nothing else is in the buckets that an overwrite fills, so that such files are sorted and merged already. Readers that leave
 level 0 out see their rows at once.

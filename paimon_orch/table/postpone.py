@@ -36,7 +36,7 @@ def merges_on_read(schema: TableSchema) -> bool:
 def with_waiting(
     splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
 ) -> list[BucketSplit]:
-    """Return the splits to read, each with the files that wait in its partition; buckets that will be made are added.
+    """Return the splits to read, each with the files that wait in its partition; buckets that do not exist yet are added.
 
     ``every`` are all live files of the partitions, by which buckets are counted.
     """
@@ -90,7 +90,7 @@ def default_count(schema: TableSchema) -> int:
 
 
 def new_count(schema: TableSchema, rows: int) -> int:
-    """Return how many buckets a partition without any gets for so many rows that wait."""
+    """Return the number of buckets for a partition without buckets, by its waiting rows."""
     options = schema.typed_options
     if not options.text(_TARGET_ROWS).strip():
         return default_count(schema)

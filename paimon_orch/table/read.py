@@ -69,7 +69,7 @@ class BucketReader:
             yield from self.merged()
 
     def _unmerged(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files of which no two hold a key, less retracts, which only say that a key is deleted."""
+        """Yield the rows of files that share no key, without retracts."""
         names = [field.name for field in self._fields]
         for file in self._split.files:
             for batch in self._read(file, [VALUE_KIND, *self._fields], self._predicate):

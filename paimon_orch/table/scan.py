@@ -58,7 +58,7 @@ class Scan(Rows):
 
     @property
     def visibility(self) -> Visibility:
-        """Return which files the scan leaves out as batch readers do."""
+        """Return which files the scan leaves out, as batch readers do."""
         return Visibility(self.schema, self.merge_level_0, self.merges_postponed)
 
     @property
@@ -116,7 +116,7 @@ class Scan(Rows):
         return self._of_fallback(self.fallback)
 
     def _of_fallback(self, fallback: Fallback) -> "Scan":
-        """Return the same read of the branch that is fallen back to."""
+        """Return the same scan of the fallback branch."""
         theirs = {field.name: field for field in fallback.schema.fields}
         return replace(
             self,
@@ -136,7 +136,7 @@ class Scan(Rows):
         if not self.merges_postponed:
             splits = self._splits(predicate, levels, asks_indexes=asks_indexes)
             return [split for split in splits if split.bucket >= 0]
-        # a row that waits may replace any row of its key: only tests of keys rule files out, and files that wait have no keys
+        # a waiting row may replace any row of its key: only predicates on keys prune files; waiting files have no key bounds
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict(predicate, partitions)

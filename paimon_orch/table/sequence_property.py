@@ -31,7 +31,9 @@ def sequence_properties(
     numbers = [_greatest(added)]
     if latest is not None:
         numbers.append(
-            _stored(latest) if MAX_SEQUENCE_NUMBER in latest.properties else _greatest(existing())
+            _read_property(latest)
+            if MAX_SEQUENCE_NUMBER in latest.properties
+            else _greatest(existing())
         )
     known = [number for number in numbers if number is not None]
     return {MAX_SEQUENCE_NUMBER: str(max(known))} if known else {}
@@ -42,7 +44,7 @@ def _greatest(entries: Iterable[ManifestEntry]) -> int | None:
     return max((file.max_sequence_number for file in added), default=None)
 
 
-def _stored(snapshot: Snapshot) -> int:
+def _read_property(snapshot: Snapshot) -> int:
     text = snapshot.properties[MAX_SEQUENCE_NUMBER]
     try:
         return int(text)

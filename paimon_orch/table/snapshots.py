@@ -39,7 +39,7 @@ def lost_snapshot(hint: int, newest: int) -> str:
     """Return what is wrong if LATEST names a snapshot that does not exist, and what to do."""
     found = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
     advice = (
-        f"or give up what was committed since by a rollback to snapshot {newest}"
+        f"or roll back to snapshot {newest} and lose the later commits"
         if newest
         else "or delete LATEST if the table never had rows"
     )

@@ -1,4 +1,4 @@
-"""The gate before every step on a table: refuse, or warn once of what the user has allowed."""
+"""The gate before every step on a table: refuse it, or warn once of the options that the user allows."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def require_step(
     table: str, options: Mapping[str, str], step: StepKind, allowances: Allowances
 ) -> None:
-    """Refuse a step as :func:`check_step` does; log what is allowed once for each table and option."""
+    """Refuse a step as :func:`check_step` does; log each allowed option once for each table."""
     for obstacle in check_step(table, options, step, allowances):
         consequence = "stale after this run" if obstacle.is_external else "allowed for this run"
         _warn_once(f"{table}: {consequence}: {obstacle.describe()}")
@@ -29,7 +29,7 @@ def require_step(
 def list_stale_options(
     options: Mapping[str, str], step: StepKind, allowances: Allowances
 ) -> list[str]:
-    """Return ``key=value`` of the options of which another system is not informed by a step that is allowed."""
+    """Return ``key=value`` of the options whose external system an allowed step leaves stale."""
     return [
         f"{obstacle.key}={obstacle.value}"
         for obstacle in find_obstacles(options, step)
@@ -40,7 +40,7 @@ def list_stale_options(
 def require_external_systems(
     table: str, options: Mapping[str, str], allowances: Allowances
 ) -> None:
-    """Refuse to drop a table that another system refers to; whatever else its options mean is dropped with it."""
+    """Refuse to drop a table that another system refers to; other options do not matter."""
     external = [o for o in find_obstacles(options, StepKind.DELETE) if o.is_external]
     if external and not allowances.stale_external:
         refuse(table, external, StepKind.DELETE)
@@ -53,7 +53,7 @@ def warn_of_options(table: str, options: Mapping[str, str]) -> None:
 
 
 def warn_of_unknown_options(table: str, options: Mapping[str, str]) -> None:
-    """Log once for each table and option that a key is unknown and may be of a newer release."""
+    """Log once for each table and option that a key is unknown and may belong to a newer release."""
     for sentence in unknown_options(options):
         _warn_once(f"{table}: {sentence}")
 

@@ -63,7 +63,7 @@ class Table:
     allowances: Allowances = NO_ALLOWANCES
 
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
-        """Return the table for a run that goes on although options speak against its steps.
+        """Return the table with allowances for steps that its options forbid.
 
         ``stale_external``: steps change the table although Iceberg metadata, a metastore or a callback is not informed.
         ``unknown_options``: steps change the table although an option may be of a newer release of Paimon.
@@ -74,7 +74,7 @@ class Table:
         )
 
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
-        """Refuse a step that the table's options speak against, by default those of the newest schema.
+        """Refuse a step that the table's options forbid, by default those of the newest schema.
 
         Raises :class:`UnsupportedError` naming each option. What :meth:`allow` permits is logged as a warning.
         """
@@ -82,7 +82,7 @@ class Table:
         require_step(self.identifier, options, step, self.allowances)
 
     def stale_external_options(self) -> list[str]:
-        """Return the options, with their values, of which another system is stale after a step that was allowed."""
+        """Return the options, with their values, whose external system is stale after a step that was allowed."""
         return list_stale_options(self.options.values, EVERY_CHANGE, self.allowances)
 
     @property
@@ -193,7 +193,7 @@ class Table:
         ``changelog`` (what the changelog producer wrote), ``diff`` (the difference of the two states), or ``auto``:
         diff between tags; between ids changelog if the table has a producer, else delta. A diff compares what scans read
         and leaves out what they leave out; ``merge_level_0`` is that of :meth:`scan`. A delta holds all records, so that a copy
-        which goes on with deltas begins with a scan that merges level 0.
+        that continues with deltas must begin with a scan that merges level 0.
         """
         schema = self.schema
         self.check_step(StepKind.READ, schema)
@@ -205,7 +205,7 @@ class Table:
         if merges_on_read(schema):
             raise UnsupportedError(
                 f"{self.identifier}: with 'postpone.merge-on-read' = true only whole snapshots are read; changes of rows "
-                "that wait are not known"
+                "in postpone buckets are not known"
             )
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = Span.of(self.snapshots, start, end, mode, schema)
@@ -440,7 +440,7 @@ class Table:
         return self.new_commit(StepKind.WRITE_ROWS, commit_id.user).committed(commit_id.identifier)
 
     def _warn_of_unseen_rows(self, replaced: PartitionFilter) -> None:
-        """Log that an overwrite replaces records that no batch reader has seen: its rows may rest on a scan without them."""
+        """Log that an overwrite replaces records that no batch reader has seen; its rows may come from a scan without them."""
         latest, visibility = self.snapshots.latest(), Visibility(self.schema)
         rows = visibility.rows_not_visible(self.manifests, latest, partitions=replaced)
         if latest is not None and rows:

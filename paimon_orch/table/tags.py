@@ -28,7 +28,7 @@ class Tags:
     snapshots: SnapshotStore
     clock: Callable[[], datetime] = datetime.now
     check: Callable[[], None] = lambda: None
-    """Refuses a change of tags that the table's options speak against."""
+    """Refuses a change of tags that the table's options forbid."""
 
     def names(self) -> list[str]:
         """Return the names of all tags, sorted."""
@@ -76,7 +76,7 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Let a tag that exists keep another snapshot, by default the newest, or another time.
+        """Change the snapshot of an existing tag, by default to the newest, or how long it is retained.
 
         Keys of the tag itself that are not known to this version stay.
         """
@@ -94,7 +94,7 @@ class Tags:
         return snapshot
 
     def _unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
-        """Return the keys of a tag that are not known, and that it does not have from its snapshot."""
+        """Return the unknown keys of a tag that are not those of its snapshot."""
         store, keys = self.snapshots, tagged.inherited
         snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
         names = keys.keys() - snapshot.keys() - {_CREATED, _RETAINED}

@@ -48,11 +48,11 @@ class Visibility:
 
     @property
     def can_merge_more(self) -> bool:
-        """Return whether ``merge_level_0`` would read what is left out; rows in postpone buckets no scan reads."""
+        """Return whether ``merge_level_0`` would read the rows that are left out; no scan reads postpone buckets."""
         return self.skips_level_0 and not is_postponed(self.schema)
 
     def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
-        """Return those of some levels that are read."""
+        """Return the levels of a range that are read."""
         return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
 
     def count(self, entries: Iterable[ManifestEntry]) -> int:
@@ -74,8 +74,8 @@ class Visibility:
     ) -> int:
         """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
 
-        With ``pruner`` those of the partitions that its filter selects, with ``partitions`` those of the partitions that it
-        holds for. Only manifests are read, and only those that name files of level 0.
+        ``pruner`` and ``partitions`` limit the count to the partitions that they select. Only manifests are read, and only
+        those that name files of level 0.
         """
         if snapshot is None or not (self.skips_level_0 or is_postponed(self.schema)):
             return 0
@@ -96,7 +96,7 @@ class Visibility:
                 rows = rows[manifest.buckets[rows] >= 0]
             if len(rows):
                 counts.append(sum(file_fields(manifest, rows).get("_ROW_COUNT")))
-            return rows[:0]  # no objects are made of entries
+            return rows[:0]  # counting needs no entry objects
 
         manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0, choose=count)
         return sum(counts)

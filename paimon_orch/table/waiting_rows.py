@@ -15,7 +15,7 @@ from paimon_orch.merge.engines import MergeEngine
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.postpone import check_postponed
 
-_FIRST_SEQUENCE = 1 << 62  # newer than every row that is in a bucket
+_FIRST_SEQUENCE = 1 << 62  # above every sequence number in a bucket
 
 
 def waiting_rows(

@@ -124,7 +124,7 @@ def _conformed(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
 
 
 def _check_text(array: pa.Array, column: Field) -> None:
-    """Refuse text that is not UTF-8; Arrow takes the bytes of others as they are."""
+    """Refuse text that is not UTF-8; Arrow does not validate the bytes of other producers."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:

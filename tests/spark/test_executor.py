@@ -316,7 +316,7 @@ def test_a_job_that_lost_rows_of_an_earlier_stage_is_run_again_on_a_new_frame(
 @pytest.mark.parametrize(
     ("text", "told", "jobs"),
     [
-        (LOST_STAGE, "executors died with rows of an earlier stage.*gave the job up 3 times", 3),
+        (LOST_STAGE, "executors died with rows of an earlier stage.*aborted the job 3 times", 3),
         (
             "Job aborted due to stage failure: Task 1 failed\nan indeterminate value",
             "Task 1 failed$",

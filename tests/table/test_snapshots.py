@@ -48,7 +48,7 @@ def test_a_lost_newest_snapshot_is_neither_read_past_nor_committed_on(
     table: Table, hint: str
 ) -> None:
     snapshot_file(table, "LATEST").write_text(hint)
-    message = rf"snapshot-{hint}: is missing, but LATEST names .* a rollback to snapshot 3"
+    message = rf"snapshot-{hint}: is missing, but LATEST names .* roll back to snapshot 3"
 
     with pytest.raises(MissingFileError, match=message):
         rows_of(table)

@@ -43,7 +43,7 @@ _FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
 
 
 def find_option(key: str) -> TableOption | None:
-    """Return what is registered for a key, None for a key that no release documents."""
+    """Return the option registered for a key, None for a key that no release documents."""
     option = REGISTER.get(key)
     if option is not None:
         return option
@@ -51,7 +51,7 @@ def find_option(key: str) -> TableOption | None:
 
 
 def may_be_newer_option(key: str) -> bool:
-    """Return whether an unknown key begins as table options do: it is misspelt, or of a newer release.
+    """Return whether an unknown key begins like a table option: it is misspelt, or belongs to a newer release.
 
     Any other unknown key is a property of the user's own.
     """
@@ -60,7 +60,7 @@ def may_be_newer_option(key: str) -> bool:
 
 @cache
 def nearest_option(key: str) -> str | None:
-    """Return the known key that is most like an unknown one, None if there is none like it."""
+    """Return the known key most similar to an unknown one, None if no key is similar."""
     names = ".".join(key.split(".")[1:-1])
     families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
     matches = difflib.get_close_matches(key, [*REGISTER, *families], n=1, cutoff=0.75)

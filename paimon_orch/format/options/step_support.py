@@ -15,12 +15,12 @@ from paimon_orch.format.options.table_option import EVERY_CHANGE, OptionClass, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowances:
-    """What the user permits for one run although the table's options speak against it."""
+    """Which refusals by the table's options the user overrides for one run."""
 
     stale_external: bool = False
-    """Change the table although Iceberg metadata, a metastore or a callback is not informed."""
+    """Change the table although Iceberg metadata, a metastore or a callback becomes stale."""
     unknown_options: bool = False
-    """Change the table although an option is unknown and may be of a newer release."""
+    """Change the table although an option is unknown and may belong to a newer release."""
 
 
 NO_ALLOWANCES = Allowances()
@@ -28,7 +28,7 @@ NO_ALLOWANCES = Allowances()
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One option of a table that speaks against a step; ``option`` is None if its key is unknown."""
+    """One option of a table that forbids a step; ``option`` is None if its key is unknown."""
 
     key: str
     value: str
@@ -36,11 +36,11 @@ class Obstacle:
 
     @property
     def is_external(self) -> bool:
-        """Return whether the step itself is right, and another system is not informed of it."""
+        """Return whether the step is correct but leaves another system stale."""
         return self.option is not None and self.option.option_class is OptionClass.EXTERNAL
 
     def is_allowed(self, allowances: Allowances) -> bool:
-        """Return whether the user permits the step nevertheless."""
+        """Return whether the user allows the step despite this option."""
         if self.option is None:
             return allowances.unknown_options
         return self.is_external and allowances.stale_external
@@ -60,7 +60,7 @@ class Obstacle:
         return f"option {self.key!r} = {self.value!r}: {self.option.consequence}{known}"
 
     def advise(self, step: StepKind) -> str:
-        """Return what to do about a step that is refused."""
+        """Return advice for a step that is refused."""
         if self.option is None:
             return (
                 "Correct or remove the option, or allow unknown options for this run: --allow-unknown-options, "
@@ -79,7 +79,7 @@ class Obstacle:
 
 
 def find_obstacles(options: Mapping[str, str], step: StepKind) -> Iterator[Obstacle]:
-    """Yield the options that speak against a step; unknown ones speak against changes, not against reads."""
+    """Yield the options that forbid a step; unknown ones forbid changes, not reads."""
     for key, value in sorted(options.items()):
         option = find_option(key)
         if option is None:
@@ -95,7 +95,7 @@ def check_step(
     step: StepKind,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> tuple[Obstacle, ...]:
-    """Refuse a step that the options of ``table`` speak against; return the obstacles that the user allows.
+    """Refuse a step that the options of ``table`` forbid; return the obstacles that the user allows.
 
     Raises :class:`UnsupportedError` naming every option, its value, what would go wrong and what to do. A query
     authorization (``query-auth.enabled``) cannot be allowed for reads.
@@ -109,7 +109,7 @@ def check_step(
 
 
 def refuse(table: str, obstacles: Sequence[Obstacle], step: StepKind) -> NoReturn:
-    """Raise the error that names the options which speak against a step."""
+    """Raise the error that names the options that forbid a step."""
     reasons = "; ".join(obstacle.describe() for obstacle in obstacles)
     advice = " ".join(dict.fromkeys(obstacle.advise(step) for obstacle in obstacles))
     what = "read" if step & (StepKind.READ | StepKind.DEFAULT_READ) else "change"
@@ -132,7 +132,7 @@ def describe_options(options: Mapping[str, str]) -> list[str]:
 
 
 def unknown_options(options: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each unknown key that may be of a newer release, for readers."""
+    """Return a sentence for each unknown key that may belong to a newer release, for readers."""
     return [
         Obstacle(key, value, None).describe()
         for key, value in sorted(options.items())

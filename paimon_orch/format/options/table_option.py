@@ -1,4 +1,4 @@
-"""What is known of one table option: its type and default, and what it means for someone who changes the table."""
+"""The definition of one table option: type, default, and which steps its values make wrong."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from paimon_orch.format.options.typed_options import Options
 
 
 class OptionClass(Enum):
-    """What an option means for someone who maintains the table."""
+    """How an option affects steps that maintain the table."""
 
     HONOURED = "honoured"
     """We do what Java Paimon does."""
     HARMLESS = "harmless"
-    """It tunes an engine, or a read that we do not do; rows and files are right without it."""
+    """It tunes an engine, or a read that is not implemented here; rows and files are correct without it."""
     EXTERNAL = "external"
     """Java Paimon also informs another system: Iceberg metadata, a metastore, a callback."""
     CHANGES_FORMAT = "changes the format"
@@ -48,7 +48,7 @@ class StepKind(Flag):
 EVERY_CHANGE = (
     StepKind.WRITE_ROWS | StepKind.COMPACT | StepKind.METADATA | StepKind.TAG | StepKind.DELETE
 )
-"""Every step but those that read, and those that change the schema, by which an option is removed."""
+"""Every step except reads and schema changes; a schema change can remove the option."""
 
 
 UNBOUNDED = (-inf, inf)
@@ -56,7 +56,7 @@ UNBOUNDED = (-inf, inf)
 
 
 class ValueType(Enum):
-    """How the text of an option is understood."""
+    """How the text of an option is parsed."""
 
     BOOLEAN = "true or false"
     INTEGER = "whole number"
@@ -121,7 +121,7 @@ class TableOption:
                 return text.strip().lower()
 
     def is_default(self, text: str) -> bool:
-        """Return whether a value is the default, however it is written."""
+        """Return whether a value equals the default after parsing."""
         if not text.strip():
             return True
         if self.default is None:
@@ -144,7 +144,7 @@ class TableOption:
                 return not self.choices or text.strip().lower() in self.choices
 
     def _values(self, text: str) -> list[str]:
-        """Return the values that are compared with the choices; one that cannot be parsed is like none of them."""
+        """Return the values to compare with the choices; a value that cannot be parsed equals none of them."""
         if self.type is not ValueType.PER_LEVEL:
             return [text.strip().lower()]
         try:
@@ -164,7 +164,7 @@ def family_pattern(key: str) -> re.Pattern[str]:
 
 
 def by_key(*groups: tuple[TableOption, ...]) -> Mapping[str, TableOption]:
-    """Return options by their keys; a key that stands twice is an error of the register."""
+    """Return options by their keys; raises :class:`ValueError` for a key that is registered twice."""
     result: dict[str, TableOption] = {}
     for option in (option for group in groups for option in group):
         if option.key in result:

@@ -179,7 +179,7 @@ class Options:
 
     @property
     def snapshot_ordering(self) -> bool:
-        """Return whether rows of later snapshots replace those of earlier ones, whatever numbers the files hold."""
+        """Return whether rows of later snapshots replace earlier ones, whatever their sequence numbers are."""
         return self.boolean("sequence.snapshot-ordering")
 
     @property
@@ -228,7 +228,7 @@ class Options:
         return per_level.get(level, self.text("file.compression", "zstd")).lower()
 
     def file_extension(self, file_format: str) -> str:
-        """Return the end of the names of new data files; the codec in it is that of all levels, as in Java Paimon."""
+        """Return the suffix of new data file names; it names one codec for all levels, as in Java Paimon."""
         codec = self.text("file.compression", "zstd").lower()
         if not self.boolean("file.suffix.include.compression") or codec in ("", "none"):
             return f".{file_format}"

@@ -43,7 +43,7 @@ _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.
 def check_options(
     values: Mapping[str, str], names: Sequence[str], primary_keys: Sequence[str]
 ) -> None:
-    """Refuse options whose values have another type, or that break a rule together; unknown ones are fine."""
+    """Refuse options whose values have another type, or that contradict each other; unknown options are accepted."""
     options = Options(values)
     for key in values:
         if key in _NEVER_STORED:
