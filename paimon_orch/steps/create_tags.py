@@ -1,7 +1,9 @@
 """Making tags by themselves, one a period (maintenance facts 9.7)."""
 
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
@@ -20,6 +22,7 @@ _PERIODS = {
 _DATES = {"with_dashes": "%Y-%m-%d", "without_dashes": "%Y%m%d", "without_dashes_and_spaces": "%Y%m%d"}  # fmt: skip
 _HOURS = {"with_dashes": " %H", "without_dashes": " %H", "without_dashes_and_spaces": "%H"}
 _START = datetime(1970, 1, 1)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?([0-5]\d))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def due_tags(table: Table) -> dict[str, int]:
     mode = options.text("tag.automatic-creation", "none").lower()
     if mode not in _MODES:
         return {}
+    zone = _zone_of(options, mode)
     periods = TagPeriods.of(options)
     delay = options.duration("tag.creation-delay", "0 ms")
     if delay >= periods.length:
@@ -74,7 +78,7 @@ def due_tags(table: Table) -> dict[str, int]:
     for number in table.snapshots.ids():
         if number < first:
             continue
-        time = _time(table.snapshots.get(number), mode)
+        time = _time(table.snapshots.get(number), mode, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
             start = periods.before(time)
             if last is not None and options.boolean("tag.automatic-completion"):
@@ -106,13 +110,34 @@ def _automatic(table: Table, periods: TagPeriods) -> dict[datetime, str]:
     return {time: name for name, time in times.items() if time is not None}
 
 
-def _time(snapshot: Snapshot, mode: str) -> datetime | None:
-    """Return the time of a snapshot: of its commit by the local wall clock, or its watermark."""
-    if mode == "process-time":
-        return datetime.fromtimestamp(snapshot.time_millis / 1000)  # noqa: DTZ006 - local
-    if snapshot.watermark is None or snapshot.watermark == NO_WATERMARK:
+def _time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None:
+    """Return the wall clock in ``zone`` at the commit of a snapshot, or at its watermark."""
+    millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
+    if millis is None or millis == NO_WATERMARK:
         return None
-    return datetime.fromtimestamp(snapshot.watermark / 1000, UTC).replace(tzinfo=None)
+    return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
+
+
+def _zone_of(options: Options, mode: str) -> tzinfo | None:
+    """Return the time zone that tags are named in; None is the zone of this process."""
+    if mode == "process-time":
+        key, default = "sink.process-time-zone", ""
+    else:
+        key, default = "sink.watermark-time-zone", "UTC"
+    text = options.text(key, default).strip()
+    if not text:
+        return None
+    offset = _OFFSET.fullmatch(text)
+    try:
+        if offset is None:
+            return ZoneInfo("UTC" if text in ("Z", "UT") else text)
+        hours, minutes, seconds = (int(part or 0) for part in offset.groups()[1:])
+        shift = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-shift if offset[1] == "-" else shift)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InputError(
+            f"option {key!r} = {text!r} is not a time zone; write for example 'Europe/Paris' or 'GMT+08:00'"
+        ) from error
 
 
 def _retained(options: Options) -> timedelta | None:

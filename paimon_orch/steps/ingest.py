@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.attempts import discarded_if_refused
@@ -126,6 +127,7 @@ def plan(
     """
     if partitions is not None and mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
+    table.check_step(StepKind.WRITE_ROWS)
     if partitions is not None:
         partition_matcher(partitions, table.schema)  # refuses what is no partition column
     factory = table.writer_factory()

@@ -117,6 +117,7 @@ class Branches:
             raise InputError(
                 f"{paths.branch_root} is a link, and no link is followed to delete; remove it and what it leads to"
             )
+        self.check()
         return paths
 
     def fast_forward(self, name: str) -> None:

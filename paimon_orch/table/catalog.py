@@ -169,6 +169,8 @@ class Catalog:
             raise InputError(
                 f"database {database!r} has the tables {', '.join(tables)}; drop them first, or ask for cascade"
             )
+        for table in tables:
+            self.exists_to_drop(f"{database}.{table}")
         return tables
 
     def _database_root(self, database: str) -> str:

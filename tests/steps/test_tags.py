@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -157,6 +157,47 @@ def test_watermarks_tell_the_time_too(tmp_path: Path) -> None:
         edit_snapshot(table, number, watermark=millis)
 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        ("UTC", "2026-01-01 11"),
+        ("Z", "2026-01-01 11"),
+        ("+02", "2026-01-01 13"),
+        ("-0330", "2026-01-01 08"),
+        ("GMT+08:00", "2026-01-01 19"),
+        ("UTC-13", "2025-12-31 22"),
+        ("Asia/Shanghai", "2026-01-01 19"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["process-time", "watermark"])
+def test_tags_are_named_in_the_time_zone_of_the_table(
+    mode: str, zone: str, name: str, tmp_path: Path
+) -> None:
+    key = "sink.process-time-zone" if mode == "process-time" else "sink.watermark-time-zone"
+    table = committed(tmp_path, DAYS[:1], automatic_creation=mode, creation_period="hourly")
+    set_option(table, key, zone)
+    millis = int(datetime(2026, 1, 1, 12, 30, tzinfo=UTC).timestamp() * 1000)
+    edit_snapshot(table, 1, time_millis=millis, watermark=millis)
+
+    assert create_tags(table) == [name]
+
+
+def test_a_time_zone_that_does_not_exist_is_refused_by_its_option(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS[:1], automatic_creation="process-time")
+    set_option(table, "sink.process-time-zone", "Mars/Olympus")
+
+    with pytest.raises(InputError, match=r"sink\.process-time-zone.*Mars/Olympus.*GMT\+08:00"):
+        create_tags(table)
+    assert tags(table) == {}
+
+
+def set_option(table: Table, key: str, value: str) -> None:
+    path = Path(table.schemas.path(table.schema.id))
+    schema = json.loads(path.read_text())
+    schema["options"][key] = value
+    path.write_text(json.dumps(schema))
 
 
 def test_only_so_many_are_kept_and_each_for_its_time(tmp_path: Path) -> None:

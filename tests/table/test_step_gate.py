@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,14 +14,18 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps import (
     analyze,
+    check,
     compact,
     compact_manifests,
     expire_changelogs,
     expire_snapshots,
     expire_tags,
+    ingest,
+    inspect,
     remove_orphan_files,
     remove_unexisting_files,
     rescale,
@@ -262,3 +267,116 @@ def test_create_on_the_command_line_warns_of_a_misspelt_option(tmp_path: Path) -
     created = _run("create", str(tmp_path), "db.t", "--columns", "id BIGINT", *option)
     assert created.returncode == 0
     assert "did you mean 'deletion-vectors.enabled'?" in created.stderr
+
+
+def test_an_ingest_is_refused_before_any_task_writes(tmp_path: Path) -> None:
+    table = _table(tmp_path, **dict([ICEBERG]))
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):
+        ingest.plan(table, ROWS.column_names)
+    assert _digest(table) == before
+
+
+def test_the_tables_of_a_dropped_database_are_checked_like_a_dropped_table(tmp_path: Path) -> None:
+    table = _table(tmp_path, **dict([ICEBERG]))
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"metadata\.iceberg\.storage"):
+        Catalog(str(tmp_path)).drop_database("db", cascade=True)
+    assert _digest(table) == before
+    allowed = Catalog(str(tmp_path), allowances=Allowances(stale_external=True))
+    allowed.drop_database("db", cascade=True)
+    assert allowed.databases() == []
+
+
+def test_a_branch_is_not_deleted_while_an_option_may_be_of_a_newer_release(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.branches.create("dev")
+    _store_options(table, {"scan.branch-of-tomorrow": "dev"})
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"scan\.branch-of-tomorrow"):
+        table.branches.delete("dev")
+    assert _digest(table) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.scan", "from-timestamp"),
+        ("log.scan.timestamp-millis", "1700000000000"),
+        ("scan.version", "1"),
+    ],
+)
+def test_a_time_travel_stored_under_another_key_is_refused(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **{key: value})
+    with pytest.raises(UnsupportedError, match=rf"{re.escape(key)}.*Name a snapshot"):
+        table.scan()
+    assert table.scan(snapshot_id=2).to_arrow().num_rows == 2
+
+
+def test_blob_descriptors_are_refused_under_their_older_key(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"blob.stored-descriptor-fields": "v"})
+    with pytest.raises(UnsupportedError, match=r"BLOB descriptors are not implemented"):
+        table.scan()
+    with pytest.raises(UnsupportedError, match=r"BLOB descriptors are not implemented"):
+        compact.plan(table)
+
+
+def test_rows_are_not_written_past_a_log_system(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"log.system": "kafka", "kafka.topic": "orders"})
+    before = _digest(table)
+    with pytest.raises(UnsupportedError, match=r"log\.system.*allow-stale-external"):
+        table.upsert(ROWS)
+    assert _digest(table) == before
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "compaction.early-max.file-num",
+        "metadata.iceberg.rest.warehouse",
+        "metadata.iceberg.table-properties.owner",
+    ],
+)
+def test_keys_of_known_releases_are_not_taken_for_newer_ones(key: str, tmp_path: Path) -> None:
+    table = _table(tmp_path, **{key: "50"})
+    assert compact.compact(table, InProcessExecutor(), strategy="full").snapshot_id == 3
+
+
+@pytest.mark.parametrize("name", ["", "audit_log", "ro", "row_tracking"])
+def test_a_branch_and_its_system_tables_are_refused_by_the_options_of_the_branch(
+    name: str, tmp_path: Path
+) -> None:
+    main = _table(tmp_path)
+    main.branches.create("dev")
+    branch = Catalog(str(tmp_path)).table("db.t$branch_dev")
+    _store_options(branch, {"chain-table.enabled": "true"})
+    with pytest.raises(UnsupportedError, match=r"chain-table\.enabled"):
+        branch.system(name).scan() if name else branch.scan()
+    assert main.scan().to_arrow().num_rows == 2
+
+
+def test_changes_between_snapshots_are_refused_like_a_scan(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"query-auth.enabled": "TRUE"})
+    with pytest.raises(UnsupportedError, match=r"query-auth\.enabled"):
+        table.incremental(1, 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "format-table"},
+        {"merge-engin": "aggregation"},
+        {"blob-field": "v", "query-auth.enabled": "true"},
+        {"merge-engine": "of-tomorrow", "changelog-producer": "sometimes"},
+    ],
+)
+def test_metadata_of_a_table_that_is_not_read_is_shown_and_checked(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **options)
+    assert inspect.inspect(table).snapshot is not None
+    assert check.check(table, deep=False).findings == ()
+    assert table.system("files").scan().to_arrow().num_rows == 2

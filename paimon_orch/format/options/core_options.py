@@ -26,6 +26,16 @@ READ, DEFAULT_READ, WRITE_ROWS = StepKind.READ, StepKind.DEFAULT_READ, StepKind.
 COMPACT, METADATA, TAG = StepKind.COMPACT, StepKind.METADATA, StepKind.TAG
 DELETE, ALTER = StepKind.DELETE, StepKind.ALTER
 _EVERY_STEP = READ | EVERY_CHANGE
+STARTS_ELSEWHERE = (
+    "compacted-full",
+    "from-timestamp",
+    "from-creation-timestamp",
+    "from-file-creation-time",
+    "from-snapshot",
+    "from-snapshot-full",
+    "incremental",
+)
+"""Modes of a scan that do not begin with all rows of the newest snapshot."""
 
 
 def honoured(
@@ -254,6 +264,8 @@ HONOURED: tuple[TableOption, ...] = (
     honoured("sequence.field", TEXT),
     honoured("sequence.field.sort-order", TEXT, "ascending", choices=("ascending", "descending")),
     honoured("sequence.snapshot-ordering", BOOLEAN, "false"),
+    honoured("sink.process-time-zone", TEXT),
+    honoured("sink.watermark-time-zone", TEXT, "UTC"),
     honoured("snapshot.clean-empty-directories", BOOLEAN, "false"),
     honoured("snapshot.expire.limit", INTEGER, "50"),
     honoured("snapshot.num-retained.max", INTEGER, "2147483647"),
@@ -541,15 +553,7 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "default",
         steps=DEFAULT_READ,
         consequence="the table's default read starts elsewhere than at the newest snapshot",
-        choices=(
-            "compacted-full",
-            "from-timestamp",
-            "from-creation-timestamp",
-            "from-file-creation-time",
-            "from-snapshot",
-            "from-snapshot-full",
-            "incremental",
-        ),
+        choices=STARTS_ELSEWHERE,
     ),
     changes_format(
         "scan.primary-branch",
@@ -733,8 +737,6 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("scan.max-splits-per-task", INTEGER, "10"),
     harmless("scan.plan-auto-tag-for-read.time-retained", DURATION),
     harmless("scan.plan-sort-partition", BOOLEAN, "false"),
-    harmless("sink.process-time-zone", TEXT),
-    harmless("sink.watermark-time-zone", TEXT, "UTC"),
     harmless("snapshot.expire.execution-mode", TEXT, "sync"),
     harmless("snapshot.ignore-empty-commit", BOOLEAN),
     harmless("snapshot.watermark-idle-timeout", DURATION),
@@ -803,7 +805,10 @@ FAMILIES: tuple[TableOption, ...] = (
     harmless("fields.<column>.map.shared-shredding.max-columns", INTEGER),
     honoured("file-index.<type>.columns", TEXT),
     honoured("file-index.<type>.<column>.<setting>", TEXT),
+    harmless("blob-descriptor.<setting>", TEXT),
     harmless("commit.callback.<class>.param", TEXT),
+    harmless("metadata.iceberg.rest.<setting>", TEXT),
+    harmless("metadata.iceberg.table-properties.<setting>", TEXT),
     harmless("tag.callback.<class>.param", TEXT),
     changes_format(
         "parquet.encryption.<setting>",

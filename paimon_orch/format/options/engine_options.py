@@ -5,17 +5,21 @@ They do not change what is stored, but for those that :mod:`core_options` names.
 
 from paimon_orch.format.options.core_options import (
     BOOLEAN,
+    DEFAULT_READ,
     DURATION,
     INTEGER,
     MEMORY,
     NUMBER,
+    READ,
+    STARTS_ELSEWHERE,
     TEXT,
     WRITE_ROWS,
+    changes_format,
     external,
     harmless,
     honoured,
 )
-from paimon_orch.format.options.table_option import TableOption
+from paimon_orch.format.options.table_option import EVERY_CHANGE, TableOption
 
 ENGINE_OPTIONS: tuple[TableOption, ...] = (
     harmless("allow-upper-case", BOOLEAN),
@@ -137,7 +141,7 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
     harmless("scan.watermark.alignment.update-interval", DURATION, "1 s"),
     harmless("scan.watermark.emit.strategy", TEXT, "on-event"),
     harmless("scan.watermark.idle-timeout", DURATION),
-    harmless("sink.clustering.by-columns", TEXT),
+    honoured("sink.clustering.by-columns", TEXT),
     harmless("sink.clustering.sample-factor", INTEGER, "100"),
     harmless("sink.clustering.sort-in-cluster", BOOLEAN, "true"),
     harmless("sink.clustering.strategy", TEXT, "auto"),
@@ -185,12 +189,32 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
 """Options of Flink, Spark, Hive and catalogs."""
 
 OLDER_NAMES: tuple[TableOption, ...] = (
+    changes_format(
+        "blob.stored-descriptor-fields",
+        TEXT,
+        steps=READ | EVERY_CHANGE,
+        consequence="BLOB descriptors are not implemented",
+    ),
     harmless("changelog-producer.lookup-wait", BOOLEAN, "true"),
+    harmless("compaction.early-max.file-num", INTEGER),
     honoured("deduplicate.ignore-delete", BOOLEAN, "false"),
     honoured("first-row.ignore-delete", BOOLEAN, "false"),
     honoured("partial-update.ignore-delete", BOOLEAN, "false"),
-    harmless("log.scan", TEXT),
-    harmless("log.scan.timestamp-millis", INTEGER),
+    changes_format(
+        "log.scan",
+        TEXT,
+        "default",
+        steps=DEFAULT_READ,
+        consequence="the table's default read starts elsewhere than at the newest snapshot",
+        choices=STARTS_ELSEWHERE,
+    ),
+    harmless("log.scan.remove-normalize", BOOLEAN, "false"),
+    changes_format(
+        "log.scan.timestamp-millis",
+        INTEGER,
+        steps=DEFAULT_READ,
+        consequence="the table's default read returns an older snapshot",
+    ),
     honoured("snapshot.expire.clean-empty-directories", BOOLEAN, "false"),
     harmless("write.compaction-skip", BOOLEAN, "false"),
 )
@@ -202,8 +226,20 @@ UNDOCUMENTED: tuple[TableOption, ...] = (
     harmless("changelog.precommit-compact.buffer-size", MEMORY),
     harmless("file-index.strict", BOOLEAN, "false"),
     harmless("key-value.sequence_number.enabled", BOOLEAN, "false"),
+    external(
+        "log.system",
+        TEXT,
+        "none",
+        steps=WRITE_ROWS,
+        consequence="the rows are not written to the log system, from which streaming readers take them (Paimon up to 1.3)",
+    ),
     harmless("path", TEXT),
-    harmless("scan.version", TEXT),
+    changes_format(
+        "scan.version",
+        TEXT,
+        steps=DEFAULT_READ,
+        consequence="the table's default read returns an older snapshot or a tag",
+    ),
     harmless("stream-scan-mode", TEXT, "none"),
 )
 """Options that the documentation of Java Paimon does not list, and one of ours: ``file-index.strict``."""
