@@ -55,7 +55,7 @@ from paimon_orch.output import write_rows
 from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps import postpone, sort_compact
 from paimon_orch.steps.executor import Progress as ProgressOf
-from paimon_orch.steps.ingest import IngestPreview
+from paimon_orch.steps.ingest import IngestPreview, IngestResult
 from paimon_orch.steps.ingest import Mode as IngestMode
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
@@ -325,7 +325,12 @@ def ingest(
         compaction = (
             compact_written(target, result.snapshot_id, session, bars) if compact_after else None
         )
-    values: dict[str, object] = {
+    nothing = "no rows: nothing was committed"
+    print_write(target, _ingest_values(result), as_json, nothing=nothing, compaction=compaction)
+
+
+def _ingest_values(result: IngestResult) -> dict[str, object]:
+    return {
         "snapshot_id": result.snapshot_id,
         "rows": result.rows,
         "files": result.files,
@@ -333,7 +338,6 @@ def ingest(
         "duration_seconds": round(result.duration_seconds, 3),
         "rows_not_visible": result.rows_not_visible,
     }
-    print_write(target, values, as_json, "no rows: nothing was committed", compaction)
 
 
 class IngestArguments(TypedDict):

@@ -181,7 +181,9 @@ def partitions_of(
     snapshot, schema = table.snapshots.latest(), table.schema
     for spec in specs:
         parsed = parse_spec(spec, schema)
-        if snapshot is not None and chosen_splits(table, schema, snapshot, [parsed], None):
+        if snapshot is not None and chosen_splits(
+            table, schema, snapshot, partitions=[parsed], where=None
+        ):
             continue
         roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
         if not any(bucket_directories(table.io, root, schema, [parsed]) for root in roots):
@@ -230,6 +232,7 @@ def print_write(
     table: Table,
     values: dict[str, object],
     as_json: bool,
+    *,
     nothing: str,
     compaction: CompactionResult | None = None,
 ) -> None:

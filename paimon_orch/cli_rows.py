@@ -206,4 +206,4 @@ def _print_done(
     compaction: CompactionResult | None = None,
 ) -> None:
     nothing = "no row matches: nothing was committed"
-    print_write(table, result.to_dict(), as_json, nothing, compaction)
+    print_write(table, result.to_dict(), as_json, nothing=nothing, compaction=compaction)

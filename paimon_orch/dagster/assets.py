@@ -139,7 +139,7 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
             more = lineage | spark_links(spark)
             if snapshots:
                 more |= report_stale_options(context, paimon.load_table(table))
-            return _ingested(results, report, keys, version, more)
+            return _ingested(results, report, keys, version, more=more)
 
     return table_asset
 

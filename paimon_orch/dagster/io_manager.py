@@ -51,7 +51,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
             if context.has_asset_partitions and not specs:
                 # an overwrite would replace the whole table
                 raise InputError(f"the run of {table.identifier} names no partition to write")
-            snapshot = _write(table, rows, self._mode(context), specs, _commit_id(context))
+            snapshot = _write(
+                table, rows, self._mode(context), specs, commit_id=_commit_id(context)
+            )
         waiting = None if snapshot is None else rows_not_visible(table, snapshot)
         if waiting:
             hint = not_visible_in_scan(table.identifier, table.paths, waiting)

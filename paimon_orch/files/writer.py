@@ -205,7 +205,15 @@ class RollingFileWriter:
         except BaseException:
             sink.close()
             raise
-        opened = _OpenFile(name, place, sink, writer, self._schema, self._layout, self._level)
+        opened = _OpenFile(
+            name,
+            place,
+            sink,
+            writer,
+            schema=self._schema,
+            layout=self._layout,
+            level=self._level,
+        )
         if self.indexed:
             opened.index = index_builder(self._schema, self.bitmap_version)
         return opened
@@ -275,6 +283,7 @@ class _OpenFile:
         place: NewFile,
         sink: IO[bytes],
         writer: DataFileWriter,
+        *,
         schema: TableSchema,
         layout: Sequence[Field],
         level: int,

@@ -129,7 +129,9 @@ def encode_file(
         # the stored length differs: 64-bit counts the size word and the checksum (section 4.4)
         length = len(payload) + 8 if bitmap64 else len(payload)
         ranges.append(
-            DeletionVectorRange(data_file, len(out), length, vector.cardinality, vector.additional)
+            DeletionVectorRange(
+                data_file, len(out), length, vector.cardinality, additional=vector.additional
+            )
         )
         out += _BE.pack(len(payload)) + payload + _CRC.pack(zlib.crc32(payload))
     return bytes(out), tuple(ranges)

@@ -189,7 +189,7 @@ def _from_avro(
                 r["f1"],
                 r["f2"],
                 r.get("_CARDINALITY"),
-                AdditionalFields.of(unknown_of_ranges, r, _RANGES),
+                additional=AdditionalFields.of(unknown_of_ranges, r, _RANGES),
             )
             for r in ranges
             if r is not None

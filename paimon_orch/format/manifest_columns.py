@@ -90,7 +90,16 @@ class ManifestColumns:
         levels = columns["_FILE._LEVEL"].values
         names = [part.decode() for part in columns["_FILE._FILE_NAME"].slices(data)]
         _check_names(names)
-        return cls(path, kinds, buckets, levels, names, data, columns, unknown)
+        return cls(
+            path=path,
+            kinds=kinds,
+            buckets=buckets,
+            levels=levels,
+            names=names,
+            data=data,
+            columns=columns,
+            unknown=unknown,
+        )
 
     def __len__(self) -> int:
         return len(self.kinds)

@@ -186,7 +186,9 @@ class BucketCompaction:
         is_alive = None
         if self._expiry is not None and values and not self._engine.first_row_wins:
             is_alive = self._expiry.is_alive
-        return PositionLookup(above, self._key_fields, read, vectors, values, is_alive)
+        return PositionLookup(
+            above, self._key_fields, read, vectors, values=values, is_alive=is_alive
+        )
 
     def _at(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._task.partition, self._task.bucket, file)

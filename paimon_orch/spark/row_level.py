@@ -73,7 +73,7 @@ def update(
         return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *beside)
 
     label = f"update rows of {table.identifier}"
-    return _Write(session, table, changed, label, where, assigned=assignments).run(progress)
+    return _Write(session, table, changed, label, where=where, assigned=assignments).run(progress)
 
 
 def merge_into(
@@ -99,7 +99,12 @@ def merge_into(
     Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
     """
     return _merge(
-        source, table, on, when_matched_update, when_matched_delete, when_not_matched_insert
+        source,
+        table,
+        on,
+        update=when_matched_update,
+        delete=when_matched_delete,
+        insert=when_not_matched_insert,
     ).run(progress)
 
 
@@ -114,7 +119,12 @@ def plan_merge(
 ) -> RowLevelResult:
     """Return how many rows :func:`merge_into` would change; nothing is written."""
     return _merge(
-        source, table, on, when_matched_update, when_matched_delete, when_not_matched_insert
+        source,
+        table,
+        on,
+        update=when_matched_update,
+        delete=when_matched_delete,
+        insert=when_not_matched_insert,
     ).counts()
 
 
@@ -122,14 +132,15 @@ def _merge(
     source: DataFrame,
     table: Table,
     on: str | Column,
-    when_matched_update: Assignments | Literal["*"] | None,
-    when_matched_delete: str | Column | None,
-    when_not_matched_insert: Assignments | Literal["*"] | None,
+    *,
+    update: Assignments | Literal["*"] | None,
+    delete: str | Column | None,
+    insert: Assignments | Literal["*"] | None,
 ) -> "_Write":
     schema = table.schema
-    updates = _starred(when_matched_update, schema.names, set(_fixed(schema)))
-    inserts = _starred(when_not_matched_insert, schema.names, set())
-    if updates is None and inserts is None and when_matched_delete is None:
+    updates = _starred(update, schema.names, set(_fixed(schema)))
+    inserts = _starred(insert, schema.names, set())
+    if updates is None and inserts is None and delete is None:
         raise InputError("a merge needs something to do: update, delete or insert")
     _check_assignable(schema, updates or {})
     _check_known(schema, inserts or {})
@@ -137,9 +148,9 @@ def _merge(
     return _Write(
         source.sparkSession,
         table,
-        _Merge(source, on, updates, when_matched_delete, inserts),
+        _Merge(source, on, updates, delete, inserts),
         f"merge into {table.identifier}",
-        operation=_operation(updates, when_matched_delete),
+        operation=_operation(updates, delete),
         guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
     )

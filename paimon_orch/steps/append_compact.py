@@ -110,7 +110,7 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    chosen = chosen_splits(table, schema, snapshot, partitions, where)
+    chosen = chosen_splits(table, schema, snapshot, partitions=partitions, where=where)
     splits = without_expired(table, chosen)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)

@@ -114,7 +114,7 @@ def without_expired(
         groups.setdefault(split.partition, []).append(split)
     moment = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
     kept, time_of = _kept(table, options, None), _time_reader(schema, options)
-    expired = set(_expired(table, groups, moment, kept, time_of))
+    expired = set(_expired(table, groups, moment, kept=kept, time_of=time_of))
     return [split for split in splits if split.partition not in expired]
 
 

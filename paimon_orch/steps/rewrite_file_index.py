@@ -184,7 +184,7 @@ def plan(
     retired = _retired(table, snapshot, chosen) if chosen else frozenset()
     version = kept_bitmap_version(table.manifests, reader, snapshot)
     units = tuple(
-        unit for split in splits for unit in _units(reader, split, chosen, retired, version)
+        unit for split in splits for unit in _units(reader, split, chosen, retired, version=version)
     )
     return RewritePlan(snapshot.id, units, len(files) - len(chosen))
 
@@ -216,6 +216,7 @@ def _units(
     split: BucketSplit,
     chosen: set[str],
     retired: frozenset[Identity],
+    *,
     version: int,
 ) -> Iterator[RewriteUnit]:
     """Yield the chosen files of a bucket, a bounded number at a time."""
@@ -225,7 +226,7 @@ def _units(
         names = {file.file_name for file in files}
         at = split.partition, split.bucket, split.total_buckets
         had = frozenset(identity for identity in retired if identity[3] in names)
-        return RewriteUnit(reader, *at, tuple(files), had, version)
+        return RewriteUnit(reader, *at, tuple(files), retired=had, bitmap_version=version)
 
     for file in (file for file in split.files if file.file_name in chosen):
         if files and (len(files) >= _UNIT_FILES or size + file.file_size > _UNIT_BYTES):

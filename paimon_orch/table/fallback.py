@@ -34,6 +34,7 @@ class Fallback:
         paths: TablePaths,
         schema: TableSchema,
         branch: str,
+        *,
         moment: Moment,
         snapshot: Snapshot | None,
     ) -> "Fallback | None":

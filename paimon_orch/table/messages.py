@@ -65,7 +65,7 @@ class CommitMessage:
 
         index = tuple(replace(item, ranges=None, additional=None) for item in self.index)
         entries, changelog = tuple(map(plain, self.entries)), tuple(map(plain, self.changelog))
-        return CommitMessage(entries, index, changelog, self.marks, refusal)
+        return CommitMessage(entries, index, changelog, marks=self.marks, refusal=refusal)
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":

@@ -167,7 +167,9 @@ class Table:
         scan = replace(scan, merges_postponed=merges_on_read(newest))
         branch = newest.typed_options.text(OPTION).strip()
         if branch and branch != self.paths.branch:
-            fallback = Fallback.of(self.io, self.paths, schema, branch, moment, snapshot)
+            fallback = Fallback.of(
+                self.io, self.paths, schema, branch, moment=moment, snapshot=snapshot
+            )
             if fallback is not None:
                 self.check_step(StepKind.READ, fallback.schema)
                 scan = replace(scan, fallback=fallback.with_level_0(merge_level_0))
@@ -211,7 +213,9 @@ class Table:
         span = Span.of(self.snapshots, start, end, mode, schema)
         predicate = bound_filter(filter, schema)
         at = self.io, self.paths, self.schemas
-        return Incremental(*at, schema, span, fields, predicate, merge_level_0)
+        return Incremental(
+            *at, schema, span, fields, predicate=predicate, merge_level_0=merge_level_0
+        )
 
     def system(self, name: str) -> SystemTable:
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and so on."""
