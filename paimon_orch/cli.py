@@ -120,12 +120,11 @@ def main() -> None:
     try:
         app()
     except PaimonError as error:
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        errors.print(f"error: {error}{notes}")
+        errors.print(f"error: {error}{_notes(error)}")
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        errors.print(f"error: {where}{error.strerror or error}")
+        errors.print(f"error: {where}{error.strerror or error}{_notes(error)}")
         sys.exit(1)
     except MemoryError:
         errors.print("error: out of memory; nothing was committed")
@@ -138,6 +137,11 @@ def main() -> None:
             "--verbose (paimon-orch --verbose COMMAND ...)"
         )
         sys.exit(1)
+
+
+def _notes(error: Exception) -> str:
+    """Return what was added to an error on its way, such as what was committed before."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 @app.callback()
@@ -194,6 +198,9 @@ def inspect_command(
         print(json.dumps(report.to_dict(), indent=2))
     else:
         _print_report(report)
+    if report.problem is not None:
+        errors.print(f"error: {report.identifier}: {report.problem}")
+        raise typer.Exit(1)
 
 
 def _print_report(report: TableReport) -> None:

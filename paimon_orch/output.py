@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.text import readable_bytes
 
 _SHOWN = 100
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # of Python's dates
@@ -164,7 +165,7 @@ def _readable(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
         case _ if not scalar.is_valid:
             return None
         case pa.StringScalar():
-            return scalar.as_buffer().to_pybytes().decode(errors="replace")
+            return readable_bytes(scalar.as_buffer().to_pybytes())
         case pa.TimestampScalar() | pa.Date32Scalar():
             return _time(scalar) if text_of_times else scalar
         case pa.MapScalar():

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from steps.damage import edit_files
 from tables import levels_of, rows_of, stored_files, table_of
 
-from paimon_orch import Catalog
+from paimon_orch import Catalog, cli
 from paimon_orch.cli import main
 from paimon_orch.table.table import Table
 
@@ -401,3 +402,39 @@ def test_a_name_that_is_no_text_is_shown(run: Run, table: Table, tmp_path: Path)
 
     assert (answer.status, answer.error) == (0, "")
     assert "manifest-\\udcff" in answer.out
+
+
+def test_notes_of_an_error_of_the_system_are_printed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        error = OSError("the disk is full")
+        error.add_note("the write itself is committed as snapshot 3")
+        raise error
+
+    monkeypatch.setattr(cli, "inspect_table", fail)
+    Catalog(str(tmp_path)).create_table("db.t", "id INT")
+
+    answer = run("inspect", tmp_path, "db.t")
+
+    assert answer.status == 1
+    assert "the disk is full (the write itself is committed as snapshot 3)" in answer.error
+
+
+def test_files_that_overlap_on_a_level_are_shown_with_what_is_wrong(
+    run: Run, tmp_path: Path
+) -> None:
+    made = Catalog(str(tmp_path)).create_table(
+        "db.t", "id INT NOT NULL", primary_key=["id"], options={"bucket": "1"}
+    )
+    for number in (1, 2):
+        made.upsert(pa.table({"id": pa.array([1, 2], pa.int32())}))
+        edit_files(made, number, level=5)
+
+    plain, as_json = run("inspect", tmp_path, "db.t"), run("inspect", tmp_path, "db.t", "--json")
+
+    assert plain.status == as_json.status == 1
+    assert "L5:2" in plain.out
+    assert "its keys overlap those of" in plain.error
+    assert "its keys overlap those of" in as_json.json["problem"]
+    assert as_json.json["totals"]["files"] == 2

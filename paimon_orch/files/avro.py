@@ -15,6 +15,7 @@ from paimon_orch.files.nested import map_types
 from paimon_orch.files.thrift import number
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.text import encode_text
 from paimon_orch.format.types import (
     ArrayType,
     AtomicType,
@@ -83,7 +84,9 @@ class AvroFileReader:
                     continue
             content: bytes = block.bytes_.getvalue()  # type: ignore[attr-defined]
             data = io.BytesIO(b"".join((number(block.num_records), content, b"\0")))
-            records: Any = fastavro.schemaless_reader(data, stored, asked)
+            records: Any = fastavro.schemaless_reader(
+                data, stored, asked, handle_unicode_errors="surrogateescape"
+            )
             yield records if chosen is None else [records[at - first] for at in chosen[low:high]]
             if chosen is not None and chosen[-1] < end:
                 return
@@ -188,7 +191,18 @@ def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> p
             logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
             unit = _UNITS.get(logical.rpartition("-")[2], target.unit)
             return pa.array(values, pa.int64()).view(pa.timestamp(unit, tz=target.tz))
+        case "CHAR" | "VARCHAR":
+            return _text(values)
     return pa.array(values, target)
+
+
+def _text(values: Sequence[str | None]) -> pa.Array:
+    """Return text with the bytes that the file has, which may not be UTF-8."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        stored = [None if value is None else encode_text(value) for value in values]
+        return pa.array(stored, pa.binary()).view(pa.string())
 
 
 def decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Array:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import IO, Any
 
+import fastavro
 import fastavro.write
 import pyarrow as pa
 
@@ -72,6 +73,8 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
+        # the header is written; text is encoded as bytes are, which may not be UTF-8
+        self._writer.schema = fastavro.parse_schema(_as_bytes(avro_schema(fields), _ROOT))
 
     def write(self, table: pa.Table) -> None:
         """Write rows."""
@@ -87,6 +90,31 @@ class AvroFileWriter:
     def close(self) -> None:
         """Write the last block."""
         self._writer.flush()
+
+
+def _as_bytes(schema: Any, name: str) -> Any:
+    """Return a schema with bytes for text, and lists of entries for maps: values of both have one encoding."""
+    match schema:
+        case "string":
+            return "bytes"
+        case list():
+            return [_as_bytes(branch, name) for branch in schema]
+        case {"type": "record"}:
+            fields = [
+                {"name": f["name"], "type": _as_bytes(f["type"], f"{name}_{at}")}
+                for at, f in enumerate(schema["fields"])
+            ]
+            return {"type": "record", "name": name, "fields": fields}
+        case {"type": "array"}:
+            return {"type": "array", "items": _as_bytes(schema["items"], name)}
+        case {"type": "map"}:
+            value = _as_bytes(schema["values"], f"{name}_value")
+            entry = [{"name": "key", "type": "bytes"}, {"name": "value", "type": value}]
+            items = {"type": "record", "name": name, "fields": entry}
+            return {"type": "array", "items": items}
+        case {"logicalType": _}:
+            return schema["type"]
+    return schema
 
 
 def avro_schema(fields: Sequence[Field]) -> Any:
@@ -180,12 +208,8 @@ def _stored_maps(array: pa.Array, data_type: MapType | MultisetType) -> list[Any
     flat, starts = flat_values(array)
     kinds = map_types(data_type)
     keys, items = (stored_values(flat.field(at), kind) for at, kind in enumerate(kinds))
-    pairs = list(zip(keys, items, strict=True))
-    if pa.types.is_string(flat.type.field(0).type):
-        maps: list[Any] = [dict(pairs[a:b]) for a, b in pairwise(starts)]
-    else:
-        entries = [{"key": key, "value": item} for key, item in pairs]
-        maps = [entries[a:b] for a, b in pairwise(starts)]
+    entries = [{"key": key, "value": item} for key, item in zip(keys, items, strict=True)]
+    maps: list[Any] = [entries[a:b] for a, b in pairwise(starts)]
     return _with_nulls(maps, array)
 
 
@@ -204,6 +228,8 @@ def _stored_atoms(array: pa.Array, data_type: AtomicType) -> list[Any]:
             array = array.view(pa.int32())
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             array = array.view(pa.int64())
+        case "CHAR" | "VARCHAR":
+            array = array.view(pa.binary())
     values: list[Any] = array.to_pylist()
     return values
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
 from paimon_orch.format.manifest import safe_file_name
+from paimon_orch.format.text import without_surrogates
 
 VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
@@ -119,7 +120,7 @@ class Snapshot:
                 _integer(value, "schemaId", 0),
                 safe_file_name(value["baseManifestList"], path),
                 safe_file_name(value["deltaManifestList"], path),
-                str(value["commitUser"]),
+                without_surrogates(str(value["commitUser"])),
                 _integer(value, "commitIdentifier"),
                 CommitKind(value["commitKind"]),
                 _integer(value, "timeMillis"),

@@ -4,11 +4,13 @@ Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrog
 (``surrogateescape``), and compare as the bytes do.
 """
 
+import re
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
 _ERRORS = "surrogateescape"
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class RawText(str):
@@ -47,7 +49,32 @@ def encode_text(text: str) -> bytes:
 
 def readable_text(text: str) -> str:
     """Return text with U+FFFD for bytes that are not UTF-8, as Java shows it."""
-    return encode_text(text).decode(errors="replace") if isinstance(text, RawText) else text
+    return readable_bytes(encode_text(text)) if isinstance(text, RawText) else text
+
+
+def readable_bytes(data: bytes) -> str:
+    """Return bytes as text, with as many U+FFFD as Java puts for those that are not UTF-8.
+
+    An encoded surrogate, whole or cut off, is one U+FFFD in Java, and one a byte in Python.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")
+
+
+def without_surrogates(text: str) -> str:
+    """Return text with U+FFFD for lone surrogates, which JSON may hold and UTF-8 may not."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text has bytes in UTF-8: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def python_value(scalar: "pa.Scalar[Any]") -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -58,7 +59,10 @@ class BucketReport:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One snapshot of a table in figures; sizes are in bytes, rows are physical unless they say otherwise."""
+    """One snapshot of a table in figures; sizes are in bytes, rows are physical unless they say otherwise.
+
+    ``problem`` is what is wrong with the metadata of the table, so that it has no health.
+    """
 
     identifier: str
     location: str
@@ -66,6 +70,7 @@ class TableReport:
     snapshot: Snapshot | None
     buckets: tuple[BucketReport, ...]
     health: Health | None = None
+    problem: str | None = None
 
     @property
     def snapshot_id(self) -> int | None:
@@ -164,6 +169,7 @@ class TableReport:
                 "buckets": len(self.buckets),
             },
             "health": None if self.health is None else self.health.to_dict(),
+            "problem": self.problem,
             "partitions": [
                 {
                     "partition": name,
@@ -205,10 +211,15 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
     reports = [_bucket(split, schema) for split in splits]
     reports.sort(key=lambda report: (report.partition, report.bucket))
-    state = None
+    state, problem = None, None
     if snapshot_id is None:
-        state = health(table) if snapshot is None else health_of(table, snapshot, splits)
-    return TableReport(table.identifier, table.paths.root, schema, snapshot, tuple(reports), state)
+        try:
+            state = health(table) if snapshot is None else health_of(table, snapshot, splits)
+        except CorruptFileError as error:  # as if files overlap that must not
+            problem = str(error)
+    return TableReport(
+        table.identifier, table.paths.root, schema, snapshot, tuple(reports), state, problem
+    )
 
 
 def _bucket(split: BucketSplit, schema: TableSchema) -> BucketReport:

@@ -24,6 +24,7 @@ from paimon_orch.format.manifest_columns import Manifest
 from paimon_orch.format.manifest_list import ManifestFileMeta
 from paimon_orch.format.predicate import And, Leaf, Or, Predicate, restrict
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types import AtomicType, DataType
 from paimon_orch.merge.levels import merge_sections
 from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
@@ -221,14 +222,17 @@ def names_partitions(partitions: Collection[bytes], schema: TableSchema) -> Mani
 def _names_one_of(
     partitions: Iterable[Mapping[str, object]], schema: TableSchema
 ) -> ManifestFilter | None:
-    """Return a test whether a manifest may name one of the partitions; None as a value is not judged."""
+    """Return a test whether a manifest may name one of the partitions.
+
+    Not judged are None as a value, and text that is not UTF-8, which a predicate has no literal for.
+    """
     types = {field.name: arrow_type(field.type) for field in schema.partition_fields}
     chosen = list[Predicate]()
     for values in partitions:
         tests = [
             Leaf(name, "=", (pa.scalar(value, types[name]),))
             for name, value in values.items()
-            if value is not None
+            if value is not None and not (isinstance(value, str) and not is_utf8(value))
         ]
         if not tests:
             return None

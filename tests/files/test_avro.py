@@ -129,8 +129,8 @@ def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPa
     decoded = list[int]()
     decode: Any = fastavro.schemaless_reader
 
-    def counted(*arguments: Any) -> Any:
-        rows = decode(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        rows = decode(*arguments, **options)
         decoded.append(len(rows))
         return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from tables import new_table
 
 from paimon_orch.format.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.statistics import truncate_max
-from paimon_orch.format.text import RawText, decode_text, encode_text
+from paimon_orch.format.text import RawText, decode_text, encode_text, readable_bytes
 from paimon_orch.format.types import AtomicType
-from paimon_orch.steps import analyze
+from paimon_orch.steps import analyze, rescale
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
@@ -33,7 +34,7 @@ def bytes_of(table: Table, name: str, **scan: Any) -> list[bytes]:
     return sorted(column.view(pa.binary()).to_pylist())
 
 
-@pytest.fixture(params=["parquet", "orc"])
+@pytest.fixture(params=["parquet", "orc", "avro"])
 def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Keys and values are not UTF-8; our writer, which would refuse them, does not look."""
     monkeypatch.setattr(write, "_check_text", lambda *_: None)
@@ -94,3 +95,87 @@ def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
     for length in range(1, 10):
         bound = truncate_max(text, length)
         assert bound is None or encode_text(bound) >= data
+
+
+@pytest.mark.parametrize("key", [(), ("p", "k")])
+def test_partitions_of_it_keep_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(write, "_check_text", lambda *_: None)
+    values = [b"\xff\xe9a", b"ok", b"\xff\xe8a"]
+    bucket = {"bucket": "1", "bucket_key": "k"}
+    table = new_table(
+        tmp_path, "p STRING, k INT", key=key, partition_by=("p",), **({} if key else bucket)
+    )
+    rows = pa.table({"p": text_of(values), "k": pa.array([1, 2, 3], pa.int32())})
+    for _ in range(3):
+        table.upsert(rows) if key else table.append(rows)
+    stored = sorted(values * (1 if key else 3))
+
+    compact(table, InProcessExecutor(), strategy="full")
+    rescale.rescale(table, 2)
+
+    assert bytes_of(table, "p") == stored
+    assert {path.name for path in Path(table.paths.root).glob("p=*")} == {"p=ok", "p=\ufffd\ufffda"}
+    assert "p=\ufffd\ufffda" in said("inspect", str(tmp_path), "db.t")
+    assert "\ufffd\ufffda" in said("read", str(tmp_path), "db.t$partitions", "--format", "jsonl")
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"\xed\xa0\x80x", "\ufffdx"),
+        (b"\xed\xbf", "\ufffd"),
+        (b"\xed\xa0\xc2", "\ufffd\ufffd"),
+        (b"\xf0(", "\ufffd("),
+        (b"\xf5\xed\xa0\xf1", "\ufffd\ufffd\ufffd"),
+        (b"\xc3\xa9", "\u00e9"),
+    ],
+)
+def test_it_is_named_as_java_names_it(data: bytes, shown: str) -> None:
+    """The texts are those of Java 17."""
+    assert readable_bytes(data) == shown
+
+
+def test_nested_text_of_avro_files_keeps_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "_check_text", lambda *_: None)
+    table = new_table(
+        tmp_path, "k INT, m MAP<STRING, STRING>, a ARRAY<STRING>", key=("k",), file__format="avro"
+    )
+    texts = text_of(TEXTS)
+    offsets = pa.array([0, 2, 5], pa.int32())
+    rows = pa.table(
+        {
+            "k": pa.array([1, 2], pa.int32()),
+            "m": pa.MapArray.from_arrays(offsets, texts, texts),
+            "a": pa.ListArray.from_arrays(offsets, texts),
+        }
+    )
+    table.upsert(rows)
+    table.upsert(rows.slice(0, 1))
+
+    compact(table, InProcessExecutor(), strategy="full")
+
+    found = table.scan().to_arrow().sort_by("k")
+    entries = found.column("m").combine_chunks()
+    lists = found.column("a").combine_chunks()
+    for column in (entries.keys, entries.items, lists.values):
+        assert column.view(pa.binary()).to_pylist() == TEXTS
+
+
+def test_a_commit_user_with_a_lone_surrogate_is_shown(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT", key=("k",))
+    table.upsert(pa.table({"k": pa.array([1], pa.int32())}))
+    file = Path(table.paths.snapshot_dir) / "snapshot-1"
+    content = json.loads(file.read_bytes()) | {"commitUser": "job \ud800"}
+    file.write_text(json.dumps(content))
+
+    assert "job \ufffd" in said("read", str(tmp_path), "db.t$snapshots", "--format", "jsonl")
+    assert (
+        json.loads(said("inspect", str(tmp_path), "db.t", "--json"))["snapshot"]["commit_user"]
+        == "job \ufffd"
+    )
+    table.tags.create("kept")
+    assert table.tags.get("kept").id == 1
