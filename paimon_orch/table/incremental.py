@@ -28,6 +28,8 @@ from paimon_orch.table.visibility import Visibility
 
 MODES = ("auto", "delta", "changelog", "diff")
 _CHANGELOG = "changelog-"
+_SCAN_MODE = "incremental-between-scan-mode"
+_TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,11 @@ class Span:
         """Resolve two ids or two tags. Raises :class:`InputError` for anything else, and for ids out of range."""
         if mode not in MODES:
             raise InputError(f"incremental mode {mode!r} must be one of {', '.join(MODES)}")
+        by_ids = _mode_between_ids(schema) if mode == "auto" else mode
         if isinstance(start, str) and isinstance(end, str):
             before, after = store.tag(start), store.tag(end)
+            if mode == "auto" and schema.typed_options.boolean(_TAG_TO_SNAPSHOT):
+                mode = by_ids
             if mode in ("auto", "diff"):
                 _check_order(before.id, after.id)
                 return cls("diff", before=before, after=after)
@@ -55,13 +60,22 @@ class Span:
         if isinstance(start, str) or isinstance(end, str):
             raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
         _check_order(start, end)
-        if mode == "auto":
-            mode = "delta" if schema.typed_options.changelog_producer == "none" else "changelog"
-        if mode == "diff":
-            return cls(mode, before=store.get(start), after=store.get(end))
+        if by_ids == "diff":
+            return cls(by_ids, before=store.get(start), after=store.get(end))
         return cls(
-            mode, tuple(kept_snapshot(store, number) for number in range(start + 1, end + 1))
+            by_ids, tuple(kept_snapshot(store, number) for number in range(start + 1, end + 1))
         )
+
+
+def _mode_between_ids(schema: TableSchema) -> str:
+    """Return how the table's options say that changes between two snapshots are read."""
+    options = schema.typed_options
+    mode = options.text(_SCAN_MODE).strip().lower() or "auto"
+    if mode not in MODES:
+        raise InputError(f"option {_SCAN_MODE!r} = {mode!r} must be one of {', '.join(MODES)}")
+    if mode != "auto":
+        return mode
+    return "delta" if options.changelog_producer == "none" else "changelog"
 
 
 def _check_order(start: int, end: int) -> None:

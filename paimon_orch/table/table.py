@@ -193,7 +193,8 @@ class Table:
 
         Rows come behind a column ``rowkind``. ``mode`` is ``delta`` (what writers appended, as they wrote it),
         ``changelog`` (what the changelog producer wrote), ``diff`` (the difference of the two states), or ``auto``:
-        diff between tags; between ids changelog if the table has a producer, else delta. A diff compares what scans read
+        diff between tags; between ids changelog if the table has a producer, else delta; the table's options
+        ``incremental-between-scan-mode`` and ``incremental-between-tag-to-snapshot`` change what ``auto`` means. A diff compares what scans read
         and leaves out what they leave out; ``merge_level_0`` is that of :meth:`scan`. A delta holds all records, so that a copy
         that continues with deltas must begin with a scan that merges level 0.
         """

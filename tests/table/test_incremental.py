@@ -179,3 +179,36 @@ def test_a_changelog_of_another_size_is_refused(tmp_path: Path) -> None:
         CorruptFileError, match=rf"{stored['changelogManifestList']}: has .* not the 7"
     ):
         _changes(table, 0, 1)
+
+
+def _three_appends(tmp_path: Path, **options: str) -> Table:
+    """Snapshots 1 to 3 and tags a (1) and b (3); key 1 is written in each."""
+    table = new_table(tmp_path, "k BIGINT, v STRING", **options)
+    for number, text in enumerate("xyz", 1):
+        table.upsert(table_of("k v", [(1, text)]))
+        if number != 2:
+            _tag(table, "a" if number == 1 else "b")
+    return table
+
+
+def test_the_tables_own_mode_counts_between_ids_where_none_is_named(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path, incremental_between_scan_mode="DIFF")
+    assert _changes(table, 1, 3) == [("+U", 1, "z")]
+    assert _changes(table, 1, 3, "delta") == [("+I", 1, "y"), ("+I", 1, "z")]
+    assert _changes(table, "a", "b") == [("+U", 1, "z")]
+
+
+def test_tags_stand_for_their_snapshots_where_the_table_says_so(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path, incremental_between_tag_to_snapshot="true")
+    assert _changes(table, "a", "b") == [("+I", 1, "y"), ("+I", 1, "z")]
+    assert _changes(table, "a", "b", "diff") == [("+U", 1, "z")]
+
+
+def test_an_unknown_mode_of_the_table_is_refused_by_its_option(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path)
+    path = Path(table.schemas.path(0))
+    schema = json.loads(path.read_text())
+    schema["options"]["incremental-between-scan-mode"] = "sometimes"
+    path.write_text(json.dumps(schema))
+    with pytest.raises(InputError, match=r"incremental-between-scan-mode.*sometimes"):
+        table.incremental(1, 3)

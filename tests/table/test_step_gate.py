@@ -156,6 +156,7 @@ def test_a_reader_warns_once_of_an_unknown_option(
         ("chain-table.enabled", "true"),
         ("type", "format-table"),
         ("query-auth.enabled", "true"),
+        ("batch-scan-mode", "compact"),
         ("fields.v.map.storage-layout", "shared-shredding"),
     ],
 )

@@ -221,7 +221,13 @@ OLDER_NAMES: tuple[TableOption, ...] = (
 """Names of earlier releases that Java Paimon still accepts."""
 
 UNDOCUMENTED: tuple[TableOption, ...] = (
-    harmless("batch-scan-mode", TEXT, "none"),
+    changes_format(
+        "batch-scan-mode",
+        TEXT,
+        "none",
+        steps=READ,
+        consequence="reads return rows that are not compacted yet where this library leaves them out",
+    ),
     harmless("changelog-producer.compaction-interval", DURATION),
     harmless("changelog.precommit-compact.buffer-size", MEMORY),
     harmless("file-index.strict", BOOLEAN, "false"),
