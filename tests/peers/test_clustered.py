@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from peers import ours
-from peers.kinds import Kind, compact, rows, write
+from peers.kinds import Kind, rows, write
 from peers.peers import Peer
+from peers.turns import in_key_order, write_and_compact_in_turn
 
 from paimon_orch import Catalog
 from paimon_orch.steps.check import check
@@ -28,24 +28,8 @@ def test_java_and_we_write_and_compact_one_table_in_turn(
     steps = [write(rows(range(3 * turn, 3 * turn + 9), f"{turn % 3}")) for turn in range(9)]
     kind = Kind("clustered", steps, primary_key=["k"], options=clustering | VARIANTS[variant])
     warehouse = tmp_path / "w"
-    java20.run("create", warehouse, spec=ours.spec(tmp_path / "spec", kind))
+    write_and_compact_in_turn(java20, warehouse, kind, {"write-only": write_only})
 
-    def in_order(found: list[dict[str, object]]) -> list[dict[str, object]]:
-        return sorted(found, key=lambda row: str(row["k"]))
-
-    for turn, step in enumerate(steps):
-        if turn % 2:
-            java20.run(warehouse=warehouse, **step, options={"write-only": write_only})
-        else:
-            ours.run(warehouse, step)
-        if turn % 3 == 1:
-            ours.run(warehouse, compact(full=turn == 4))
-        elif turn % 3 == 2:
-            java20.run(warehouse=warehouse, **compact(full=turn == 5))
-        assert in_order(java20.read(warehouse)) == in_order(ours.read(warehouse, kind))
-
-    ours.run(warehouse, compact(full=True))
-    assert in_order(java20.read(warehouse)) == in_order(ours.read(warehouse, kind))
     if variant != "first row":
-        assert in_order(java20.read(warehouse)) == in_order(kind.expected())
+        assert in_key_order(java20.read(warehouse)) == in_key_order(kind.expected())
     assert check(Catalog(str(warehouse)).table("db.t"), deep=True).findings == ()
