@@ -144,14 +144,14 @@ class Runner:
         except SystemExit as end:
             status = end.code or 0
         out, error = self.capture.readouterr()
-        told = f"{arguments}: {status}\n{out[-500:]}\n{error[-2000:]}"
-        assert status in (0, 1, 2), told
-        assert "Traceback" not in out + error, told
-        assert "internal error" not in error, told
+        report = f"{arguments}: {status}\n{out[-500:]}\n{error[-2000:]}"
+        assert status in (0, 1, 2), report
+        assert "Traceback" not in out + error, report
+        assert "internal error" not in error, report
         if status == 1 and arguments[0] != "check":
             lines = [line for line in error.splitlines() if line and not line.startswith("note: ")]
-            assert len(lines) == 1, told
-            assert lines[0].startswith("error: "), told
+            assert len(lines) == 1, report
+            assert lines[0].startswith("error: "), report
         return int(str(status))
 
 

@@ -158,7 +158,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     assert stored_files(table) == before
 
 
-def test_a_merge_takes_text_for_decimals_exactly(
+def test_a_merge_parses_decimal_text_exactly(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:
     table = new_table(tmp_path / "w", "k BIGINT, n DECIMAL(20, 2)")

@@ -140,7 +140,7 @@ def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
     assert rows_of(table) == [(2, "b")]
 
 
-def test_a_write_whose_compaction_fails_is_said_to_be_committed(
+def test_a_failed_compaction_reports_that_the_write_is_committed(
     spark: SparkSession, root: str, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: object, **options: object) -> None:

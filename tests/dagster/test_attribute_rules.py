@@ -92,7 +92,7 @@ RIGHT: list[dict[str, Any]] = [
 def refusals(
     attributes: Mapping[str, Any], component: type[dg.Component] = PaimonTableComponent
 ) -> dict[str, str]:
-    """What ``dg check yaml`` says, by the path of the attribute; it validates by this schema alone."""
+    """What ``dg check yaml`` says, by the path of the attribute; it validates by this schema only."""
     model = component.get_model_cls()
     assert model is not None
     validator = Draft202012Validator(model.model_json_schema())

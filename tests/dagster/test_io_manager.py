@@ -415,7 +415,7 @@ def test_a_value_that_is_no_table_is_refused(table: Table, paimon: PaimonCatalog
         run(paimon, producer({"a": 1}))
 
 
-def test_an_input_that_lacks_rows_which_are_not_compacted_is_announced(
+def test_an_input_without_uncompacted_rows_logs_a_warning(
     paimon: PaimonCatalogResource,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],

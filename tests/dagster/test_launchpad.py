@@ -203,7 +203,7 @@ def test_policy_of_a_job_built_in_python_is_its_default_and_that_of_its_schedule
     }
 
 
-def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_is_told() -> None:
+def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_config_says() -> None:
     defs = component(
         snapshot_expiration={"dry_run": True}, orphan_files={"older_than": "3 d", "dry_run": False}
     )

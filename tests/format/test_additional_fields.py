@@ -231,7 +231,7 @@ def test_a_name_with_two_types_is_refused(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [["null", "int", "long"], ["null", "bytes", {"type": "fixed", "size": 2}]])  # fmt: skip
-def test_a_union_whose_values_do_not_tell_their_type_is_refused(kind: Any) -> None:
+def test_a_union_with_ambiguous_values_is_refused(kind: Any) -> None:
     source = with_fields(encode_manifest(KINDS["manifest"].records), {"_X": kind}, 0)
     with pytest.raises(UnsupportedError, match="'_X'"):
         encode_manifest(decode_manifest(source, "x"))

@@ -45,7 +45,7 @@ def test_a_union_has_the_bytes_of_java(number: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-def test_damaged_bitmaps_raise_nothing_but_a_value_error(bits: int) -> None:
+def test_damaged_bitmaps_raise_only_value_errors(bits: int) -> None:
     chance = random.Random(bits)  # noqa: S311 - repeatable damage
     small = [(old, new) for size, old, new, _ in UNIONS if size == bits and len(old) < 2000]
 

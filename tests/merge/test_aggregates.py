@@ -169,7 +169,7 @@ def test_distinct_values_come_once() -> None:
     )
 
 
-def test_distinct_numbers_are_told_apart_by_their_bits() -> None:
+def test_distinct_numbers_are_compared_by_their_bits() -> None:
     found = folded(
         "ARRAY<DOUBLE>", "collect", [0.0, float("nan")], [-0.0, float("nan")], distinct="true"
     )

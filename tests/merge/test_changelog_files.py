@@ -127,7 +127,7 @@ def test_a_format_that_is_not_written_is_refused_by_the_name_of_the_option(tmp_p
         written(tmp_path, "lookup", changelog_file__format="csv")
 
 
-def test_the_first_row_of_a_key_is_told_with_the_kind_that_it_was_written_with(
+def test_the_changelog_keeps_the_row_kind_of_the_first_row_of_a_key(
     tmp_path: Path,
 ) -> None:
     table = new_table(tmp_path, changelog_producer="lookup", merge_engine="first-row")

@@ -207,12 +207,12 @@ def test_a_lookup_finds_no_expired_row_and_readers_see_each_key_once(
     snapshot = table.snapshot()
     assert snapshot is not None
     changes = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
-    told = list(zip(changes["rowkind"].to_pylist(), changes["k"].to_pylist(), strict=True))
-    assert told == [("+I", 1), ("-U", 2), ("+U", 2)]
+    kinds = list(zip(changes["rowkind"].to_pylist(), changes["k"].to_pylist(), strict=True))
+    assert kinds == [("+I", 1), ("-U", 2), ("+U", 2)]
     assert_healthy(table)
 
 
-def test_a_lookup_goes_on_above_an_expired_row(tmp_path: Path) -> None:
+def test_a_lookup_continues_above_an_expired_row(tmp_path: Path) -> None:
     options = {"changelog-producer": "lookup", "num-sorted-run.compaction-trigger": "9"}
     table = table_of(tmp_path, **options)
     early, later = at(NOON, "INT"), at(NOON + timedelta(hours=5), "INT")

@@ -112,7 +112,7 @@ def _java_2_0() -> tuple[Path, list[Path]]:
     for needed in (_JAR_2_0, oracle):
         if not needed.exists():
             path = needed.relative_to(SHARED.parent)
-            raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} beside the repository")
+            raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} next to the repository")
     # The classes that append tables need have not changed since 1.4.
     return _JAR_2_0, [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java", oracle]
 

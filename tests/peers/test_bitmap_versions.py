@@ -1,4 +1,4 @@
-"""Java Paimon 0.9 goes on filtering by bitmap indexes in tables that we wrote to, indexed and compacted."""
+"""Java Paimon 0.9 continues to filter by bitmap indexes in tables that we wrote to, indexed and compacted."""
 
 from __future__ import annotations
 

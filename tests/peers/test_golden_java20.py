@@ -1,4 +1,4 @@
-"""Golden tables of Java 2.0 through our maintenance: their rows stay, and Java 2.0 and 1.4 go on writing to them.
+"""Golden tables of Java 2.0 through our maintenance: their rows do not change, and Java 2.0 and 1.4 continue to write to them.
 
 What we refuse is listed by table, with the option that the refusal names; a refused table is unchanged, byte for byte.
 """
@@ -160,7 +160,7 @@ COMPACTED = [c for c in CASES if not listed(c.values[0], COMPACTION_REFUSED)]
 
 
 @pytest.mark.parametrize(("name", "folder", "entry"), COMPACTED)
-def test_java_reads_its_rows_after_our_steps_and_goes_on(
+def test_java_reads_its_rows_after_our_steps_and_continues_to_write(
     java20: Peer, java: Peer, name: str, folder: Path, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)

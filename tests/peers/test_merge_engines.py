@@ -275,16 +275,14 @@ def test_java_and_we_make_the_same_of_the_same_rows(java: Peer, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", [*CASES, *CASES_OF_2_0])
-def test_java_20_and_we_make_the_same_of_the_same_rows(
-    java20: Peer, tmp_path: Path, name: str
-) -> None:
+def test_java_20_and_we_merge_the_same_rows_alike(java20: Peer, tmp_path: Path, name: str) -> None:
     check_merges(java20, tmp_path, name, (CASES | CASES_OF_2_0)[name])
 
 
 def check_merges(
     java: Peer, tmp_path: Path, name: str, case: tuple[str, Options, tuple[str, ...]]
 ) -> None:
-    """Let Java write rows, and compare what it and we read, and what a compaction of each leaves and tells."""
+    """Let Java write rows, and compare what it and we read, and what a compaction of each leaves and reports."""
     columns, options, kinds = case
     written = tmp_path / "written"
     table = Catalog(str(written)).create_table(

@@ -282,7 +282,7 @@ def newest(table: Table) -> dict[str, Any]:
     return found
 
 
-def test_only_merged_manifests_inherit_what_a_snapshot_says(tmp_path: Path) -> None:
+def test_only_merged_manifests_inherit_unknown_snapshot_keys(tmp_path: Path) -> None:
     """As in Java Paimon: what describes the commit is never inherited, the rest by a snapshot of the same content."""
     table = small_table(tmp_path)
     edit_newest(table, properties={"p": "1"}, later={"x": [1]}, **commit_keys(1))

@@ -1,4 +1,4 @@
-"""New bitmap indexes have the version that the table's files have, so that Java Paimon 0.9 goes on reading them."""
+"""New bitmap indexes have the version that the table's files have, so that Java Paimon 0.9 can still read them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def rules(table: Table, *, deep: bool = True) -> set[str]:
     return {finding.rule for finding in check(table, deep=deep).findings}
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout")
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are missing")
 @pytest.mark.parametrize("name", SOUND)
 def test_tables_of_other_engines_are_sound(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
@@ -45,7 +45,7 @@ def test_tables_of_other_engines_are_sound(name: str) -> None:
     assert report.versions
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout")
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are missing")
 @pytest.mark.parametrize("name", [name for name in sorted(TABLES) if missing_type(name)])
 def test_check_names_what_we_cannot_read(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]

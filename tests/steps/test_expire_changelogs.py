@@ -102,7 +102,7 @@ def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:
     assert loose_files(table) == set()
 
 
-def test_changelogs_without_any_list_are_sound_and_clean_up_goes_on(tmp_path: Path) -> None:
+def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_path: Path) -> None:
     table = table_with_changelogs(tmp_path, "input")
     at = Path(table.paths.root)
     compacted = json.loads((at / "changelog" / "changelog-4").read_bytes())

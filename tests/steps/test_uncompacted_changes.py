@@ -123,7 +123,7 @@ PARTIAL = {
 )
 @settings(max_examples=15, deadline=None)
 @given(steps=STEPS)
-def test_no_change_is_lost_or_made_twice(
+def test_no_change_is_lost_or_applied_twice(
     options: dict[str, str], steps: list[tuple[str, Any]]
 ) -> None:
     with tempfile.TemporaryDirectory() as root, small_batches(3):

@@ -123,7 +123,7 @@ def test_records_of_the_branch_that_are_not_visible_are_counted_where_it_is_read
     assert table.scan(merge_level_0=True).rows_not_visible == 0
 
 
-def test_steps_of_the_table_leave_the_branch_alone(pair: tuple[Table, Table]) -> None:
+def test_steps_of_the_table_do_not_change_the_branch(pair: tuple[Table, Table]) -> None:
     table, branch = pair
     table.upsert(rows(MAIN))
     before = branch.snapshot()
@@ -165,7 +165,7 @@ def test_a_branch_with_other_columns_is_refused(pair: tuple[Table, Table]) -> No
         table.scan()
 
 
-def test_without_the_branch_the_table_is_read_alone(
+def test_without_the_branch_only_the_table_is_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = new_table(tmp_path, scan__fallback_branch="gone")

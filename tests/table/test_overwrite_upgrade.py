@@ -52,7 +52,7 @@ def test_later_rows_replace_those_of_an_overwrite(tmp_path: Path) -> None:
     assert_healthy(table)
 
 
-def test_deletes_of_an_overwrite_are_no_rows(tmp_path: Path) -> None:
+def test_deletes_in_an_overwrite_write_no_rows(tmp_path: Path) -> None:
     table = written(tmp_path, deletion_vectors__enabled="true")
     rows = table_of("k v kind", [(1, "new", "+I"), (2, "new", "-D")])
     planned = ingest.plan(table, rows.column_names, mode="overwrite", row_kind="kind")

@@ -92,7 +92,7 @@ def test_parts_that_tasks_read_hold_every_row_once(table: Table) -> None:
     assert sorted(keys) == [(p, k) for p, k, *_ in rows_of(table)]
 
 
-def test_deletes_that_wait_delete(tmp_path: Path) -> None:
+def test_waiting_deletes_are_applied(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     write(table, 0, range(4))
     compact(table, EXECUTOR, strategy="full")

@@ -107,7 +107,7 @@ def test_every_change_is_refused_while_iceberg_metadata_would_become_stale(
 
 
 @pytest.mark.parametrize("name", sorted(set(CHANGES) - {"rename", "drop"}))
-def test_every_change_goes_on_when_stale_iceberg_metadata_is_allowed(
+def test_every_change_runs_when_stale_iceberg_metadata_is_allowed(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = _table(tmp_path, **dict([ICEBERG])).allow(stale_external=True)

@@ -208,7 +208,7 @@ def test_a_write_that_readers_see_logs_nothing(
     assert rows_of(merged) == [(1, "a")]
 
 
-def test_a_row_level_delete_says_how_many_records_readers_do_not_see(tmp_path: Path) -> None:
+def test_a_row_level_delete_reports_how_many_records_readers_do_not_see(tmp_path: Path) -> None:
     table = compacted(tmp_path)
 
     done = row_level.delete(table, InProcessExecutor(), "k in (1, 2)")

@@ -135,7 +135,7 @@ public class JavaPeer {
         return NODES.nullNode();
     }
 
-    /** A command of a program of ../shared/oracle that was compiled with this class; what it prints goes before the answer. */
+    /** A command of a program of ../shared/oracle that was compiled with this class; its output precedes the answer. */
     static JsonNode oracle(String program, List<String> words) throws Exception {
         Class<?> oracle = Class.forName(program);
         Field spill = oracle.getDeclaredField("IO"), output = oracle.getDeclaredField("OUT");
