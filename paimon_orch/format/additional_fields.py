@@ -203,9 +203,9 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
     for path, definition in added.items():
         if not _can_carry(definition["type"]):
             raise UnsupportedError(
-                f"the metadata field {path!r} is not known to this version, and its values ("
-                f"{definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried over into a new file; use a "
-                "version that knows it"
+                f"the metadata field {path!r} is not known to this version, and its values "
+                f"({definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried "
+                "over into a new file; use a version that knows it"
             )
     return _define_once(_with_fields(_full_names(schema), added), {})
 

@@ -36,9 +36,11 @@ from paimon_orch.table.visibility import Visibility
 class Scan(Rows):
     """What to read; made by :meth:`Table.scan`.
 
-    With ``order`` rows come sorted by it, the first ``limit`` ones if there is a limit. ``levels`` are those of the merge tree that are read. With ``audit`` the last change of a key that is deleted is
-    a row too, and a column ``rowkind`` may be among ``fields``. ``merge_level_0`` overrides whether level 0 is read. Partitions that the snapshot lacks are read from ``fallback``. With ``merges_postponed`` rows that
-    wait in postpone buckets are merged too.
+    ``order`` sorts the rows, and ``limit`` then takes the first of them. ``levels`` are the levels
+    of the merge tree to read. With ``audit`` the last change of a deleted key is a row too, and
+    ``fields`` may hold a column ``rowkind``. ``merge_level_0`` overrides whether level 0 is read.
+    Partitions that the snapshot lacks are read from ``fallback``. With ``merges_postponed`` rows
+    that wait in postpone buckets are merged too.
     """
 
     io: FileIO

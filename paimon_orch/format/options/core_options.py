@@ -449,7 +449,8 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         BOOLEAN,
         "false",
         steps=READ | EVERY_CHANGE,
-        consequence="rows are the union of a snapshot branch and a delta branch, so a read of one branch misses rows and a change can drop what the other branch needs",
+        consequence="rows are the union of a snapshot branch and a delta branch, so a read of one branch "
+        "misses rows and a change can drop rows that the other branch needs",
     ),
     changes_format(
         "clustering.incremental",
