@@ -73,19 +73,28 @@ class AvroFileWriter:
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
-        # the header is written; text is encoded as bytes are, which may not be UTF-8
-        self._writer.schema = fastavro.parse_schema(_as_bytes(avro_schema(fields), _ROOT))
+        # values of both have one encoding; bytes are slower, and only for text that is not UTF-8
+        self._text_schema = self._writer.schema
+        self._bytes_schema = fastavro.parse_schema(_as_bytes(avro_schema(fields), _ROOT))
 
     def write(self, table: pa.Table) -> None:
         """Write rows."""
         names = [field.name for field in self._fields]
         for batch in table.select(names).to_batches(max_chunksize=_WRITTEN_ROWS):
-            columns = [
-                stored_values(column, field.type)
-                for column, field in zip(batch.columns, self._fields, strict=True)
-            ]
+            try:
+                columns = self._stored(batch, raw=False)
+                self._writer.schema = self._text_schema
+            except UnicodeDecodeError:
+                columns = self._stored(batch, raw=True)
+                self._writer.schema = self._bytes_schema
             for values in zip(*columns, strict=True):
                 self._writer.write(dict(zip(names, values, strict=True)))
+
+    def _stored(self, batch: pa.RecordBatch, *, raw: bool) -> list[list[Any]]:
+        return [
+            stored_values(column, field.type, raw=raw)
+            for column, field in zip(batch.columns, self._fields, strict=True)
+        ]
 
     def close(self) -> None:
         """Write the last block."""
@@ -183,13 +192,13 @@ def _avro_atom(data_type: AtomicType, name: str) -> Any:
     )
 
 
-def stored_values(array: pa.Array, data_type: DataType) -> list[Any]:
-    """Return a column as the Python values that Avro stores."""
+def stored_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[Any]:
+    """Return a column as the Python values that Avro stores; ``raw`` are those of the schema with bytes for text."""
     match data_type:
         case AtomicType():
-            return _stored_atoms(array, data_type)
+            return _stored_atoms(array, data_type, raw=raw)
         case RowType(fields=fields):
-            children = [stored_values(array.field(f.name), f.type) for f in fields]
+            children = [stored_values(array.field(f.name), f.type, raw=raw) for f in fields]
             names = [field.name for field in fields]
             rows: list[Any] = [
                 dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)
@@ -197,19 +206,23 @@ def stored_values(array: pa.Array, data_type: DataType) -> list[Any]:
             return _with_nulls(rows, array)
         case ArrayType(element=element):
             flat, starts = flat_values(array)
-            values = stored_values(flat, element)
+            values = stored_values(flat, element, raw=raw)
             return _with_nulls([values[a:b] for a, b in pairwise(starts)], array)
         case MapType() | MultisetType():
-            return _stored_maps(array, data_type)
+            return _stored_maps(array, data_type, raw=raw)
     raise TypeError(data_type)
 
 
-def _stored_maps(array: pa.Array, data_type: MapType | MultisetType) -> list[Any]:
+def _stored_maps(array: pa.Array, data_type: MapType | MultisetType, *, raw: bool) -> list[Any]:
     flat, starts = flat_values(array)
     kinds = map_types(data_type)
-    keys, items = (stored_values(flat.field(at), kind) for at, kind in enumerate(kinds))
-    entries = [{"key": key, "value": item} for key, item in zip(keys, items, strict=True)]
-    maps: list[Any] = [entries[a:b] for a, b in pairwise(starts)]
+    keys, items = (stored_values(flat.field(at), kind, raw=raw) for at, kind in enumerate(kinds))
+    pairs = list(zip(keys, items, strict=True))
+    if pa.types.is_string(flat.type.field(0).type) and not raw:
+        maps: list[Any] = [dict(pairs[a:b]) for a, b in pairwise(starts)]
+    else:
+        entries = [{"key": key, "value": item} for key, item in pairs]
+        maps = [entries[a:b] for a, b in pairwise(starts)]
     return _with_nulls(maps, array)
 
 
@@ -220,7 +233,7 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     return [value if there else None for value, there in zip(values, valid, strict=True)]
 
 
-def _stored_atoms(array: pa.Array, data_type: AtomicType) -> list[Any]:
+def _stored_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
     match data_type.name:
         case "DECIMAL":
             return _with_nulls([unscaled_bytes(value) for value in _unscaled(array)], array)
@@ -228,7 +241,7 @@ def _stored_atoms(array: pa.Array, data_type: AtomicType) -> list[Any]:
             array = array.view(pa.int32())
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             array = array.view(pa.int64())
-        case "CHAR" | "VARCHAR":
+        case "CHAR" | "VARCHAR" if raw:
             array = array.view(pa.binary())
     values: list[Any] = array.to_pylist()
     return values

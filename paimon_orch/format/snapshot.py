@@ -8,7 +8,7 @@ from typing import Any
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
 from paimon_orch.format.manifest import safe_file_name
-from paimon_orch.format.text import without_surrogates
+from paimon_orch.format.text import encode_json, without_surrogates
 
 VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
@@ -103,7 +103,7 @@ class Snapshot:
             "nextRowId": self.next_row_id,
         }
         present = {key: item for key, item in value.items() if item is not None}
-        return json.dumps({**present, **self.additional}, indent=2, ensure_ascii=False).encode()
+        return encode_json({**present, **self.additional})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":

@@ -4,7 +4,9 @@ Internal values of text are ``str``. Bytes that are not UTF-8 become lone surrog
 (``surrogateescape``), and compare as the bytes do.
 """
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
@@ -66,6 +68,14 @@ def readable_bytes(data: bytes) -> str:
 def without_surrogates(text: str) -> str:
     """Return text with U+FFFD for lone surrogates, which JSON may hold and UTF-8 may not."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def encode_json(value: Mapping[str, Any]) -> bytes:
+    """Return a metadata file; lone surrogates, which UTF-8 has no bytes for, are escaped as other writers do it."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=2).encode()
 
 
 def is_utf8(text: str) -> bool:

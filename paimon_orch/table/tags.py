@@ -9,6 +9,7 @@ from typing import Any
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, corrupt_unless_decoded
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.text import encode_json
 from paimon_orch.table.snapshots import EARLIEST, LATEST, SnapshotStore, numbered_files
 from paimon_orch.table.timetravel import Moment
 
@@ -182,7 +183,7 @@ def snapshot_of_tag(data: bytes, path: str) -> bytes:
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    return encode_json(value)
 
 
 def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:

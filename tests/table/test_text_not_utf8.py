@@ -179,3 +179,16 @@ def test_a_commit_user_with_a_lone_surrogate_is_shown(tmp_path: Path) -> None:
     )
     table.tags.create("kept")
     assert table.tags.get("kept").id == 1
+
+
+def test_properties_with_a_lone_surrogate_are_kept(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT", key=("k",))
+    table.upsert(pa.table({"k": pa.array([1], pa.int32())}))
+    file = Path(table.paths.snapshot_dir) / "snapshot-1"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"properties": {"a": "\ud800"}}))
+    table.tags.create("kept")
+
+    table.branches.create("b", "kept")
+
+    (copied,) = Path(table.paths.root).glob("branch/branch-b/snapshot/snapshot-1")
+    assert json.loads(copied.read_bytes())["properties"] == {"a": "\ud800"}
