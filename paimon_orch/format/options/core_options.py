@@ -283,8 +283,9 @@ HONOURED: tuple[TableOption, ...] = (
         "tag.automatic-creation",
         TEXT,
         "none",
-        choices=("none", "process-time", "watermark", "batch"),
-        steps=TAG,
+        choices=("none", "process-time", "watermark"),
+        steps=WRITE_ROWS | TAG,
+        consequence="no tag is created after a write of rows",
     ),
     honoured("tag.creation-delay", DURATION, "0 ms"),
     honoured(
