@@ -155,5 +155,5 @@ def test_a_table_that_is_not_there_fails_with_its_name(paimon: PaimonCatalogReso
 
 
 def test_a_check_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(InputError, match=r"too_big; there are level0_backlog"):
+    with pytest.raises(InputError, match=r"too_big; the checks are level0_backlog"):
         build_paimon_table_checks("lake.orders", limits={"too_big": Limit(limit=1)})

@@ -219,7 +219,7 @@ def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_config_says() -> No
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"retain": 3}, "no config retain; there are .*retain_min"),
+        ({"retain": 3}, "no config field retain; its fields are .*retain_min"),
         ({"retain_min": "many"}, "retain_min = 'many'"),
         ({"retain_for": "soon"}, "retain_for.*soon"),
     ],

@@ -226,8 +226,8 @@ def test_a_field_with_different_types_refuses_the_merge_and_leaves_the_table(tmp
     table = small_table(tmp_path)
     root = Path(table.paths.root)
     one, other = sorted(path.name for path in root.glob("manifest/manifest-*") if "list" not in path.name)  # fmt: skip
-    add_fields(root, {"manifest": {"_FILE._LATER": "long"}}, only=one)
-    add_fields(root, {"manifest": {"_FILE._LATER": "string"}}, only=other)
+    add_fields(root, {"manifest": {"_FILE._LATER": "long"}}, chance=1, only=one)
+    add_fields(root, {"manifest": {"_FILE._LATER": "string"}}, chance=1, only=other)
     before = contents_of(table)
     for step in (compact_manifests, lambda table: compact(table, EXECUTOR, strategy="full")):
         with pytest.raises(UnsupportedError, match=r"'_FILE\._LATER'.*different types"):

@@ -25,7 +25,11 @@ from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
 
 # pypaimon writes deletes and says that there are none
-DAMAGED = {"pypaimon-2.1/pk_rowkind_delete/db.t": {"delete-rows"}}
+DAMAGED = {
+    # Java 0.9 stored text that is not UTF-8 where it took a null row for a row of nulls.
+    "java-0.9/pk_aggregation_complex/db.t": {"text"},
+    "pypaimon-2.1/pk_rowkind_delete/db.t": {"delete-rows"},
+}
 TABLES = {f"{id_.rpartition('/')[0]}/{entry['table']}": folder for id_, folder, entry in golden_tables()}  # fmt: skip
 SOUND = [name for name in sorted(TABLES) if not missing_type(name)]
 
