@@ -80,9 +80,9 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     wrong = _differences(run.table, chosen)
     _summary(run, time.monotonic() - started)
     if wrong:
-        console.print(f"[bold red]MISMATCH[/bold red]: {wrong}")
+        console.print(f"MISMATCH: {wrong}", style="bold red")
         return False
-    console.print("[bold green]every row equals what pandas computes from the CSV[/bold green]")
+    console.print("every row equals what pandas computes from the CSV", style="bold green")
     console.print(f"next: PAIMON_WAREHOUSE={warehouse} make dev", soft_wrap=True, markup=False)
     return True
 
