@@ -57,5 +57,5 @@ dev: install ## open the Dagster UI on the example code location
 	$(BIN)/dagster dev -w workspace.yaml
 
 clean: ## remove .venv and everything that tools left behind
-	rm -rf .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,6 @@ if not settings.get_current_profile_name().startswith("ci"):
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SHARED = REPOSITORY.parent / "shared"
 
 
 # First: xdist reads the groups in this hook too, and would before a plain one of this file.
@@ -49,14 +48,6 @@ def _unsynced() -> Iterator[None]:
 def repository() -> Path:
     """The root of the checkout."""
     return REPOSITORY
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """Vectors and tables beside the checkout; a clone alone does not have them."""
-    if not SHARED.is_dir():
-        pytest.skip("the shared material is not beside this checkout (../shared)")
-    return SHARED
 
 
 @pytest.fixture(scope="session")

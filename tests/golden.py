@@ -1,10 +1,10 @@
-"""Golden tables of `../shared/golden`: where they lie, what they hold, and how rows compare.
+"""Golden tables of `tests/data`: where they are, what they hold, and how rows compare.
 
 Rows travel as JSON values in the conventions of the golden README: DECIMAL as text with its full scale, BINARY as hex,
 DATE `YYYY-MM-DD`, TIME `HH:MM:SS.mmm`, TIMESTAMP `YYYY-MM-DDTHH:MM:SS.nnnnnnnnn` (with a `Z` when local-time-zone),
 MAP and MULTISET as lists of pairs sorted by the key's JSON, NaN and infinities as strings.
 
-The scripts that run inside the other implementations' environments import this module too: it needs pyarrow alone.
+The scripts that run inside the other implementations' environments import this module too: it needs only pyarrow.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from packed_data import golden_folder
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-GOLDEN = SHARED / "golden"
+"""Java referees and the Java 2.0 jar next to the checkout; only the peers need it."""
+
+GOLDEN = golden_folder()
 
 Row = list[Any]
 
@@ -34,10 +37,7 @@ _DIFFERENCES_SHOWN = 5
 
 
 def golden_tables(root: Path = GOLDEN) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yields (id, folder, entry) of every table and branch; ids look like `java-0.9/branches/db.t$branch_dev`.
-
-    Yields nothing when the folder is missing: the caller says so.
-    """
+    """Yields (id, folder, entry) of every table and branch; ids look like `java-0.9/branches/db.t$branch_dev`."""
     for path in sorted(root.glob("*/*/expected.json")):
         for entry in json.loads(path.read_text(encoding="utf-8"))["tables"]:
             yield (

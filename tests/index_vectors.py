@@ -1,4 +1,4 @@
-"""The vectors of file indexes that the Java implementation made, in `../shared/format/vectors`."""
+"""The vectors of file indexes that the Java implementation made, in `tests/data/vectors`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,26 @@ import json
 import struct
 from collections.abc import Iterable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from golden import SHARED
+from packed_data import data_file
 
 from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.types import AtomicType, parse_type
 
-VECTORS = SHARED / "format" / "vectors" / "file_index.json"
 Vector = dict[str, Any]
 
 
 @functools.cache
-def _document(path: Path = VECTORS) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def _document() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(data_file("vectors/file_index.json"))
     return found
 
 
 def vectors(kind: str, index: str | None = None) -> list[Vector]:
-    """All vectors of a kind and, where they have one, a type of index; none if the file is not there."""
-    if not VECTORS.exists():
-        return []
+    """All vectors of a kind and, where they have one, a type of index."""
     found = _document()["vectors"]
     return [v for v in found if v["kind"] == kind and index in (None, v.get("index"))]
 

@@ -2,7 +2,6 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_data import data_file
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrow import arrow_type
@@ -20,11 +20,7 @@ from paimon_orch.format.schema import new_schema
 from paimon_orch.format.statistics import truncate_max, truncate_min
 from paimon_orch.format.types import AtomicType, DataType, MapType, parse_columns, parse_type
 
-VECTORS = Path(__file__).parents[3] / "shared/format/vectors/binary_row.json"
-pytestmark = pytest.mark.skipif(
-    not VECTORS.exists(), reason=f"no vectors: ../{VECTORS.name} is missing"
-)
-DATA = json.loads(VECTORS.read_text()) if VECTORS.exists() else {"vectors": [], "truncateStats": []}
+DATA = json.loads(data_file("vectors/binary_row.json"))
 VECTOR_ROWS: list[dict[str, Any]] = DATA["vectors"]
 TRUNCATED = [pytest.param(vector, id=vector["id"]) for vector in DATA["truncateStats"]]
 

@@ -1,13 +1,13 @@
 """Deletion vectors against vectors that reference libraries made."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_data import data_file
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.format.deletion_vector import (
@@ -18,11 +18,7 @@ from paimon_orch.format.deletion_vector import (
 )
 from paimon_orch.format.index_manifest import DeletionVectorRange
 
-VECTORS = Path(__file__).parents[3] / "shared/format/vectors/deletion_vectors.json"
-needs_vectors = pytest.mark.skipif(
-    not VECTORS.exists(), reason=f"no vectors: {VECTORS.name} is missing"
-)
-DATA = json.loads(VECTORS.read_text()) if VECTORS.exists() else {"entries": [], "files": []}
+DATA = json.loads(data_file("vectors/deletion_vectors.json"))
 
 
 def positions_of(entry: dict[str, Any]) -> list[int]:
@@ -34,7 +30,6 @@ def positions_of(entry: dict[str, Any]) -> list[int]:
     )
 
 
-@needs_vectors
 @pytest.mark.parametrize("entry", [pytest.param(e, id=e["name"]) for e in DATA["entries"]])
 def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
     vector = DeletionVector.of(positions_of(entry))
@@ -56,7 +51,6 @@ def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
     assert positions_of(entry) == decode_file(data, [where], "f")["f"].positions().tolist()
 
 
-@needs_vectors
 @pytest.mark.parametrize("file", [pytest.param(f, id=f["name"]) for f in DATA["files"]])
 def test_index_files_are_decoded(file: dict[str, Any]) -> None:
     ranges = [
@@ -69,7 +63,6 @@ def test_index_files_are_decoded(file: dict[str, Any]) -> None:
     assert file["contents"] == {name: v.positions().tolist() for name, v in decoded.items()}
 
 
-@needs_vectors
 @pytest.mark.parametrize(
     "file", [pytest.param(f, id=f["name"]) for f in DATA["files"] if f["format"] != "mixed"]
 )

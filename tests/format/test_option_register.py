@@ -2,10 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from packed_data import data_file
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import FAMILIES
@@ -33,20 +33,16 @@ _TYPES = {
 _INFINITE = {"Integer": str(2**31 - 1), "MemorySize": str(2**63 - 1)}
 
 
-def _documented(shared: Path) -> list[dict[str, Any]]:
-    options: list[dict[str, Any]] = json.loads(
-        (shared / "format" / "options.json").read_text(encoding="utf-8")
-    )["options"]
+def _documented() -> list[dict[str, Any]]:
+    options: list[dict[str, Any]] = json.loads(data_file("options.json"))["options"]
     return options
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_option_of_a_release_is_registered_with_its_type_and_default(
-    release: str, shared: Path
-) -> None:
+def test_every_option_of_a_release_is_registered_with_its_type_and_default(release: str) -> None:
     number = RELEASES.index(release)
     seen = 0
-    for documented in _documented(shared):
+    for documented in _documented():
         first, last = (RELEASES.index(documented[key]) for key in ("first_seen", "last_seen"))
         if not first <= number <= last:
             continue
@@ -61,8 +57,8 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(
     assert seen > 100
 
 
-def test_the_list_of_options_names_no_release_that_is_not_tested(shared: Path) -> None:
-    documented = _documented(shared)
+def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
+    documented = _documented()
     assert {option[key] for option in documented for key in ("first_seen", "last_seen")} <= set(
         RELEASES
     )

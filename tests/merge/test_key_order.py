@@ -91,7 +91,6 @@ def test_values_are_never_taken_from_a_position_that_is_not_there(wanted: list[l
         find_all(values, wanted)
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are missing")
 @pytest.mark.parametrize("folder", ["pk_clustering", "pk_clustering_overlap"])
 @pytest.mark.parametrize("name", ["t_dv", "t_many"])
 def test_a_table_that_lost_its_clustering_option_is_refused_by_name(

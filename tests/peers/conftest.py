@@ -48,9 +48,11 @@ def peer(request: pytest.FixtureRequest, open_peer: Callable[[str], Peer]) -> Pe
 
 @pytest.fixture
 def referee(open_peer: Callable[[str], Peer]) -> Peer:
-    """Java 0.9 with the checks of ../shared/oracle."""
+    """Java 0.9 with the checks of ../shared/oracle, which is not part of the repository."""
     if not ORACLES["java-0.9"].exists():
-        pytest.skip("the Java oracle is missing: no ../shared/oracle beside the repository")
+        pytest.skip(
+            "the Java 0.9 referee is missing: no ../shared/oracle/Oracle.java next to the checkout"
+        )
     return open_peer("java-0.9")
 
 

@@ -78,7 +78,7 @@ class Peer:
     def _oracle(self, command: str, warehouse: Path, *words: str) -> list[str]:
         oracle = ORACLES[self.name]
         if not oracle.exists():
-            raise PeerUnavailableError("no ../shared/oracle beside the repository")
+            raise PeerUnavailableError(f"no ../shared/oracle/{oracle.name} next to the checkout")
         words = (command, str(warehouse.resolve()), *words)
         _, printed = self._talk.ask("oracle", program=oracle.stem, words=words)
         return printed

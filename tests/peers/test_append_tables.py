@@ -139,7 +139,6 @@ def append_tables() -> list[Any]:
     return [pytest.param(folder, entry, id=name) for name, folder, entry in chosen]
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables beside this checkout")
 @pytest.mark.parametrize(("folder", "entry"), append_tables())
 def test_append_tables_of_others_keep_their_rows_when_compacted(
     tmp_path: Path, folder: Path, entry: dict[str, Any]
@@ -165,7 +164,6 @@ def test_append_tables_of_others_keep_their_rows_when_compacted(
     assert stored_files(table) == before
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables beside this checkout")
 @pytest.mark.parametrize("name", ["append_dv", "append_bucketed_compacted", "append_compacted"])
 def test_java_reads_its_own_tables_after_our_deletes_and_compactions(
     java: Peer, referee: Peer, tmp_path: Path, name: str

@@ -14,7 +14,6 @@ from paimon_orch.steps.executor import InProcessExecutor
 
 
 @pytest.mark.parametrize("name", ["db.t_emb", "db.t_ext"])
-@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
 def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
     referee: Peer, tmp_path: Path, name: str
 ) -> None:

@@ -219,10 +219,8 @@ GOLDEN_TABLES = [
     ("java-0.9/fileindex_bloom", "db.t_emb"), ("java-0.9/fileindex_bloom", "db.t_ext"),
     ("pypaimon-rust-0.4/fileindex", "db.emb"), ("pypaimon-rust-0.4/fileindex", "db.ext"),
 ]  # fmt: skip
-needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tables in ../shared")
 
 
-@needs_golden
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
 def test_the_indexes_of_others_find_what_a_plain_scan_finds(
     tmp_path: Path, folder: str, name: str
@@ -241,7 +239,6 @@ def test_the_indexes_of_others_find_what_a_plain_scan_finds(
     assert asked > 0
 
 
-@needs_golden
 @pytest.mark.parametrize(("folder", "name"), GOLDEN_TABLES)
 def test_from_the_rows_of_others_we_make_their_indexes(
     tmp_path: Path, folder: str, name: str

@@ -17,9 +17,6 @@ from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.table import Table
 
-needs_golden = pytest.mark.skipif(
-    not GOLDEN.is_dir(), reason="the golden tables are not beside this checkout"
-)
 SCENARIOS = ["java-0.9/tags", "java-0.9/branches", "java-0.9/expired", "java-0.9/many_snapshots", "pypaimon-2.1/tags_branches"]  # fmt: skip
 
 
@@ -68,7 +65,6 @@ def assert_agrees(peer: Peer, table: Table) -> None:
         assert texts(peer.read(warehouse, name, scan__tag_name=tag)) == records(table, tag=tag)
 
 
-@needs_golden
 @pytest.mark.parametrize("peer", ["java-0.9", "java-1.4"], indirect=True)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_java_reads_every_version_that_is_kept(
@@ -83,7 +79,6 @@ def test_java_reads_every_version_that_is_kept(
         assert referee._oracle("orphans", warehouse, table.identifier) == []
 
 
-@needs_golden
 @pytest.mark.parametrize(
     ("peer", "scenario"),
     [

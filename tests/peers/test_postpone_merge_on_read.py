@@ -13,7 +13,6 @@ from paimon_orch.table.schema_changes import SetOption
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
-@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
 def test_merged_rows_are_those_after_a_compaction_by_java(
     java20: Peer, folder: str, tmp_path: Path
 ) -> None:

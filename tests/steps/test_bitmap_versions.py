@@ -22,8 +22,6 @@ from paimon_orch.table.table import Table
 EXECUTOR = InProcessExecutor()
 OF_0_9 = ["t_emb", "t_ext"]
 
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
-
 
 def golden_table(folder: str, name: str, target: Path) -> Table:
     return Catalog(str(copy_warehouse(GOLDEN / folder, target))).table(f"db.{name}")

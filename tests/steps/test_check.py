@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from golden import GOLDEN, golden_tables
+from golden import golden_tables
 from golden_limits import missing_type
 from steps.damage import data_files, edit_delta, edit_files, edit_index, edit_snapshot
 from tables import new_table, table_of
@@ -38,7 +38,6 @@ def rules(table: Table, *, deep: bool = True) -> set[str]:
     return {finding.rule for finding in check(table, deep=deep).findings}
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are missing")
 @pytest.mark.parametrize("name", SOUND)
 def test_tables_of_other_engines_are_sound(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]
@@ -49,7 +48,6 @@ def test_tables_of_other_engines_are_sound(name: str) -> None:
     assert report.versions
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are missing")
 @pytest.mark.parametrize("name", [name for name in sorted(TABLES) if missing_type(name)])
 def test_check_names_what_we_cannot_read(name: str) -> None:
     warehouse, table = TABLES[name] / "warehouse", name.rpartition("/")[2]

@@ -373,7 +373,6 @@ def test_changed_options_of_an_index_make_it_anew_once(
 
 
 @pytest.mark.parametrize("name", ["fileindex_bitmap", "fileindex_bloom", "fileindex"])
-@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
 def test_indexes_of_other_writers_are_not_made_anew(name: str) -> None:
     for folder in GOLDEN.glob(f"*/{name}/warehouse"):
         for path in folder.glob("db.db/*"):

@@ -17,8 +17,6 @@ from paimon_orch.steps.expire_partitions import expire_partitions
 from paimon_orch.steps.row_level import delete
 from paimon_orch.table.table import Table
 
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
-
 
 def no_rows(table: Table) -> pa.Table:
     return arrow_schema(table.schema.fields).empty_table()

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from golden import (
-    GOLDEN,
     assert_rows_equal,
     canonical_rows,
     copy_warehouse,
@@ -27,7 +26,7 @@ from paimon_orch.errors import UnsupportedError
 Entry = dict[str, Any]
 Warehouses = Callable[[Path], Path]
 
-# Java 0.9 takes a null row for a row of nulls, and the other way round: see the README of its golden tables. It keeps null
+# Java 0.9 takes a null row for a row of nulls, and the other way round: see `tests/data/README.md`. It keeps null
 # rows in nested tables too, which Java Paimon leaves out from 1.0 on, and so do we.
 ROWS_OF_NULLS_MISREAD = {"pk_aggregation_complex"}
 
@@ -51,15 +50,6 @@ def _without_null_rows(row: list[Any], types: list[str]) -> list[Any]:
         else value
         for value, kind in zip(map(_without_rows_of_nulls, row), types, strict=True)
     ]
-
-
-def _or_missing(cases: Iterator[Any], arguments: int) -> list[Any]:
-    if GOLDEN.exists():
-        return list(cases)
-    missing = pytest.mark.skip(
-        "the golden tables are missing: no ../shared/golden beside the repository"
-    )
-    return [pytest.param(*[None] * arguments, id="no-golden-tables", marks=missing)]
 
 
 def _snapshot_cases() -> Iterator[Any]:
@@ -121,7 +111,7 @@ def _assert_reads(folder: Path, found: Any, expected: Entry) -> None:
     assert_rows_equal(wanted, rows, types)
 
 
-@pytest.mark.parametrize(("name", "folder", "entry", "snapshot"), _or_missing(_snapshot_cases(), 4))
+@pytest.mark.parametrize(("name", "folder", "entry", "snapshot"), list(_snapshot_cases()))
 def test_snapshot_reads_as_its_writer_did(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry, snapshot: Entry
 ) -> None:
@@ -130,7 +120,7 @@ def test_snapshot_reads_as_its_writer_did(
         _assert_reads(folder, _scan(table, name, snapshot_id=snapshot["id"]), snapshot)
 
 
-@pytest.mark.parametrize(("name", "folder", "entry", "tag"), _or_missing(_tag_cases(), 4))
+@pytest.mark.parametrize(("name", "folder", "entry", "tag"), list(_tag_cases()))
 def test_tag_reads_as_its_writer_did(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry, tag: Entry
 ) -> None:
@@ -139,7 +129,7 @@ def test_tag_reads_as_its_writer_did(
         _assert_reads(folder, _scan(table, name, tag=tag["key"]), tag)
 
 
-@pytest.mark.parametrize(("name", "folder", "entry"), _or_missing(_latest_cases(), 3))
+@pytest.mark.parametrize(("name", "folder", "entry"), list(_latest_cases()))
 def test_scan_reads_the_latest_snapshot(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
@@ -160,7 +150,7 @@ def test_scan_reads_the_latest_snapshot(
         _assert_reads(folder, found, expected)
 
 
-@pytest.mark.parametrize(("name", "folder", "entry"), _or_missing(_cases_with("combined_rows"), 3))
+@pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("combined_rows")))
 def test_a_plain_read_combines_the_branches_as_its_writer_did(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:
@@ -170,7 +160,7 @@ def test_a_plain_read_combines_the_branches_as_its_writer_did(
         _assert_reads(folder, table.scan().to_arrow(), expected)
 
 
-@pytest.mark.parametrize(("name", "folder", "entry"), _or_missing(_cases_with("row_tracking"), 3))
+@pytest.mark.parametrize(("name", "folder", "entry"), list(_cases_with("row_tracking")))
 def test_row_ids_and_sequence_numbers_read_as_their_writer_gave_them(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry
 ) -> None:

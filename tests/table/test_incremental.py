@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from golden import GOLDEN, assert_rows_equal, canonical_rows, golden_tables, table_name
+from golden import assert_rows_equal, canonical_rows, golden_tables, table_name
 from tables import Row, new_table, table_of
 
 from paimon_orch import Catalog
@@ -31,7 +31,6 @@ def _changelog_cases() -> Iterator[Any]:
 CHANGELOGS = list(_changelog_cases())
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden beside the repository")
 @pytest.mark.parametrize(("folder", "entry", "changelog"), CHANGELOGS)
 def test_changelog_reads_as_its_writer_wrote_it(
     folder: Path, entry: dict[str, Any], changelog: dict[str, Any]

@@ -124,7 +124,6 @@ def test_changes_between_snapshots_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])
-@pytest.mark.skipif(not GOLDEN.exists(), reason="../shared/golden is missing")
 def test_rows_that_java_left_waiting_are_merged(folder: str, tmp_path: Path) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / folder, tmp_path / "w")
     catalog = Catalog(str(warehouse))

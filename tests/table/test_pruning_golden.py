@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from golden import GOLDEN, golden_tables, table_name
+from golden import golden_tables, table_name
 from golden_limits import MERGED_BY_ENGINES, refusal
 
 from paimon_orch import Catalog
@@ -33,7 +33,6 @@ ASKED = [
 ]
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden beside the repository")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_statistics_enclose_the_values(folder: Path) -> None:
     for _, of, entry in READ:
@@ -41,7 +40,6 @@ def test_statistics_enclose_the_values(folder: Path) -> None:
             _check_table(Catalog(str(folder / "warehouse")).table(table_name(entry)))
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden beside the repository")
 @pytest.mark.parametrize("folder", ASKED, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_filters_keep_what_a_full_scan_would(folder: Path) -> None:
     for _, of, entry in READ:

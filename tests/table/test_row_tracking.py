@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from golden import GOLDEN
 from tables import new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
@@ -198,8 +199,8 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
     assert table.snapshots.latest_id() == 2
 
 
-def test_the_golden_table_has_the_ids_that_its_writer_gave(shared: Path) -> None:
-    warehouse = shared / "golden" / "pypaimon-2.1" / "row_tracking" / "warehouse"
+def test_the_golden_table_has_the_ids_that_its_writer_gave() -> None:
+    warehouse = GOLDEN / "pypaimon-2.1" / "row_tracking" / "warehouse"
     table = Catalog(str(warehouse)).table("db.t_plain")
 
     found = table.scan(columns=["_ROW_ID", "_SEQUENCE_NUMBER"]).to_arrow().to_pylist()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from golden import copy_warehouse
+from golden import GOLDEN, copy_warehouse
 
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
@@ -23,8 +23,8 @@ def _property(table: Table) -> str | None:
 
 
 @pytest.fixture
-def golden(shared: Path, tmp_path: Path) -> Table:
-    folder = shared / "golden" / "java-2.0" / "sequence_options"
+def golden(tmp_path: Path) -> Table:
+    folder = GOLDEN / "java-2.0" / "sequence_options"
     return Catalog(str(copy_warehouse(folder, tmp_path / "wh"))).table("db.t_init")
 
 

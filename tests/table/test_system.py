@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from golden import GOLDEN, golden_tables, table_name
+from golden import golden_tables, table_name
 from tables import new_table, table_of
 
 from paimon_orch import Catalog
@@ -187,7 +187,6 @@ def test_names_are_opened_through_the_catalog(table: Table, tmp_path: Path) -> N
         catalog.open("db.t$branch_x$files$files")
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden beside the repository")
 @pytest.mark.parametrize(
     "name",
     ["alltypes_pk", "append_part_types", "branches", "tags", "pk_dv", "expired", "stats_modes"],

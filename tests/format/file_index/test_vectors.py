@@ -39,8 +39,6 @@ from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
 from paimon_orch.format.roaring import serialized
 from paimon_orch.format.types import AtomicType, Field, parse_type
 
-pytestmark = pytest.mark.skipif(not vectors("hash"), reason="../shared/format/vectors is missing")
-
 # Java keeps many keys that collide in a tree, whose order is not reproduced (section 11.1)
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}
 
