@@ -20,7 +20,7 @@ from measure import console, medians, show
 
 from paimon_orch.files.reader import BATCH_ROWS
 from paimon_orch.format.deletion_vector import DeletionVector, Positions, decode_payload
-from paimon_orch.format.hidden_rows import HiddenRows
+from paimon_orch.format.row_mask import HiddenRows
 
 SHARES = (0.2, 0.5, 0.8)
 SIZES = (2_000_000, 20_000_000, 200_000_000)

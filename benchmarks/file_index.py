@@ -25,11 +25,16 @@ from peers.environments import PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.options import READ_ENABLED, IndexSpec, index_specs
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, encode_manifest
-from paimon_orch.format.manifest_columns import open_manifest
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
-from paimon_orch.format.types import Field, parse_columns
+from paimon_orch.format.file_index.index_options import READ_ENABLED, IndexSpec, index_specs
+from paimon_orch.format.manifest.columnar_manifest import open_manifest
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    encode_manifest,
+)
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
+from paimon_orch.format.types.data_types import Field, parse_columns
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
 from paimon_orch.storage import LocalFileIO

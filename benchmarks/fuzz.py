@@ -17,10 +17,10 @@ import atheris
 with atheris.instrument_imports(include=["paimon_orch.format"]):
     from paimon_orch.errors import PaimonError
     from paimon_orch.format.deletion_vector import decode_payload
-    from paimon_orch.format.index_manifest import decode_index_manifest
-    from paimon_orch.format.manifest import decode_manifest
-    from paimon_orch.format.manifest_columns import ManifestColumns
-    from paimon_orch.format.manifest_list import decode_manifest_list
+    from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+    from paimon_orch.format.manifest.index_manifest import decode_index_manifest
+    from paimon_orch.format.manifest.manifest_entry import decode_manifest
+    from paimon_orch.format.manifest.manifest_list import decode_manifest_list
     from paimon_orch.format.schema import TableSchema
     from paimon_orch.format.snapshot import Snapshot
 

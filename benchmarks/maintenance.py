@@ -26,12 +26,12 @@ from measure import HERE, console, medians, show
 from peers.peers import Peer, PeerUnavailableError
 
 from paimon_orch import Catalog
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
-from paimon_orch.format.manifest_columns import open_manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.columnar_manifest import open_manifest
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from paimon_orch.format.statistics import SimpleStats
 from paimon_orch.steps import remove_orphan_files as orphan_step
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.storage import LocalFileIO

@@ -18,11 +18,11 @@ import typer
 from measure import medians, peer_seconds, show
 
 from paimon_orch import Catalog
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.statistics import SimpleStats
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.table import Table
 

@@ -11,7 +11,7 @@ import typer
 from paimon_orch.cli_common import DryRun, Identifier, Warehouse, open_catalog, pair_of
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field, type_to_sql
+from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.table.alter import changed_schema
 from paimon_orch.table.schema_changes import (
     AddColumn,

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from packed_data import data_file
 
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import AtomicType, parse_type
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, parse_type
 
 Vector = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.types import (
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

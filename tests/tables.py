@@ -17,7 +17,7 @@ from paimon_orch import Catalog
 from paimon_orch.files import writer
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import live_entries
+from paimon_orch.format.manifest.manifest_entry import live_entries
 from paimon_orch.merge import stream
 from paimon_orch.merge.keys import KeyColumns, decode_key
 from paimon_orch.merge.levels import sorted_runs

@@ -15,8 +15,8 @@ from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
-from paimon_orch.format.predicate import And, Leaf, Or, Predicate
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.partitions import Spec, any_of
 from paimon_orch.table.plan import partition_table

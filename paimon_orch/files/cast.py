@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.cast_text import parse_text, sized_text, to_text
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import AtomicType, DataType, type_to_sql
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
 Rule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 

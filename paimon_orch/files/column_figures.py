@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from paimon_orch.files.cast_text import to_text
 from paimon_orch.format.table_statistics import ColumnFigures
 from paimon_orch.format.text import readable_value
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 Hashes = npt.NDArray[np.uint64]
 

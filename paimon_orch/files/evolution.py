@@ -15,8 +15,8 @@ from paimon_orch.files.nested import (
     with_fields,
     with_values,
 )
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import (
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

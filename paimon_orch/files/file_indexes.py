@@ -17,7 +17,6 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.files.evolution import source_of
-from paimon_orch.format.file_fields import FileFields
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, ContainerDecoder, Indexes
 from paimon_orch.format.file_index.evaluation import (
@@ -30,8 +29,7 @@ from paimon_orch.format.file_index.evaluation import (
     select_rows,
     stored_column,
 )
-from paimon_orch.format.file_index.many import judge
-from paimon_orch.format.file_index.options import (
+from paimon_orch.format.file_index.index_options import (
     NEWEST_BITMAP,
     READ_ENABLED,
     STRICT,
@@ -40,11 +38,13 @@ from paimon_orch.format.file_index.options import (
     index_specs,
     with_bitmap_version,
 )
+from paimon_orch.format.file_index.multi_file_evaluation import judge
 from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import Predicate, leaves_of
+from paimon_orch.format.manifest.file_fields import FileFields
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field, MapType
+from paimon_orch.format.types.data_types import Field, MapType
+from paimon_orch.format.types.predicate import Predicate, leaves_of
 from paimon_orch.storage import FileIO
 
 SUFFIX = ".index"

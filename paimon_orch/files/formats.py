@@ -12,7 +12,7 @@ from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import file_format
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 
 _STRIPE, _LEAST_STRIPE = 64 << 20, 64 << 10
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.types import (
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

@@ -22,10 +22,10 @@ from paimon_orch.files.int96 import (
 from paimon_orch.files.nested import map_atoms
 from paimon_orch.files.parquet_footer import Footer
 from paimon_orch.files.parquet_pages import LOCAL, REMOTE, PageReader, RowGroupPages
-from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
 _LOCAL_BUFFER = 65_536

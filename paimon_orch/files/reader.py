@@ -22,18 +22,18 @@ from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.row_tracking import TRACKING_FIELDS, with_derived
 from paimon_orch.files.selection import only, parquet_rows, stored_rows
 from paimon_orch.files.skipping import constant_stats, footer_stats, matcher
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.file_index.evaluation import positions as positions_of
-from paimon_orch.format.hidden_rows import HiddenRows
-from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.format.predicate import Predicate, columns_of
+from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.row_mask import HiddenRows
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.statistics import ColumnStats
 from paimon_orch.format.text import RawText, encode_text
-from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.predicate import Predicate, columns_of
 from paimon_orch.storage import FileIO
 
 BATCH_ROWS = 65_536

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.format.deletion_vector import Positions
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 _BIGINT = AtomicType(True, "BIGINT")
 ROW_ID = Field(2147483642, "_ROW_ID", _BIGINT)

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.files.statistics import internal_value
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import And, Leaf, Not, Predicate
-from paimon_orch.format.statistics import ColumnStats
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 StatsOf = Callable[[str], ColumnStats]
 UNKNOWN = ColumnStats()

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from paimon_orch.files.skipping import WILDCARDS
 from paimon_orch.files.statistics import internal_value
-from paimon_orch.format.binary_columns import Fields
-from paimon_orch.format.joined import Indices, Values, objects
-from paimon_orch.format.predicate import And, Leaf, Not, Predicate
-from paimon_orch.format.statistics import ColumnStats
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.bytes.binary_batch import Indices, Values, objects
+from paimon_orch.format.row.binary_row_columns import Fields
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 Mask = npt.NDArray[np.bool_]
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.format.options import Options
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats, StatsMode, has_bounds
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.statistics import ColumnStats, SimpleStats, StatsMode, has_bounds
 from paimon_orch.format.text import python_value
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 _KEY_MODE = StatsMode.parse("truncate(128)")
 

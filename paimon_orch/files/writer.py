@@ -23,15 +23,15 @@ from paimon_orch.files.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
 from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
-from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.external_paths import FilePlacement, NewFile
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.options import NEWEST_BITMAP, index_specs
+from paimon_orch.format.file_index.index_options import NEWEST_BITMAP, index_specs
 from paimon_orch.format.file_index.values import BLOOM_FILTER
-from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.manifest.records import check_manifest_format
 from paimon_orch.format.paths import FileNames, TablePaths
-from paimon_orch.format.records import check_manifest_format
-from paimon_orch.format.row_kind import is_retract
+from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import (
     KEY_PREFIX,
     SEQUENCE_NUMBER,
@@ -39,7 +39,7 @@ from paimon_orch.format.schema import (
     VALUE_KIND,
     TableSchema,
 )
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # of uncompressed Arrow data held back for one row group

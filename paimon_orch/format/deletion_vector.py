@@ -13,9 +13,9 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
-from paimon_orch.format.additional_fields import AdditionalFields
-from paimon_orch.format.index_manifest import DeletionVectorRange
-from paimon_orch.format.roaring import bitmap_of_sorted, serialized_size
+from paimon_orch.format.bytes.roaring import bitmap_of_sorted, serialized_size
+from paimon_orch.format.manifest.additional_fields import AdditionalFields
+from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
 
 FILE_VERSION = 1
 MAGIC_32 = 1581511376

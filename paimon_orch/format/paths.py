@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError, corrupt_unless_decoded
-from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.external_paths import (
     INDEX_PATH,
     ExternalPaths,
@@ -15,8 +14,9 @@ from paimon_orch.format.external_paths import (
     path_of,
     store_of,
 )
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.partition import partition_path
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.partition_path import partition_path
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 
 POSTPONE_BUCKET = -2

@@ -13,12 +13,12 @@ from paimon_orch.errors import (
     UnsupportedError,
     corrupt_unless_decoded,
 )
-from paimon_orch.format.file_index.options import index_specs
-from paimon_orch.format.hive_hash import check_hive_key
+from paimon_orch.format.bucket.hive_hash import check_hive_key
+from paimon_orch.format.file_index.index_options import index_specs
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.primary_key_validation import check_merge_rules
 from paimon_orch.format.options.validation import check_options
-from paimon_orch.format.types import (
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

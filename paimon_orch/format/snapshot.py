@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
-from paimon_orch.format.manifest import safe_file_name
+from paimon_orch.format.manifest.manifest_entry import safe_file_name
 from paimon_orch.format.text import encode_json, without_surrogates
 
 VERSION = 3

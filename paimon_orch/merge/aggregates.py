@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import (
+from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
     AtomicType,

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 
 Group = tuple[DataFileMeta, ...]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from paimon_orch.files.reader import FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.vectors import BucketVectors, read_vectors
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from paimon_orch.files.reader import FileReader
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.merge.expire import RecordExpiry
 from paimon_orch.merge.levels import SortedRun

@@ -15,8 +15,8 @@ import pyarrow as pa
 from paimon_orch.files.reader import POSITION, SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.choose import mostly_hidden
 from paimon_orch.merge.compaction import CompactionOutcome, CompactionTask

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.format.java_hash import double_bits, hash_code, table_order
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.bucket.java_hash import double_bits, hash_code, table_order
+from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.fold import Fold
 from paimon_orch.merge.keys import Indices
 

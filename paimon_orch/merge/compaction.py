@@ -9,10 +9,10 @@ import pyarrow as pa
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileSource
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.changelog import ChangelogProducer
 from paimon_orch.merge.engines import drop_retracts, merge_engine, restricted
 from paimon_orch.merge.expire import RecordExpiry

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.row_kind import RowKind, is_retract
+from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregates import function_name
 from paimon_orch.merge.expire import RecordExpiry

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import read_field, row_arity
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import read_field, row_arity
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import Indices
 

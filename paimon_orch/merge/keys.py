@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
-from paimon_orch.format.binary_row import deserialize_row
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import python_value
-from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 from paimon_orch.merge.pack import pack
 
 Indices = npt.NDArray[np.int64]

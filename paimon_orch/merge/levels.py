@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.keys import Key, key_bounds
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.merge.fold import Mask
 from paimon_orch.merge.keys import (
     Indices,

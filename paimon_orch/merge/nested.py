@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.binary_row import encode_row
-from paimon_orch.format.java_hash import murmur, table_order
-from paimon_orch.format.types import DataType
+from paimon_orch.format.bucket.java_hash import murmur, table_order
+from paimon_orch.format.row.binary_row import encode_row
+from paimon_orch.format.types.data_types import DataType
 from paimon_orch.merge.keys import comparable_value
 
 NestedRow = Mapping[str, Any]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.types import Field
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.compaction import CompactionTask
 from paimon_orch.merge.keys import decode_key
 from paimon_orch.merge.levels import sections

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.roaring_union import union_32, union_64
+from paimon_orch.format.bytes.roaring_union import union_32, union_64
 
 Combine = Callable[[Any, Any], Any]
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")

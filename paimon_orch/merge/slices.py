@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.files.reader import constant_column
-from paimon_orch.format.binary_row import read_field
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import And, Leaf, Predicate
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import read_field
+from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.predicate import And, Leaf, Predicate
 from paimon_orch.merge.keys import KeyColumns, decode_key, key_bounds
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.files.reader import BATCH_ROWS
-from paimon_orch.format.row_kind import is_retract
+from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_column
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import Positions
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.schema import KEY_PREFIX
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.keys import unsorted_file_error
 
 _PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table

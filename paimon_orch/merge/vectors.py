@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
 from paimon_orch.format.deletion_vector import DeletionVector, decode_file, encode_file
-from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
-from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.paths import FileNames, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.predicate import columns_of
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.predicate import columns_of
 from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source import PaimonReader, Part, warn_of_rows_left_out
 from paimon_orch.spark.source_splits import packed, pieces

@@ -13,8 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field
 
 
 def carrier_schema(fields: Sequence[Field]) -> pa.Schema:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from paimon_orch.format.predicate import And
+from paimon_orch.format.types.predicate import And
 from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source_filters import predicate_of
 from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.levels import merge_sections
 from paimon_orch.table.evolved_rows import is_evolving, same_rows

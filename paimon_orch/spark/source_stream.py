@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.format.manifest import FileKind
-from paimon_orch.format.predicate import columns_of
-from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types import type_to_sql
+from paimon_orch.format.types.data_types import type_to_sql
+from paimon_orch.format.types.predicate import columns_of
 from paimon_orch.spark.source_follow import Follower, Position
 from paimon_orch.spark.source_options import FOLLOW, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.spark.rows import spark_schema
 
 

@@ -17,9 +17,9 @@ from pyspark.sql import functions as fn
 from paimon_orch.errors import InputError
 from paimon_orch.files.defaults import with_default
 from paimon_orch.files.evolution import stored_as
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.bucket import hash_rows
+from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.spark.executor import (
     RESULT_COLUMNS,
     SparkExecutor,

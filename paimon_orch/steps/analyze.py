@@ -10,7 +10,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNames
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
-from paimon_orch.format.types import Field, type_to_sql
+from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.partitions import partition_text

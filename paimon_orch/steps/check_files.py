@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.statistics import StatsCollector
-from paimon_orch.format.bucket import buckets
+from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.merge.keys import KeyColumns, comparable_value, key_bounds
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.steps.check_versions import State

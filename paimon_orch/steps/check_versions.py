@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import MissingFileError, PaimonError
-from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
-from paimon_orch.format.manifest import FileKind, ManifestEntry, live_entries
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, live_entries
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind

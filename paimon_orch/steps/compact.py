@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from paimon_orch.format.binary_row import deserialize_row
-from paimon_orch.format.partition import partition_names
+from paimon_orch.format.partition_path import partition_names
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps import append_compact, merge_compact
 from paimon_orch.steps.compaction import (
     CompactionPlan,

@@ -10,10 +10,10 @@ from typing import Literal
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.reader import FileReader
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import columns_of
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import columns_of
 from paimon_orch.steps.attempts import discard_results, replanned
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.table.conflicts import BucketGuard

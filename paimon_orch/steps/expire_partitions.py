@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.partition import value_text
+from paimon_orch.format.partition_path import value_text
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.table.changes import Changes

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
-from paimon_orch.format.manifest import FileKind
+from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.deletion import DeletionResult, delete_all, delete_files

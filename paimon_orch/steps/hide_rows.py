@@ -7,7 +7,12 @@ from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import RollingFileWriter
 from paimon_orch.format.deletion_vector import EMPTY, DeletionVector
-from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+)
 from paimon_orch.merge.append_vectors import VectorRewrite
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.steps.append_compact import copy_rows

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types import type_to_sql
+from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.steps.health import Health, health, health_of
 from paimon_orch.table.partitions import partition_text
 from paimon_orch.table.plan import BucketSplit

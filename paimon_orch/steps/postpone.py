@@ -9,7 +9,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.writer import FileWriterFactory
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND

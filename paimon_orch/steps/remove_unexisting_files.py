@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
-from paimon_orch.format.manifest import ManifestEntry
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.vectors import BucketVectors, read_vectors

@@ -11,8 +11,8 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.format.bucket import hashed_key
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.bucket.bucket_function import hashed_key
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot

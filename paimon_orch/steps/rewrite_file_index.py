@@ -21,13 +21,13 @@ from paimon_orch.files.file_indexes import (
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
-from paimon_orch.format.file_index.options import (
+from paimon_orch.format.file_index.index_options import (
     NEWEST_BITMAP,
     IndexSpec,
     index_specs,
     with_bitmap_version,
 )
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot

@@ -15,10 +15,10 @@ from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.predicate import Predicate, columns_of, to_arrow
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import Predicate, columns_of, to_arrow
 from paimon_orch.merge.append_vectors import is_unaware
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.steps.attempts import discarded_if_refused, replanned

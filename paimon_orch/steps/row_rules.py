@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.evolution import stored_as
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.row_kind import RowKind
+from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.merge.row_change import contributions, merges_changes
 from paimon_orch.steps.row_changes import KIND, OLD, ROW, addressed
 from paimon_orch.table.write import check_writable, conform_rows

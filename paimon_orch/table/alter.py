@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.files.defaults import default_of
-from paimon_orch.format.bucket import hashed_key
-from paimon_orch.format.casts import can_cast
+from paimon_orch.format.bucket.bucket_function import hashed_key
 from paimon_orch.format.options.validation import check_option_change, columns_of, renamed_column
 from paimon_orch.format.schema import TableSchema, assign_field_ids, validate
-from paimon_orch.format.types import (
+from paimon_orch.format.types.cast_rules import can_cast
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

@@ -6,8 +6,8 @@ import numpy as np
 
 from paimon_orch.files.file_indexes import names_bitmap_version, stored_bitmap_version
 from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.format.file_index.options import NEWEST_BITMAP
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.file_index.index_options import NEWEST_BITMAP
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.manifests import ManifestReader
 

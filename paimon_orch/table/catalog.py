@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.arrow import fields_of_arrow
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import fields_of_arrow
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.alter import alter_schema
 from paimon_orch.table.mode_change import check_vectors_switch

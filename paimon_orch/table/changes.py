@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from paimon_orch.table.conflicts import BucketGuard, HashGuard
 from paimon_orch.table.row_guards import ReadGuard

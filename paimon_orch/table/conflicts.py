@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
-from paimon_orch.format.manifest_columns import Manifest
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.keys import key_bounds
 from paimon_orch.merge.levels import age
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.reader import FileReader
-from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.keys import Indices
 from paimon_orch.merge.stream import MergeRun, merge_runs

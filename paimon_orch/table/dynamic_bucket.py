@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.format.bucket import hash_rows
-from paimon_orch.format.hash_index import Hashes, decode_hash_index, encode_hash_index
-from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.bucket.bucket_function import hash_rows
+from paimon_orch.format.bucket.hash_index import Hashes, decode_hash_index, encode_hash_index
+from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import FileNames
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.conflicts import HashGuard

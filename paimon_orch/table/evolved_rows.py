@@ -16,9 +16,9 @@ from paimon_orch.files.evolution import source_of
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import TRACKING_FIELDS
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
 
 Group = tuple[DataFileMeta, ...]
 

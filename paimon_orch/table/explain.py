@@ -10,9 +10,9 @@ from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.files.selection import unread_bytes
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.file_index.evaluation import Evaluation, positions
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import Predicate, restrict
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.predicate import Predicate, restrict
 from paimon_orch.merge.levels import merge_sections
 from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.plan import BucketSplit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 
 def col(name: str) -> "Column":

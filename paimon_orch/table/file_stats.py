@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.evolution import source_of
 from paimon_orch.files.skipping import UNKNOWN, StatsOf, constant_stats, evolved, usable
-from paimon_orch.format.binary_row import deserialize_row, read_field, row_arity
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import file_format
+from paimon_orch.format.row.binary_row import deserialize_row, read_field, row_arity
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 
 SchemaOf = Callable[[int], TableSchema]
 

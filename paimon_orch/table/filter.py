@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, bind
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import AtomicType, Field, MapType
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, Field, MapType
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind
 
 
 def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:

@@ -8,10 +8,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, typed_text
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, typed_text
 from paimon_orch.table.filter import tested_field
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from paimon_orch.format.manifest import FileKind, ManifestEntry, live_entries
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, live_entries
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.references import Kind, ReferenceReader, Version, metadata_names

@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.files.reader import FileReader
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.format.predicate import Predicate, columns_of
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import Predicate, columns_of
 from paimon_orch.storage import FileIO
 from paimon_orch.table.difference import changed_buckets, difference
 from paimon_orch.table.manifests import ManifestReader

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.format.manifest import FileKind, ManifestEntry, merge_entries
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, merge_entries
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 

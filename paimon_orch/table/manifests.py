@@ -10,21 +10,21 @@ from paimon_orch.errors import (
     MissingFileError,
     corrupt_unless_decoded,
 )
-from paimon_orch.format.index_manifest import (
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, select_live
+from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.joined import Indices
-from paimon_orch.format.manifest import ManifestEntry, encode_manifest
-from paimon_orch.format.manifest_columns import Manifest, open_manifest, select_live
-from paimon_orch.format.manifest_list import (
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
+from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
+from paimon_orch.format.manifest.records import check_manifest_format
 from paimon_orch.format.paths import FileNames, TablePaths
-from paimon_orch.format.records import check_manifest_format
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO

@@ -9,17 +9,17 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.file_indexes import beside
 from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
-from paimon_orch.format.index_manifest import (
+from paimon_orch.format.manifest.columnar_manifest import open_manifest
+from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.manifest_entry import (
     FileKind,
     ManifestEntry,
     encode_manifest,
 )
-from paimon_orch.format.manifest_columns import open_manifest
 
 
 @dataclass(frozen=True, slots=True)

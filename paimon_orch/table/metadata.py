@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.files.reader import BucketFile
-from paimon_orch.format.binary_row import deserialize_row, row_arity
-from paimon_orch.format.manifest import DataFileMeta, FileSource
-from paimon_orch.format.partition import partition_names, value_text
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.partition_path import partition_names, value_text
 from paimon_orch.format.paths import file_format
+from paimon_orch.format.row.binary_row import deserialize_row, row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.stored import read_statistics

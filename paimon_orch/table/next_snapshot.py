@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, CorruptFileError
-from paimon_orch.format.index_manifest import IndexManifestEntry, combine
-from paimon_orch.format.manifest import FileKind, ManifestEntry
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, combine
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from paimon_orch.table.changes import Changes

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.table.rows import Rows
 
 if TYPE_CHECKING:

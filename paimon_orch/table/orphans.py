@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError, StorageError
-from paimon_orch.format.manifest_list import ManifestFileMeta
-from paimon_orch.format.partition import escape, unescape
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.partition_path import escape, unescape
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from paimon_orch.format.manifest import ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.keys import key_bounds
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.evolution import stored_as
 from paimon_orch.files.statistics import internal_value
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import deserialize_row
 from paimon_orch.format.options import Options
-from paimon_orch.format.partition import partition_names, partition_path, unescape
+from paimon_orch.format.partition_path import partition_names, partition_path, unescape
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import Field, type_to_sql
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field, type_to_sql
 
 Spec = Mapping[str, object]
 

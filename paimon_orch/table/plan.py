@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_orch.files.reader import constant_column
-from paimon_orch.format.binary_row import deserialize_row
-from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
-from paimon_orch.format.manifest_list import ManifestFileMeta
-from paimon_orch.format.predicate import Predicate, restrict, to_arrow
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import Predicate, restrict, to_arrow
 from paimon_orch.table.manifests import ManifestReader
 from paimon_orch.table.pruning import Pruner, reads_raw
 

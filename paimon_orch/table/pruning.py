@@ -14,18 +14,18 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files.file_indexes import IndexedFiles
 from paimon_orch.files.skipping import UNKNOWN, StatsOf, matcher
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import deserialize_row
-from paimon_orch.format.bucket import buckets, hashed_key
-from paimon_orch.format.file_fields import FieldsOfFiles, file_fields
-from paimon_orch.format.joined import Indices
-from paimon_orch.format.manifest import DataFileMeta, ManifestEntry
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
-from paimon_orch.format.predicate import And, Leaf, Or, Predicate, restrict
+from paimon_orch.format.bucket.bucket_function import buckets, hashed_key
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.file_fields import FieldsOfFiles, file_fields
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate, restrict
 from paimon_orch.merge.levels import merge_sections
 from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
 from paimon_orch.table.manifests import ManifestFilter

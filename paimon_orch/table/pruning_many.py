@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from paimon_orch.files.file_indexes import IndexedFiles
 from paimon_orch.files.skipping_many import Bounds, counts, may_match_many
-from paimon_orch.format.binary_columns import read_fields
-from paimon_orch.format.file_fields import FileFields
-from paimon_orch.format.joined import Indices
-from paimon_orch.format.predicate import Predicate
-from paimon_orch.format.statistics import SimpleStats
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.file_fields import FileFields
+from paimon_orch.format.row.binary_row_columns import read_fields
+from paimon_orch.format.row.simple_stats import SimpleStats
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.file_stats import FileStats, Source
 
 _AT_ONCE = 8_192  # files whose statistics and indexes are in memory at a time

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.file_indexes import FirstRows
 from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import Predicate, restrict
-from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import Predicate, restrict
 from paimon_orch.merge.engines import MergeEngine, drop_retracts, merge_engine
 from paimon_orch.merge.keys import KeyOrder
 from paimon_orch.merge.levels import (

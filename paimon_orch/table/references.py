@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError, StorageError
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
-from paimon_orch.format.index_manifest import DELETION_VECTORS, IndexManifestEntry, combine
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry, combine
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.manifests import ManifestReader

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
-from paimon_orch.format.manifest import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 
 

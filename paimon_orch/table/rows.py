@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.format.predicate import Predicate, to_arrow
-from paimon_orch.format.types import MAX_LENGTH, AtomicType, Field
+from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field
+from paimon_orch.format.types.predicate import Predicate, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,13 @@ import pyarrow as pa
 from paimon_orch.files.file_indexes import FirstRows
 from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.file_index.evaluation import TopRows
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.format.predicate import Predicate, columns_of, restrict
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import Predicate, columns_of, restrict
 from paimon_orch.storage import FileIO
 from paimon_orch.table.evolved_rows import is_evolving
 from paimon_orch.table.explain import ScanReport, explain

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from paimon_orch.format.types import DataType
+from paimon_orch.format.types.data_types import DataType
 
 Column = str | tuple[str, ...]
 

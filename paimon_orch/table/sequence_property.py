@@ -7,7 +7,7 @@ and read no files. Without it they read all files of a bucket again; with one th
 from collections.abc import Callable, Iterable, Mapping
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.snapshot import Snapshot
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.format.arrow import fields_of_arrow
-from paimon_orch.format.predicate import Predicate
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.arrow import fields_of_arrow
+from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table import metadata
 from paimon_orch.table.filter import bound_filter
 from paimon_orch.table.ordering import Ordered, parse_order

@@ -9,16 +9,16 @@ from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.reader import FileReader
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.files.writer import FileWriterFactory
-from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
-from paimon_orch.format.manifest import ManifestEntry
+from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.format.predicate import Predicate
-from paimon_orch.format.row_kind import RowKind
+from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.arrow_input import ArrowStream, to_arrow_table
 from paimon_orch.table.bitmap_versions import kept_bitmap_version

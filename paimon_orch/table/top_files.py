@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.statistics import ColumnStats
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.table.file_stats import FileStats
 from paimon_orch.table.ordering import SortKey
 from paimon_orch.table.plan import BucketSplit, visible_rows

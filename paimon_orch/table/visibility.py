@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.format.file_fields import file_fields
-from paimon_orch.format.joined import Indices
-from paimon_orch.format.manifest import FileKind, ManifestEntry
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.file_fields import file_fields
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot

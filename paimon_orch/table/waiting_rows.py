@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.bucket import buckets
+from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engines import MergeEngine
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.postpone import check_postponed

@@ -15,15 +15,15 @@ from paimon_orch.files.nested import null_inside
 from paimon_orch.files.reader import constant_column
 from paimon_orch.files.statistics import internal_value
 from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
-from paimon_orch.format.bucket import buckets
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import FileKind, ManifestEntry
+from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
-from paimon_orch.format.row_kind import RowKind, is_retract, parse_kinds
+from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.types import Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
 from paimon_orch.table.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets

@@ -11,8 +11,8 @@ import pytest
 from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
 from paimon_orch.dagster.io_manager import of_partitions
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.predicate import Or
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.predicate import Or
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table

@@ -12,9 +12,9 @@ from tables import new_table
 from paimon_orch.dagster import PartitionKeys
 from paimon_orch.dagster.partitions import parse_path, render_path
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.policy import decide
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

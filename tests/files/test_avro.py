@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.avro import AvroFileReader, decimals
 from paimon_orch.files.avro_writer import AvroFileWriter, avro_schema, unscaled_bytes
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import parse_columns
 
 ROOT = "org.apache.paimon.avro.generated.record"
 

@@ -17,8 +17,8 @@ import pytest
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.cast import cast
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import AtomicType, parse_type
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, parse_type
 
 VECTORS = json.loads(Path(__file__).with_name("cast_vectors.json").read_text(encoding="utf-8"))
 PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -9,8 +9,8 @@ import pytest
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.evolution import conform, evolve
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import (
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import (
     ArrayType,
     DataType,
     Field,

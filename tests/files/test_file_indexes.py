@@ -12,11 +12,11 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.file_indexes import IndexedFiles, index_file, open_indexes
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import encode_container
-from paimon_orch.format.file_index.options import index_specs
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import Leaf
+from paimon_orch.format.file_index.index_options import index_specs
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.predicate import Leaf
 from paimon_orch.storage import LocalFileIO
 
 FIELDS = tuple(parse_columns("k INT, s CHAR(3)"))

@@ -14,9 +14,9 @@ from random_tables import tables
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.evolution import conform
 from paimon_orch.files.formats import open_reader, open_writer
-from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.options import Options
-from paimon_orch.format.types import (
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import (
     Field,
     parse_columns,
 )

@@ -11,8 +11,8 @@ from pyarrow import parquet as pq
 from tables import new_table
 
 from paimon_orch.files.reader import BucketFile
-from paimon_orch.format.binary_row import EMPTY_ROW
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 
 ROWS = pa.table(
     {

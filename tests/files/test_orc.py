@@ -13,8 +13,8 @@ from pyarrow import orc
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.selection import only
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import parse_columns
 
 
 def written(columns: str, rows: list[Any]) -> io.BytesIO:

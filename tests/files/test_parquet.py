@@ -11,9 +11,9 @@ import pytest
 
 from paimon_orch.files.int96 import stored
 from paimon_orch.files.parquet import ParquetFileWriter
-from paimon_orch.format.arrow import arrow_schema
 from paimon_orch.format.schema import assign_field_ids
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import parse_columns
 
 NANOS = [0, 1, -1, None, 1_700_000_000_123_456_789, -(2**63), 2**63 - 1]
 

@@ -22,7 +22,7 @@ from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.files.parquet_footer import Chunk
 from paimon_orch.files.parquet_pages import Costs
 from paimon_orch.files.selection import only, parquet_rows, unread_bytes
-from paimon_orch.format.types import Field, parse_columns
+from paimon_orch.format.types.data_types import Field, parse_columns
 
 
 @pytest.fixture

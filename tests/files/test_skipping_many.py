@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from paimon_orch.files.skipping import UNKNOWN, may_match, usable
 from paimon_orch.files.skipping_many import Bounds, counts, may_match_many
 from paimon_orch.files.statistics import internal_value
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_columns import read_fields
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.format.statistics import ColumnStats
-from paimon_orch.format.types import AtomicType, parse_type
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.binary_row_columns import read_fields
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 
 VALUES: dict[str, list[Any]] = {
     "BOOLEAN": [False, True],

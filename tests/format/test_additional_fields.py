@@ -19,32 +19,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format import avro, index_manifest, manifest, manifest_list
-from paimon_orch.format.avro import NAMESPACE
-from paimon_orch.format.index_manifest import (
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest import index_manifest, manifest_list
+from paimon_orch.format.manifest import manifest_entry as manifest
+from paimon_orch.format.manifest.avro_container import NAMESPACE
+from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+from paimon_orch.format.manifest.index_manifest import (
     DeletionVectorRange,
     GlobalIndexMeta,
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
     decode_manifest,
     encode_manifest,
 )
-from paimon_orch.format.manifest_columns import ManifestColumns
-from paimon_orch.format.manifest_list import (
+from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
+from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.statistics import SimpleStats
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.table.alter import changed_schema
 from paimon_orch.table.schema_changes import (
     AddColumn,

@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from packed_data import data_file
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.binary_row import deserialize_row, encode_row, serialize_row
-from paimon_orch.format.bucket import buckets, hash_rows
-from paimon_orch.format.hive_hash import hive_hash
+from paimon_orch.format.bucket.bucket_function import buckets, hash_rows
+from paimon_orch.format.bucket.hive_hash import hive_hash
+from paimon_orch.format.row.binary_row import deserialize_row, encode_row, serialize_row
+from paimon_orch.format.row.simple_stats import truncate_max, truncate_min
 from paimon_orch.format.schema import new_schema
-from paimon_orch.format.statistics import truncate_max, truncate_min
-from paimon_orch.format.types import AtomicType, DataType, MapType, parse_columns, parse_type
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import (
+    AtomicType,
+    DataType,
+    MapType,
+    parse_columns,
+    parse_type,
+)
 
 DATA = json.loads(data_file("vectors/binary_row.json"))
 VECTOR_ROWS: list[dict[str, Any]] = DATA["vectors"]

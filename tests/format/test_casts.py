@@ -1,7 +1,7 @@
 import pytest
 
-from paimon_orch.format.casts import can_cast
-from paimon_orch.format.types import parse_type
+from paimon_orch.format.types.cast_rules import can_cast
+from paimon_orch.format.types.data_types import parse_type
 
 MOMENTS = ["DATE", "TIME(3)", "TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE"]
 

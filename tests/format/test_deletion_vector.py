@@ -16,7 +16,7 @@ from paimon_orch.format.deletion_vector import (
     decode_payload,
     encode_file,
 )
-from paimon_orch.format.index_manifest import DeletionVectorRange
+from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
 
 DATA = json.loads(data_file("vectors/deletion_vectors.json"))
 

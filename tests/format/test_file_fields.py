@@ -5,16 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paimon_orch.format.file_fields import (
+from paimon_orch.format.manifest.columnar_manifest import (
+    ManifestColumns,
+    open_manifest,
+    select_live,
+)
+from paimon_orch.format.manifest.file_fields import (
     _ATTRIBUTES,
     FieldsOfFiles,
     FieldsOfManifest,
     file_fields,
 )
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, encode_manifest
-from paimon_orch.format.manifest_columns import ManifestColumns, open_manifest, select_live
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
-from paimon_orch.format.types import parse_type
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    encode_manifest,
+)
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
+from paimon_orch.format.types.data_types import parse_type
 
 TYPES = [parse_type("BIGINT"), parse_type("STRING")]
 

@@ -9,37 +9,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.errors import CorruptFileError, PaimonError
-from paimon_orch.format import avro
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
     decode_file,
     decode_payload,
     encode_file,
 )
-from paimon_orch.format.index_manifest import (
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS,
     DeletionVectorRange,
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
     decode_manifest,
     encode_manifest,
 )
-from paimon_orch.format.manifest_columns import ManifestColumns
-from paimon_orch.format.manifest_list import (
+from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
+from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 STATS = SimpleStats(b"\0" * 12, b"\1" * 20, (0, None, 5))
 ENTRIES = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.hash_index import decode_hash_index, encode_hash_index
+from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_index
 
 
 def test_a_file_is_its_hashes_in_big_endian_order_of_bytes() -> None:

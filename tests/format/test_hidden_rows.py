@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from paimon_orch.format.bytes.roaring import BLOCK, Container, containers
 from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
-from paimon_orch.format.hidden_rows import HiddenRows
-from paimon_orch.format.roaring import BLOCK, Container, containers
+from paimon_orch.format.row_mask import HiddenRows
 
 WORD = 1 << 32
 KINDS = ("array", "bit set", "runs", "full")

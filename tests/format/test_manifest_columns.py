@@ -15,8 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.columnar_manifest import (
+    DecodedManifest,
+    ManifestColumns,
+    open_manifest,
+    select_live,
+)
+from paimon_orch.format.manifest.manifest_entry import (
     SCHEMA,
     DataFileMeta,
     FileKind,
@@ -26,14 +31,9 @@ from paimon_orch.format.manifest import (
     encode_manifest,
     live_entries,
 )
-from paimon_orch.format.manifest_columns import (
-    DecodedManifest,
-    ManifestColumns,
-    open_manifest,
-    select_live,
-)
-from paimon_orch.format.statistics import SimpleStats
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.simple_stats import SimpleStats
+from paimon_orch.format.types.data_types import AtomicType
 
 WRITERS = sorted(path for path in GOLDEN.glob("*") if path.is_dir())
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.predicate import And, Leaf, Not, Or, bind, to_arrow
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, bind, to_arrow
 
 SCHEMA = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
 

@@ -10,28 +10,29 @@ import pytest
 from pyarrow import orc
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format import index_manifest, manifest, manifest_list
-from paimon_orch.format.additional_fields import KnownFields
-from paimon_orch.format.index_manifest import (
+from paimon_orch.format.manifest import index_manifest, manifest_list
+from paimon_orch.format.manifest import manifest_entry as manifest
+from paimon_orch.format.manifest.additional_fields import KnownFields
+from paimon_orch.format.manifest.index_manifest import (
     DeletionVectorRange,
     IndexManifestEntry,
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
     decode_manifest,
     encode_manifest,
 )
-from paimon_orch.format.manifest_list import (
+from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
-from paimon_orch.format.records import decode_records
-from paimon_orch.format.statistics import SimpleStats
+from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.row.simple_stats import SimpleStats
 
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
 ENTRIES = [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from paimon_orch.format.roaring import (
+from paimon_orch.format.bytes.roaring import (
     all_rows,
     bitmap_of,
     bitmap_of_sorted,

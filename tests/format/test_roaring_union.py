@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_orch.format.roaring_union import union_32, union_64
+from paimon_orch.format.bytes.roaring_union import union_32, union_64
 
 Union = tuple[int, bytes, bytes, bytes]
 

@@ -10,10 +10,10 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.row_kind import KIND_TEXTS
+from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import sort_step
 

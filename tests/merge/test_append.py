@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.manifest import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.merge.append import AppendPicker, Group, Mark
 

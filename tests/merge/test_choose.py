@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tables import assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
 
-from paimon_orch.format.index_manifest import DeletionVectorRange, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileKind
+from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options import Options
 from paimon_orch.merge.choose import mostly_hidden
 from paimon_orch.steps import compact as step

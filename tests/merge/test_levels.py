@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.binary_row import serialize_row
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.types import Field, parse_type
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.levels import (
     follow_each_other,
     newest_first,

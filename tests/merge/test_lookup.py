@@ -15,11 +15,11 @@ from tables import assert_healthy, new_table, rows_of, small_batches, table_of, 
 
 from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.reader import POSITION, RowGroup
-from paimon_orch.format.binary_row import serialize_row
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.statistics import ColumnStats
-from paimon_orch.format.types import Field, parse_type
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.keys import KeyColumns
 from paimon_orch.merge.lookup import PositionLookup
 from paimon_orch.steps.compact import compact

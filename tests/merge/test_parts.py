@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.format.binary_row import read_field, serialize_row
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.types import Field, parse_type
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.binary_row import read_field, serialize_row
+from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.compaction import CompactionTask
 from paimon_orch.merge.parts import parts_of
 from paimon_orch.merge.slices import KeySlice

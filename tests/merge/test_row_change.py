@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from merge.model import ADD, Row, Rules, is_add
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.row_kind import parse_kinds
+from paimon_orch.format.row.row_kind import parse_kinds
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.row_change import contributions
 
 COLUMNS = {"s": "INT", "v": "INT", "w": "INT", "names": "STRING", "items": "ARRAY<INT>"}

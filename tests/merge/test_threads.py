@@ -13,7 +13,7 @@ from storage.race import append_concurrently
 from tables import Row, assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
 
 from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import MergeRun, merge_runs
 from paimon_orch.steps import compact as step

@@ -20,8 +20,8 @@ from paimon_orch.files.reader import BucketFile
 from paimon_orch.format.file_index.bitmap import Bitmap
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container
-from paimon_orch.format.file_index.options import IndexSpec, index_specs
-from paimon_orch.format.predicate import Leaf
+from paimon_orch.format.file_index.index_options import IndexSpec, index_specs
+from paimon_orch.format.types.predicate import Leaf
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index

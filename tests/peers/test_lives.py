@@ -17,8 +17,8 @@ from peers.peers import PEERS, Peer, PeerError
 from tables import assert_healthy, new_table, table_of, vectors_of
 
 from paimon_orch import Catalog
-from paimon_orch.format.casts import can_cast
-from paimon_orch.format.types import type_from_json
+from paimon_orch.format.types.cast_rules import can_cast
+from paimon_orch.format.types.data_types import type_from_json
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.schema_changes import (

@@ -22,7 +22,7 @@ from tables import Row, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.predicate import to_arrow
+from paimon_orch.format.types.predicate import to_arrow
 from paimon_orch.spark import source
 from paimon_orch.spark.rows import spark_schema
 from paimon_orch.spark.source import Part

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paimon_orch.format.index_manifest import IndexManifestEntry, encode_index_manifest
-from paimon_orch.format.manifest import DataFileMeta, ManifestEntry, encode_manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta, encode_manifest_list
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, encode_index_manifest
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry, encode_manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta, encode_manifest_list
 from paimon_orch.table.table import Table
 
 

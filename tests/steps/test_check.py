@@ -15,9 +15,9 @@ from tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import MissingFileError
-from paimon_orch.format.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest import FileKind
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor

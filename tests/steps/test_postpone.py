@@ -11,7 +11,7 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.reader import BucketFile
-from paimon_orch.format.bucket import buckets
+from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact, ingest, postpone

@@ -19,7 +19,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.files.writer import RollingFileWriter
-from paimon_orch.format.types import parse_type
+from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps import rescale as step
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact

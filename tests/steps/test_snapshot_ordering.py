@@ -26,9 +26,9 @@ from tables import assert_healthy, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.binary_row import EMPTY_ROW
-from paimon_orch.format.manifest import DataFileMeta, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import Strategy, compact

@@ -11,7 +11,7 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types import parse_columns, parse_type, type_to_sql
+from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
 from paimon_orch.storage import FileIO, LocalFileIO
 from paimon_orch.table.alter import changed_schema
 from paimon_orch.table.schema_changes import (

@@ -13,10 +13,10 @@ from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import NotFoundError, PaimonError
-from paimon_orch.format.index_manifest import decode_index_manifest, encode_index_manifest
-from paimon_orch.format.manifest import decode_manifest, encode_manifest
-from paimon_orch.format.manifest_list import decode_manifest_list, encode_manifest_list
-from paimon_orch.format.statistics import SimpleStats
+from paimon_orch.format.manifest.index_manifest import decode_index_manifest, encode_index_manifest
+from paimon_orch.format.manifest.manifest_entry import decode_manifest, encode_manifest
+from paimon_orch.format.manifest.manifest_list import decode_manifest_list, encode_manifest_list
+from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
 

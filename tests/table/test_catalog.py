@@ -10,7 +10,7 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, StorageError
-from paimon_orch.format.types import type_to_sql
+from paimon_orch.format.types.data_types import type_to_sql
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from golden import GOLDEN, copy_warehouse
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.format.arrow import arrow_schema
+from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_partitions import expire_partitions
 from paimon_orch.steps.row_level import delete

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tables import new_table, rows_of, table_of
 
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.manifests import ManifestReader

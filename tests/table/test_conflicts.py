@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
-from paimon_orch.format.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types import parse_columns, parse_type
+from paimon_orch.format.types.data_types import parse_columns, parse_type
 from paimon_orch.table.conflicts import BucketGuard, check_conflicts, check_guards
 
 BIGINT = parse_type("BIGINT NOT NULL")

@@ -15,9 +15,9 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
-from paimon_orch.format.binary_row import EMPTY_ROW
-from paimon_orch.format.hash_index import decode_hash_index
-from paimon_orch.format.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.bucket.hash_index import decode_hash_index
+from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps import ingest
 from paimon_orch.table.dynamic_bucket import BucketAssigner, IndexWriter, key_hashes
 from paimon_orch.table.table import Table

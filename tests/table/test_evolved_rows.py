@@ -15,10 +15,10 @@ from tables import new_table, rows_of, table_of
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files import writer
 from paimon_orch.files.writer import FileWriterFactory
-from paimon_orch.format.binary_row import EMPTY_ROW
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.evolved_rows import EvolvedRows, same_rows

@@ -19,8 +19,8 @@ from paimon_orch import Catalog, col
 from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files import writer
 from paimon_orch.files.file_indexes import open_indexes
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.predicate import to_arrow
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.types.predicate import to_arrow
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.filter import bound_filter

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.arrow import arrow_schema
-from paimon_orch.format.predicate import columns_of, restrict, to_arrow
 from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types import parse_columns
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.predicate import columns_of, restrict, to_arrow
 from paimon_orch.table.filter_text import parse_filter
 
 SCHEMA = new_schema(

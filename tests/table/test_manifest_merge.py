@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.binary_row import EMPTY_ROW
-from paimon_orch.format.manifest import DataFileMeta, FileKind, ManifestEntry, live_entries
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    live_entries,
+)
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.table.manifest_merge import ManifestMerge
 from paimon_orch.table.manifests import ManifestReader, ManifestWriter
 from paimon_orch.table.table import Table

@@ -23,8 +23,8 @@ from tables import Row, new_table, small_batches, table_of
 from paimon_orch.files import writer
 from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.reader import FileReader
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.format.types import parse_type
+from paimon_orch.format.types.data_types import parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.storage import LocalFileIO
@@ -429,7 +429,7 @@ def test_every_statistics_mode_gives_the_same_rows(tmp_path: Path, mode: str) ->
 def test_nothing_is_skipped_that_a_column_of_another_type_once_held(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from paimon_orch.format.types import AtomicType
+    from paimon_orch.format.types.data_types import AtomicType
 
     table = new_table(tmp_path, "k BIGINT, n INT", key=(), bucket="-1")
     table.append(table_of("k n", [(1, 10), (2, 9)]))

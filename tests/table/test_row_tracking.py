@@ -20,7 +20,12 @@ from paimon_orch.files import writer
 from paimon_orch.files.reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE, tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import DataFileMeta, FileKind, FileSource, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+)
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact

@@ -11,10 +11,10 @@ import pytest
 from commands import said
 from tables import new_table
 
-from paimon_orch.format.binary_row import deserialize_row, serialize_row
-from paimon_orch.format.statistics import truncate_max
+from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
+from paimon_orch.format.row.simple_stats import truncate_max
 from paimon_orch.format.text import RawText, decode_text, encode_text, readable_bytes
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.steps import analyze, rescale
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact

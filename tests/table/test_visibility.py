@@ -11,8 +11,8 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
-from paimon_orch.format.manifest_columns import Manifest
-from paimon_orch.format.manifest_list import ManifestFileMeta
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps import row_level
 from paimon_orch.steps.compact import compact, compact_partitions_of
 from paimon_orch.steps.executor import InProcessExecutor

@@ -23,7 +23,7 @@ from tables import (
 )
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket import buckets
+from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table

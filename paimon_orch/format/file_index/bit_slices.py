@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from paimon_orch.format.roaring import serialized_mask
+from paimon_orch.format.bytes.roaring import serialized_mask
 
 
 def serialized_slices(numbers: npt.NDArray[np.signedinteger[Any]], count: int) -> list[bytes]:

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.bytes.roaring import all_rows, deserialized, serialized, serialized_groups
 from paimon_orch.format.file_index.container import Blob
-from paimon_orch.format.file_index.hash_order import key_hashes, table_order
+from paimon_orch.format.file_index.java_hash_order import key_hashes, table_order
 from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
 from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, codec
-from paimon_orch.format.roaring import all_rows, deserialized, serialized, serialized_groups
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 _I = struct.Struct(">i")
 _PAIR = struct.Struct(">ii")

@@ -15,7 +15,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.file_index.container import Blob
 from paimon_orch.format.file_index.hashing import mix, xxh64
 from paimon_orch.format.file_index.values import Key, Keys, bits_of, is_bytes
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 _HEAD = struct.Struct(">i")
 _CHUNK = 32_768  # hashes at a time

@@ -10,11 +10,16 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.bytes.roaring import (
+    all_rows,
+    deserialized,
+    serialized_mask,
+    serialized_size,
+)
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
 from paimon_orch.format.file_index.container import Blob
 from paimon_orch.format.file_index.values import EncodedColumn, Key
-from paimon_orch.format.roaring import all_rows, deserialized, serialized_mask, serialized_size
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 _VERSION = 1
 _HEAD = struct.Struct(">bi")

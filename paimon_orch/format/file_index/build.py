@@ -12,7 +12,7 @@ from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
 from paimon_orch.format.file_index.bloom_filter import BloomFilter, BloomFilterBuilder
 from paimon_orch.format.file_index.bsi import encode_bsi
 from paimon_orch.format.file_index.container import Blob, encode_container
-from paimon_orch.format.file_index.options import (
+from paimon_orch.format.file_index.index_options import (
     NEWEST_BITMAP,
     VERSION,
     IndexSpec,
@@ -28,7 +28,7 @@ from paimon_orch.format.file_index.values import (
     encoded_column,
     present_keys,
 )
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 _MAX_CHUNK = 2**31 - 1
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from paimon_orch.format.arrow import arrow_type
+from paimon_orch.format.bytes.roaring import all_rows
 from paimon_orch.format.file_index.bitmap import Bitmap
 from paimon_orch.format.file_index.bloom_filter import BloomFilter
 from paimon_orch.format.file_index.bsi import BitSliceIndex
@@ -27,9 +27,9 @@ from paimon_orch.format.file_index.values import (
     is_lossy,
     key_of,
 )
-from paimon_orch.format.predicate import And, Leaf, Not, Predicate
-from paimon_orch.format.roaring import all_rows
-from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 MAX_ROWS = 2**31 - 1  # of a file that indexes are asked for
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.bytes.roaring import all_rows, deserialized, serialized_mask
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
 from paimon_orch.format.file_index.container import Blob
 from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
 from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, argsorted, codec
-from paimon_orch.format.roaring import all_rows, deserialized, serialized_mask
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 _VERSION = 1
 _I = struct.Struct(">i")

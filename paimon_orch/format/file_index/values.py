@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrow import arrow_type
-from paimon_orch.format.types import AtomicType, DataType, type_to_sql
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
 Key: TypeAlias = int | bytes
 Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]

@@ -15,10 +15,10 @@ from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import IndexFilter, Stored
-from paimon_orch.format.file_index.options import container_order, index_specs
+from paimon_orch.format.file_index.index_options import container_order, index_specs
 from paimon_orch.format.file_index.values import encoded_column
-from paimon_orch.format.predicate import And, Leaf, Or
-from paimon_orch.format.types import AtomicType, Field, parse_type
+from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Or
 
 NAMES = st.text(min_size=1, max_size=12)  # NUL, surrogate pairs and all
 KINDS = st.sampled_from(["bitmap", "bloom-filter", "bsi", "range-bitmap", "btree"])

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_orch.format.arrow import arrow_type
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container
 from paimon_orch.format.file_index.evaluation import IndexFilter, Stored, stored_column
-from paimon_orch.format.file_index.many import judge
-from paimon_orch.format.file_index.options import index_specs
+from paimon_orch.format.file_index.index_options import index_specs
+from paimon_orch.format.file_index.multi_file_evaluation import judge
 from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap
 from paimon_orch.format.file_index.values import (
     INDEX_TYPES,
@@ -25,8 +24,9 @@ from paimon_orch.format.file_index.values import (
     checked_type,
     encoded_column,
 )
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate, to_arrow
-from paimon_orch.format.types import AtomicType, Field, parse_type
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, to_arrow
 
 TYPES = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "DECIMAL(30, 4)", "DATE",

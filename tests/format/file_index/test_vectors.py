@@ -19,6 +19,7 @@ from index_vectors import (
 from pyroaring import BitMap
 
 from paimon_orch.errors import PaimonError
+from paimon_orch.format.bytes.roaring import serialized
 from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
 from paimon_orch.format.file_index.bloom_filter import hashes, parameters
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
@@ -31,13 +32,12 @@ from paimon_orch.format.file_index.evaluation import (
     select_rows,
 )
 from paimon_orch.format.file_index.hashing import murmur
-from paimon_orch.format.file_index.options import IndexSpec, index_specs
+from paimon_orch.format.file_index.index_options import IndexSpec, index_specs
 from paimon_orch.format.file_index.range_bitmap import RangeBitmap
 from paimon_orch.format.file_index.values import Key, encoded_column, present_keys
 from paimon_orch.format.options import Options
-from paimon_orch.format.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.format.roaring import serialized
-from paimon_orch.format.types import AtomicType, Field, parse_type
+from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 
 # Java keeps many keys that collide in a tree, whose order is not reproduced (section 11.1)
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from paimon_orch.format.file_index.hashing import murmur
 from paimon_orch.format.file_index.values import Keys, bits_of
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 _FIRST_CAPACITY = 16
 _TREE_CAPACITY = 64

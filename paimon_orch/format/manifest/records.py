@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
-from paimon_orch.format import avro
-from paimon_orch.format.additional_fields import KnownFields, unknown_fields
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest.additional_fields import KnownFields, unknown_fields
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.binary_row import null_bits_size
-from paimon_orch.format.hive_hash import hive_hash
-from paimon_orch.format.types import AtomicType, DataType, Field
+from paimon_orch.format.bucket.hive_hash import hive_hash
+from paimon_orch.format.row.binary_row import null_bits_size
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 
 _CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
 _C1 = np.uint32(0xCC9E2D51)

@@ -18,15 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_orch.errors import corrupt_unless_decoded
-from paimon_orch.format.additional_fields import AdditionalFields, Definition, unknown_fields
-from paimon_orch.format.avro_walk import (
+from paimon_orch.format.manifest.additional_fields import (
+    AdditionalFields,
+    Definition,
+    unknown_fields,
+)
+from paimon_orch.format.manifest.avro_batch_decoder import (
     Column,
     UnexpectedError,
     Walk,
     is_column_type,
     record_of,
 )
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest.manifest_entry import (
     KNOWN_FIELDS,
     SCHEMA,
     VERSION,
@@ -36,7 +40,7 @@ from paimon_orch.format.manifest import (
     decode_manifest,
     is_safe_file_name,
 )
-from paimon_orch.format.statistics import SimpleStats
+from paimon_orch.format.row.simple_stats import SimpleStats
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

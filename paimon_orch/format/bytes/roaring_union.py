@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.roaring import BLOCK, containers, portable
+from paimon_orch.format.bytes.roaring import BLOCK, containers, portable
 
 _RUNS, _BITS, _ARRAY = range(3)
 _MAX_ARRAY = 4096

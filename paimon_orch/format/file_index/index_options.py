@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.file_index.hash_order import string_hash, table_order
+from paimon_orch.format.file_index.java_hash_order import string_hash, table_order
 from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, checked_type
 from paimon_orch.format.options import Options
-from paimon_orch.format.types import AtomicType, DataType, Field, MapType
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType
 
 VERSION = "version"
 NEWEST_BITMAP = 2

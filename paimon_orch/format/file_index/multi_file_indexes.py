@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from paimon_orch.format.bytes.binary_batch import Indices, Joined, objects
 from paimon_orch.format.file_index.bloom_filter import hash_of_key
 from paimon_orch.format.file_index.values import BITMAP, BLOOM_FILTER, RANGE_BITMAP, Key, codec
-from paimon_orch.format.joined import Indices, Joined, objects
-from paimon_orch.format.types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType
 
 Mask = npt.NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 
 from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
-from paimon_orch.format.additional_fields import (
+from paimon_orch.format.manifest.additional_fields import (
     Definition,
     KnownFields,
     unknown_fields,

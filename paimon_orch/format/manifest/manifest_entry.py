@@ -9,16 +9,16 @@ from enum import IntEnum
 from typing import Any
 
 from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
-from paimon_orch.format import avro
-from paimon_orch.format.additional_fields import (
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
     Definition,
     extend_schema,
     known_fields,
 )
-from paimon_orch.format.binary_row import EMPTY_ROW
-from paimon_orch.format.records import decode_records
-from paimon_orch.format.statistics import EMPTY_STATS, SimpleStats
+from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 
 VERSION = 2
 _UNSAFE = re.compile(r"[/\\\0]")

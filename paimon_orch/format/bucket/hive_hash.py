@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 
 Words = npt.NDArray[np.uint32]
 _PRIME = 31

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_orch.format.bytes.roaring import BLOCK, containers
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.roaring import BLOCK, containers
 
 Bits = npt.NDArray[np.uint8]
 

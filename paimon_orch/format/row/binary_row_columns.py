@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.binary_row import null_bits_size
-from paimon_orch.format.joined import Indices, Joined, Values
+from paimon_orch.format.bytes.binary_batch import Indices, Joined, Values
+from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.text import decode_text
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 
 Mask = npt.NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.text import readable_text
-from paimon_orch.format.types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field
 
 _SPECIAL = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")

@@ -12,7 +12,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from paimon_orch.format.text import encode_text
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 
 _MASK = 0xFFFFFFFF
 _SEED = 42

@@ -1,6 +1,6 @@
 """Which type of a column may become which other one (format section 9.4)."""
 
-from paimon_orch.format.types import MAX_LENGTH, AtomicType, DataType
+from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _TEXTS = ("CHAR", "VARCHAR")

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_orch.errors import CommitConflictError, corrupt_unless_decoded
-from paimon_orch.format import avro
-from paimon_orch.format.additional_fields import (
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
     Definition,
     extend_schema,
     known_fields,
 )
-from paimon_orch.format.manifest import FileKind, safe_file_name
-from paimon_orch.format.records import decode_records
+from paimon_orch.format.manifest.manifest_entry import FileKind, safe_file_name
+from paimon_orch.format.manifest.records import decode_records
 
 VERSION = 1
 HASH = "HASH"

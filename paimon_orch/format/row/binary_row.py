@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
 from paimon_orch.format.text import decode_text, encode_text
-from paimon_orch.format.types import (
+from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
     DataType,

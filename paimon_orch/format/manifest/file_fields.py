@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from paimon_orch.format.joined import Indices
-from paimon_orch.format.manifest import DataFileMeta
-from paimon_orch.format.manifest_columns import Manifest, ManifestColumns
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest, ManifestColumns
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 
 _ATTRIBUTES = {
     "_ROW_COUNT": "row_count",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.binary_row import EMPTY_ROW, serialize_row
+from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.text import RawText, decode_text, encode_text
-from paimon_orch.format.types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType
 
 _SURROGATES = range(0xD800, 0xE000)
 Bound = TypeVar("Bound", str, bytes)

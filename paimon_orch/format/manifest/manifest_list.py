@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.errors import corrupt_unless_decoded
-from paimon_orch.format import avro
-from paimon_orch.format.additional_fields import AdditionalFields, extend_schema, known_fields
-from paimon_orch.format.binary_row import deserialize_row
-from paimon_orch.format.manifest import (
+from paimon_orch.format.manifest import avro_container as avro
+from paimon_orch.format.manifest.additional_fields import (
+    AdditionalFields,
+    extend_schema,
+    known_fields,
+)
+from paimon_orch.format.manifest.manifest_entry import (
     VERSION,
     FileKind,
     ManifestEntry,
@@ -16,9 +19,10 @@ from paimon_orch.format.manifest import (
     stats_from_avro,
     stats_to_avro,
 )
-from paimon_orch.format.records import decode_records
-from paimon_orch.format.statistics import ColumnStats, SimpleStats
-from paimon_orch.format.types import Field
+from paimon_orch.format.manifest.records import decode_records
+from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
+from paimon_orch.format.types.data_types import Field
 
 
 @dataclass(frozen=True, slots=True)

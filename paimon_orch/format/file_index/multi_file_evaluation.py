@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.bytes.binary_batch import Indices, Joined
 from paimon_orch.format.file_index.container import Blob, HeadLayout, head_layout
 from paimon_orch.format.file_index.evaluation import MAX_ROWS, ColumnOf, IndexFilter, Stored, Test
-from paimon_orch.format.file_index.many_indexes import (
+from paimon_orch.format.file_index.multi_file_indexes import (
     MANY,
     Answer,
     Blobs,
@@ -22,8 +23,7 @@ from paimon_orch.format.file_index.many_indexes import (
     all_of,
     any_of,
 )
-from paimon_orch.format.joined import Indices, Joined
-from paimon_orch.format.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 _MAX_LAYOUTS = 16
 _ENTRY_BYTES = 8

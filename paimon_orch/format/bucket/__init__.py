@@ -1,0 +1,1 @@
+"""Bucket functions, and the hash index of dynamic buckets."""

@@ -1,0 +1,1 @@
+"""Byte-level tools of the format: batches of binary values and Roaring bitmaps."""

@@ -1,0 +1,1 @@
+"""Binary rows: keys, partitions and statistics as bytes."""

@@ -1,0 +1,1 @@
+"""Data types, their Arrow forms, casts and predicates."""
