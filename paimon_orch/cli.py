@@ -61,7 +61,7 @@ from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.inspect import inspect as inspect_table
 from paimon_orch.steps.policy import Decision, decide
 from paimon_orch.steps.sort_compact import Order
-from paimon_orch.storage.options import parse_option
+from paimon_orch.storage.object_store_options import parse_option
 from paimon_orch.table.commit import CommitId
 from paimon_orch.table.partitions import Spec, parse_spec
 from paimon_orch.table.postpone import is_postponed

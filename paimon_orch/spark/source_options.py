@@ -8,7 +8,7 @@ from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
-from paimon_orch.storage.options import parse_option
+from paimon_orch.storage.object_store_options import parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.incremental import Incremental
 from paimon_orch.table.rows import Rows

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 from paimon_orch.errors import InputError
 from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.storage.local import LocalFileIO
-from paimon_orch.storage.objects import FsspecFileIO, object_store
+from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
 
 __all__ = ["FileIO", "FileInfo", "FsspecFileIO", "LocalFileIO", "resolve_warehouse"]
 
@@ -24,7 +24,7 @@ def resolve_warehouse(uri: str, options: Mapping[str, Any] | None = None) -> tup
     """
     scheme = urlparse(uri).scheme
     if scheme not in ("", "file"):
-        return object_store(uri, options or {})
+        return open_object_store(uri, options or {})
     if options:
         names = ", ".join(sorted(options))
         raise InputError(f"warehouse {uri!r} is local and takes no storage options; got {names}")

@@ -5,7 +5,7 @@ import pytest
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.errors import NotFoundError
-from paimon_orch.storage.objects import FsspecFileIO
+from paimon_orch.storage.object_store import FsspecFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from paimon_orch import cli, cli_common
-from paimon_orch.storage.options import ENVIRONMENT
+from paimon_orch.storage.object_store_options import ENVIRONMENT
 from paimon_orch.table.catalog import Catalog
 
 COLUMNS = ("--columns", "id BIGINT")

@@ -16,7 +16,8 @@ import pytest
 from filelock import FileLock
 
 from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
-from paimon_orch.storage import FsspecFileIO, LocalFileIO, objects, resolve_warehouse
+from paimon_orch.storage import FsspecFileIO, LocalFileIO, resolve_warehouse
+from paimon_orch.storage import object_store as objects
 
 pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem
@@ -209,7 +210,7 @@ def test_a_lock_makes_any_store_writable(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_not_freed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_orch.storage.objects._LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("paimon_orch.storage.object_store._LOCK_SECONDS", 0.01)
     root, lock = f"local://{tmp_path}/warehouse", str(tmp_path / "lock")
     io = resolve_warehouse(root, {"lock_path": lock})[0]
 

@@ -18,7 +18,7 @@ from paimon_orch.spark import executor as spark_executor
 from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.steps import compact
 from paimon_orch.storage import resolve_warehouse
-from paimon_orch.storage.options import ENVIRONMENT, StorageOptions, parse_option
+from paimon_orch.storage.object_store_options import ENVIRONMENT, StorageOptions, parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 

@@ -21,7 +21,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.storage.base import FileInfo, checked
-from paimon_orch.storage.options import LOCK_PATH, StorageOptions
+from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
@@ -338,7 +338,7 @@ class FsspecFileIO:
         return error if self.options.redact(text) == text else None
 
 
-def object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
+def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileIO, str]:
     """Return the file access and the root of a warehouse in an object store; nothing is connected yet."""
     parsed = urlparse(uri)
     if parsed.password or parsed.query:
