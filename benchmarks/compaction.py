@@ -30,8 +30,8 @@ from measure import console, medians, show
 from tpch import generate, is_available, make_tables
 
 from paimon_orch import Catalog
-from paimon_orch.files.parquet import ROW_GROUP_ROWS
-from paimon_orch.files.reader import BATCH_ROWS
+from paimon_orch.files.data_file_reader import BATCH_ROWS
+from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor

@@ -18,7 +18,7 @@ import pyarrow as pa
 import typer
 from measure import console, medians, show
 
-from paimon_orch.files.reader import BATCH_ROWS
+from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.deletion_vector import DeletionVector, Positions, decode_payload
 from paimon_orch.format.row_mask import HiddenRows
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_orch import Catalog
-from paimon_orch.files import writer
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import live_entries
 from paimon_orch.merge import stream

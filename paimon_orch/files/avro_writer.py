@@ -12,8 +12,8 @@ import fastavro.write
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.avro import DECIMAL_BYTES
-from paimon_orch.files.nested import flat_values, map_types
+from paimon_orch.files.avro_reader import DECIMAL_BYTES
+from paimon_orch.files.schema_evolution.nested import flat_values, map_types
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,

@@ -18,8 +18,13 @@ from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.batches import Numbered, numbered, record_batch
-from paimon_orch.files.nested import map_atoms, map_entries, with_fields, with_values
-from paimon_orch.files.thrift import varint
+from paimon_orch.files.parquet.thrift_compact import varint
+from paimon_orch.files.schema_evolution.nested import (
+    map_atoms,
+    map_entries,
+    with_fields,
+    with_values,
+)
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import (

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.files.reader import POSITION, SYSTEM_FIELDS, BucketFile, FileReader
-from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_reader import POSITION, SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource

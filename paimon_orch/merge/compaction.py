@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
-from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
+from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource

@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import AtomicType, Field

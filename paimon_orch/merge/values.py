@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import file_format

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.defaults import with_default
-from paimon_orch.files.evolution import stored_as
+from paimon_orch.files.schema_evolution.default_values import with_default
+from paimon_orch.files.schema_evolution.evolve import stored_as
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import arrow_type

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.files.column_figures import ColumnGatherer, can_gather
+from paimon_orch.files.stats.column_stats import ColumnGatherer, can_gather
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNames
 from paimon_orch.format.snapshot import CommitKind, Snapshot

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
-from paimon_orch.files.statistics import StatsCollector
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry

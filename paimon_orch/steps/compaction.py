@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.files.writer import RollingFileWriter
 from paimon_orch.format.deletion_vector import EMPTY, DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot

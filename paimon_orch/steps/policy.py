@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.options import Options
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.engines import merge_engine

@@ -7,8 +7,8 @@ from functools import partial
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET

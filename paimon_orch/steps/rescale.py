@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
-from paimon_orch.files.reader import SYSTEM_FIELDS, FileReader
-from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.bucket.bucket_function import hashed_key
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind

@@ -11,14 +11,14 @@ from functools import partial
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
-from paimon_orch.files.file_indexes import (
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_index_reader import (
     SUFFIX,
     beside,
     is_embedded,
     open_indexes,
     stored_bitmap_version,
 )
-from paimon_orch.files.reader import BucketFile, FileReader
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import (

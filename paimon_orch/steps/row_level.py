@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.reader import POSITION, BucketFile, FileReader
+from paimon_orch.files.data_file_reader import POSITION, BucketFile, FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema

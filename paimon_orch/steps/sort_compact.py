@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema

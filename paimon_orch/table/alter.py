@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.defaults import default_of
+from paimon_orch.files.schema_evolution.default_values import default_of
 from paimon_orch.format.bucket.bucket_function import hashed_key
 from paimon_orch.format.options.validation import check_option_change, columns_of, renamed_column
 from paimon_orch.format.schema import TableSchema, assign_field_ids, validate

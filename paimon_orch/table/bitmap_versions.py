@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from paimon_orch.files.file_indexes import names_bitmap_version, stored_bitmap_version
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_index_reader import names_bitmap_version, stored_bitmap_version
 from paimon_orch.format.file_index.index_options import NEWEST_BITMAP
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import Snapshot

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.keys import Indices

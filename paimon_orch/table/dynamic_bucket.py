@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.bucket.hash_index import Hashes, decode_hash_index, encode_hash_index
 from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry

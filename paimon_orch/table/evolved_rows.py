@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files.batches import record_batch
-from paimon_orch.files.evolution import source_of
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import TRACKING_FIELDS
+from paimon_orch.files.schema_evolution.evolve import source_of
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema

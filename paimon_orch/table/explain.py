@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from paimon_orch.errors import corrupt_unless_decoded
-from paimon_orch.files.file_indexes import FirstRows, IndexedFiles
-from paimon_orch.files.formats import open_reader
-from paimon_orch.files.reader import BucketFile, FileReader
-from paimon_orch.files.selection import unread_bytes
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_format import open_reader
+from paimon_orch.files.file_index_reader import FirstRows, IndexedFiles
+from paimon_orch.files.row_selection import unread_bytes
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.file_index.evaluation import Evaluation, positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.evolution import source_of
-from paimon_orch.files.skipping import UNKNOWN, StatsOf, constant_stats, evolved, usable
+from paimon_orch.files.schema_evolution.evolve import source_of
+from paimon_orch.files.stats.evaluator import UNKNOWN, StatsOf, constant_stats, evolved, usable
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.row.binary_row import deserialize_row, read_field, row_arity

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema

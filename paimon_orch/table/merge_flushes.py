@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader
-from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.merge.engines import merge_engine
 from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.file_indexes import beside
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_index_reader import beside
 from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
 from paimon_orch.format.manifest.columnar_manifest import open_manifest
 from paimon_orch.format.manifest.index_manifest import (

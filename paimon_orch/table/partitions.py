@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.evolution import stored_as
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.schema_evolution.evolve import stored_as
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_path import partition_names, partition_path, unescape
 from paimon_orch.format.row.binary_row import deserialize_row

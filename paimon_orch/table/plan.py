@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from paimon_orch.files.reader import constant_column
+from paimon_orch.files.data_file_reader import constant_column
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta

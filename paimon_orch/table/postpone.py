@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_writer import avro_schema
-from paimon_orch.files.writer import FileWriterFactory, file_layout
+from paimon_orch.files.data_file_writer import FileWriterFactory, file_layout
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema

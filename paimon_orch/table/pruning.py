@@ -12,8 +12,8 @@ from itertools import compress, product
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError
-from paimon_orch.files.file_indexes import IndexedFiles
-from paimon_orch.files.skipping import UNKNOWN, StatsOf, matcher
+from paimon_orch.files.file_index_reader import IndexedFiles
+from paimon_orch.files.stats.evaluator import UNKNOWN, StatsOf, matcher
 from paimon_orch.format.bucket.bucket_function import buckets, hashed_key
 from paimon_orch.format.bytes.binary_batch import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest

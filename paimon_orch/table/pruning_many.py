@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.files.file_indexes import IndexedFiles
-from paimon_orch.files.skipping_many import Bounds, counts, may_match_many
+from paimon_orch.files.file_index_reader import IndexedFiles
+from paimon_orch.files.stats.multi_file_evaluator import Bounds, counts, may_match_many
 from paimon_orch.format.bytes.binary_batch import Indices
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.row.binary_row_columns import read_fields

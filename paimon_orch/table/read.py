@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.file_indexes import FirstRows
-from paimon_orch.files.reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
+from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
+from paimon_orch.files.file_index_reader import FirstRows
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND

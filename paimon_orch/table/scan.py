@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from paimon_orch.files.file_indexes import FirstRows
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.file_index_reader import FirstRows
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.file_index.evaluation import TopRows
 from paimon_orch.format.paths import TablePaths

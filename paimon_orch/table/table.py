@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.files.writer import FileWriterFactory
 from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options import Options

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.defaults import with_default
-from paimon_orch.files.evolution import stored_as
-from paimon_orch.files.nested import null_inside
-from paimon_orch.files.reader import constant_column
-from paimon_orch.files.statistics import internal_value
-from paimon_orch.files.writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.data_file_reader import constant_column
+from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.files.schema_evolution.default_values import with_default
+from paimon_orch.files.schema_evolution.evolve import stored_as
+from paimon_orch.files.schema_evolution.nested import null_inside
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.avro import AvroFileReader, decimals
+from paimon_orch.files.avro_reader import AvroFileReader, decimals
 from paimon_orch.files.avro_writer import AvroFileWriter, avro_schema, unscaled_bytes
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import parse_columns

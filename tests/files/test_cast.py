@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.cast import cast
+from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.evolution import conform, evolve
+from paimon_orch.files.schema_evolution.evolve import conform, evolve
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.file_indexes import IndexedFiles, index_file, open_indexes
+from paimon_orch.files.file_index_reader import IndexedFiles, index_file, open_indexes
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import index_specs

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from random_tables import tables
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.evolution import conform
-from paimon_orch.files.formats import open_reader, open_writer
+from paimon_orch.files.file_format import open_reader, open_writer
+from paimon_orch.files.schema_evolution.evolve import conform
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import (

@@ -10,7 +10,7 @@ from pyarrow import orc
 from pyarrow import parquet as pq
 from tables import new_table
 
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 

@@ -12,7 +12,7 @@ from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
-from paimon_orch.files.selection import only
+from paimon_orch.files.row_selection import only
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 

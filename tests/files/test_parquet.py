@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_orch.files.int96 import stored
-from paimon_orch.files.parquet import ParquetFileWriter
+from paimon_orch.files.parquet.int96 import stored
+from paimon_orch.files.parquet.parquet import ParquetFileWriter
 from paimon_orch.format.schema import assign_field_ids
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import parse_columns

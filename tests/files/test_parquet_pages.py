@@ -17,11 +17,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_tables import tables
 
-from paimon_orch.files import parquet, parquet_pages, selection
-from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.parquet_footer import Chunk
-from paimon_orch.files.parquet_pages import Costs
-from paimon_orch.files.selection import only, parquet_rows, unread_bytes
+from paimon_orch.files import row_selection as selection
+from paimon_orch.files.parquet import page_reader as parquet_pages
+from paimon_orch.files.parquet import parquet
+from paimon_orch.files.parquet.footer import Chunk
+from paimon_orch.files.parquet.page_reader import Costs
+from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.row_selection import only, parquet_rows, unread_bytes
 from paimon_orch.format.types.data_types import Field, parse_columns
 
 

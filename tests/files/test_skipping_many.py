@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_orch.files.skipping import UNKNOWN, may_match, usable
-from paimon_orch.files.skipping_many import Bounds, counts, may_match_many
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.stats.evaluator import UNKNOWN, may_match, usable
+from paimon_orch.files.stats.multi_file_evaluator import Bounds, counts, may_match_many
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.binary_row_columns import read_fields
 from paimon_orch.format.row.simple_stats import ColumnStats

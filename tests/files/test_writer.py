@@ -11,7 +11,7 @@ import pytest
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.formats import open_reader
+from paimon_orch.files.file_format import open_reader
 
 ROWS = 120_000
 

@@ -19,7 +19,7 @@ from tables import new_table
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.reader import POSITION
+from paimon_orch.files.data_file_reader import POSITION
 from paimon_orch.merge.keys import KeyOrder
 from paimon_orch.merge.values import RowGroupValues
 from paimon_orch.steps.check import check

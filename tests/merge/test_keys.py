@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import Field, parse_type

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, small_batches, table_of, vectors_of
 
-from paimon_orch.files.parquet import ParquetFileReader
-from paimon_orch.files.reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import POSITION, RowGroup
+from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row

@@ -21,7 +21,7 @@ from tables import assert_healthy, small_batches, vectors_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.steps import compact as step

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tables import Row, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table import read

@@ -15,8 +15,8 @@ from peers.peers import PEERS, Peer
 from tables import new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.files.file_indexes import open_indexes
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.file_index.bitmap import Bitmap
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container

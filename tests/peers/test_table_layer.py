@@ -13,7 +13,7 @@ from peers.peers import Peer, Record
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind

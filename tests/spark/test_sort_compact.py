@@ -51,7 +51,7 @@ def widths(table: Table, column: str) -> list[int]:
 
 
 def bucket_file(split: Any, file: Any) -> Any:
-    from paimon_orch.files.reader import BucketFile
+    from paimon_orch.files.data_file_reader import BucketFile
 
     return BucketFile(split.partition, split.bucket, file)
 

@@ -17,7 +17,7 @@ from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.spark import writer
 from paimon_orch.steps import ingest

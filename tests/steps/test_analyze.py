@@ -16,7 +16,7 @@ from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.column_figures import KEPT_HASHES, ColumnGatherer
+from paimon_orch.files.stats.column_stats import KEPT_HASHES, ColumnGatherer
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import parse_columns

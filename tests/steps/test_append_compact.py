@@ -27,7 +27,7 @@ from tables import (
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
-from paimon_orch.files.writer import RollingFileWriter
+from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import FileSource
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.compact import CompactionPlan, commit, compact, plan, run

@@ -9,8 +9,8 @@ from golden import GOLDEN, copy_warehouse
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.files.file_indexes import stored_bitmap_version
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.file_index_reader import stored_bitmap_version
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rescale import rescale

@@ -202,7 +202,9 @@ def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
 ) -> None:
     """Two writers that start from one snapshot number their rows alike; either may win, but it stays the winner."""
     table, clock = new_table(tmp_path), iter((1, 2))
-    monkeypatch.setattr("paimon_orch.files.writer.local_wall_clock_millis", lambda: next(clock))
+    monkeypatch.setattr(
+        "paimon_orch.files.data_file_writer.local_wall_clock_millis", lambda: next(clock)
+    )
     written = []
     for value in ("first", "second"):
         writer = TableWriter(table.writer_factory(), {})

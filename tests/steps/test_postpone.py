@@ -10,7 +10,7 @@ import pytest
 from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind

@@ -18,7 +18,7 @@ from paimon_orch.errors import (
     InputError,
     UnsupportedError,
 )
-from paimon_orch.files.writer import RollingFileWriter
+from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps import rescale as step
 from paimon_orch.steps.check import check

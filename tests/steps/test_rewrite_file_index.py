@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from paimon_orch import Catalog
 from paimon_orch.cli import app
 from paimon_orch.errors import CommitConflictError, InputError
-from paimon_orch.files.file_indexes import open_indexes
+from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import rewrite_file_index as step

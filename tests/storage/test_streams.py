@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.files.parquet import ParquetFileReader
-from paimon_orch.files.selection import parquet_rows
+from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.row_selection import parquet_rows
 from paimon_orch.storage import streams
 from paimon_orch.storage.streams import ObjectInput
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files import writer
-from paimon_orch.files.writer import FileWriterFactory
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind

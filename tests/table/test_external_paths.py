@@ -11,7 +11,7 @@ from tables import new_table, rows_of, table_of, vectors_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.steps import compact as compact_step
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.check import check

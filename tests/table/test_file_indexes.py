@@ -17,8 +17,8 @@ from tables import new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog, col
 from paimon_orch.errors import CorruptFileError, InputError
-from paimon_orch.files import writer
-from paimon_orch.files.file_indexes import open_indexes
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.predicate import to_arrow
 from paimon_orch.steps.compact import compact
@@ -28,7 +28,7 @@ from paimon_orch.table.schema_changes import RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
-LOGGER = "paimon_orch.files.file_indexes"
+LOGGER = "paimon_orch.files.file_index_reader"
 
 
 def orders(numbers: range, status: str | None = None) -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tables import new_table, rows_of
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.data_types import parse_columns

@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import Row, new_table, small_batches, table_of
 
-from paimon_orch.files import writer
-from paimon_orch.files.parquet import ParquetFileReader
-from paimon_orch.files.reader import FileReader
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 from paimon_orch.steps import compact as step

@@ -13,8 +13,8 @@ from golden import golden_tables, table_name
 from golden_limits import MERGED_BY_ENGINES, refusal
 
 from paimon_orch import Catalog
-from paimon_orch.files.reader import BucketFile
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Leaf, Not, Predicate, to_arrow

@@ -16,8 +16,8 @@ from paimon_orch.errors import (
     InputError,
     NotFoundError,
 )
-from paimon_orch.files import writer
-from paimon_orch.files.reader import BucketFile
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE, tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.cast import cast, truncated
-from paimon_orch.files.nested import (
+from paimon_orch.files.schema_evolution.cast import cast, truncated
+from paimon_orch.files.schema_evolution.nested import (
     map_atoms,
     map_entries,
     map_fields,

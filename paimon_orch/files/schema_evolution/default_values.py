@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.cast import cast
+from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type, type_to_sql
 
 _TEXT = parse_type("STRING")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType

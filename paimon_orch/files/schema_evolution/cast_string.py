@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.nested import flat_values, map_types
+from paimon_orch.files.schema_evolution.nested import flat_values, map_types
 from paimon_orch.format.partition_path import java_double
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import (

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.avro import AvroFileReader
+from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.batches import Numbered, numbered
-from paimon_orch.files.formats import DataFileReader
+from paimon_orch.files.file_format import DataFileReader
 from paimon_orch.files.orc import OrcFileReader
-from paimon_orch.files.parquet import ParquetFileReader
-from paimon_orch.files.parquet_pages import PageIndexError, RowGroupPages
+from paimon_orch.files.parquet.page_reader import PageIndexError, RowGroupPages
+from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.deletion_vector import Positions
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.batches import Numbered, record_batch
-from paimon_orch.files.nested import map_types
-from paimon_orch.files.thrift import number
+from paimon_orch.files.parquet.thrift_compact import number
+from paimon_orch.files.schema_evolution.nested import map_types
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.arrow import arrow_type

@@ -6,10 +6,10 @@ from typing import IO, Protocol
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.avro import AvroFileReader
+from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
-from paimon_orch.files.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.types.data_types import Field

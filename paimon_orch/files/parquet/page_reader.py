@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.parquet_footer import MAGIC, Chunk, Footer, Range
-from paimon_orch.files.thrift import LIST, STRUCT, fields_of, integer, list_head
+from paimon_orch.files.parquet.footer import MAGIC, Chunk, Footer, Range
+from paimon_orch.files.parquet.thrift_compact import LIST, STRUCT, fields_of, integer, list_head
 from paimon_orch.format.deletion_vector import Positions
 
 Numbers = npt.NDArray[np.int64]

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_orch.errors import InputError
-from paimon_orch.files import int96
-from paimon_orch.files.int96 import (
+from paimon_orch.files.parquet import int96
+from paimon_orch.files.parquet.footer import Footer
+from paimon_orch.files.parquet.int96 import (
     STORED,
     FooterSink,
     children_of,
@@ -19,9 +20,8 @@ from paimon_orch.files.int96 import (
     is_nanoseconds,
     stored_type,
 )
-from paimon_orch.files.nested import map_atoms
-from paimon_orch.files.parquet_footer import Footer
-from paimon_orch.files.parquet_pages import LOCAL, REMOTE, PageReader, RowGroupPages
+from paimon_orch.files.parquet.page_reader import LOCAL, REMOTE, PageReader, RowGroupPages
+from paimon_orch.files.schema_evolution.nested import map_atoms
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.types.arrow import arrow_schema

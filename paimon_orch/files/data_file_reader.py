@@ -15,13 +15,13 @@ from paimon_orch.errors import (
     corrupt_unless_decoded,
 )
 from paimon_orch.files.batches import Numbered, numbered, record_batch
-from paimon_orch.files.evolution import evolve, source_of
-from paimon_orch.files.file_indexes import FirstRows, IndexedFiles
-from paimon_orch.files.formats import DataFileReader, open_reader
-from paimon_orch.files.parquet import ParquetFileReader
+from paimon_orch.files.file_format import DataFileReader, open_reader
+from paimon_orch.files.file_index_reader import FirstRows, IndexedFiles
+from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.row_selection import only, parquet_rows, stored_rows
 from paimon_orch.files.row_tracking import TRACKING_FIELDS, with_derived
-from paimon_orch.files.selection import only, parquet_rows, stored_rows
-from paimon_orch.files.skipping import constant_stats, footer_stats, matcher
+from paimon_orch.files.schema_evolution.evolve import evolve, source_of
+from paimon_orch.files.stats.evaluator import constant_stats, footer_stats, matcher
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.file_index.evaluation import positions as positions_of
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.thrift import Value, elements, fields_of, integer
+from paimon_orch.files.parquet.thrift_compact import Value, elements, fields_of, integer
 
 STORED = pa.binary(12)
 _PARTS = np.dtype([("nanos", "<i8"), ("day", "<i4")])

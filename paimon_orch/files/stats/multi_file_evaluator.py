@@ -1,4 +1,4 @@
-"""What statistics say of a predicate for many files at once: :mod:`paimon_orch.files.skipping`, a column a step."""
+"""What statistics say of a predicate for many files at once: :mod:`paimon_orch.files.stats.evaluator`, a column a step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.files.skipping import WILDCARDS
-from paimon_orch.files.statistics import internal_value
+from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.stats.evaluator import WILDCARDS
 from paimon_orch.format.bytes.binary_batch import Indices, Values, objects
 from paimon_orch.format.row.binary_row_columns import Fields
 from paimon_orch.format.row.simple_stats import ColumnStats
@@ -52,7 +52,7 @@ class Bounds:
 
     @classmethod
     def usable(cls, low: Fields, high: Fields, nulls: Indices, data_type: AtomicType) -> "Bounds":
-        """Return bounds without those that :func:`paimon_orch.files.skipping.usable` would not trust.
+        """Return bounds without those that :func:`paimon_orch.files.stats.evaluator.usable` would not trust.
 
         Rows that have another arity than the column's file should have tell nothing.
         """

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.cast_text import to_text
+from paimon_orch.files.schema_evolution.cast_string import to_text
 from paimon_orch.format.table_statistics import ColumnFigures
 from paimon_orch.format.text import readable_value
 from paimon_orch.format.types.data_types import AtomicType, Field

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.cast_text import parse_text, sized_text, to_text
+from paimon_orch.files.schema_evolution.cast_string import parse_text, sized_text, to_text
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
-from paimon_orch.files.file_indexes import (
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_format import DataFileWriter, open_writer
+from paimon_orch.files.file_index_reader import (
     SUFFIX,
     beside,
     bitmap_version,
     index_builder,
     is_embedded,
 )
-from paimon_orch.files.formats import DataFileWriter, open_writer
-from paimon_orch.files.parquet import ROW_GROUP_ROWS
-from paimon_orch.files.reader import BucketFile, FileReader
+from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
-from paimon_orch.files.statistics import StatsCollector, internal_value, key_stats, value_stats
+from paimon_orch.files.stats.collector import StatsCollector, internal_value, key_stats, value_stats
 from paimon_orch.format.external_paths import FilePlacement, NewFile
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.index_options import NEWEST_BITMAP, index_specs

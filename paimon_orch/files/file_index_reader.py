@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
-from paimon_orch.files.evolution import source_of
+from paimon_orch.files.schema_evolution.evolve import source_of
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, ContainerDecoder, Indexes
 from paimon_orch.format.file_index.evaluation import (

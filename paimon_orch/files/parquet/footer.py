@@ -9,7 +9,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.thrift import (
+from paimon_orch.files.parquet.thrift_compact import (
     I64,
     LIST,
     STRUCT,

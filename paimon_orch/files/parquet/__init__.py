@@ -1,0 +1,1 @@
+"""Parquet data files: reading, single pages, footers and INT96."""

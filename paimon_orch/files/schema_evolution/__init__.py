@@ -1,0 +1,1 @@
+"""Columns of old files in the shape of the read schema."""

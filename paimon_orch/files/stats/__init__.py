@@ -1,0 +1,1 @@
+"""Statistics of data files: collecting them, and evaluating predicates against them."""
