@@ -18,10 +18,10 @@ from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import live_entries
-from paimon_orch.merge import stream
-from paimon_orch.merge.keys import KeyColumns, decode_key
-from paimon_orch.merge.levels import sorted_runs
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.sort import sort_merge_reader as stream
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
+from paimon_orch.merge.tree.levels import sorted_runs
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.table import Table
 

@@ -13,7 +13,7 @@ import dagster as dg
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.merge.levels import bucket_runs
+from paimon_orch.merge.tree.levels import bucket_runs
 from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.policy import Decision

@@ -20,8 +20,8 @@ from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.merge.append_vectors import is_unaware
-from paimon_orch.merge.row_change import merges_changes
+from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
+from paimon_orch.merge.engine.row_update import merges_changes
 from paimon_orch.spark.executor import (
     SparkExecutor,
 )

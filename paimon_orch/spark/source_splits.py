@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.levels import merge_sections
+from paimon_orch.merge.tree.levels import merge_sections
 from paimon_orch.table.evolved_rows import is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw

@@ -20,9 +20,9 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.append import AppendPicker, Group, marks_of
-from paimon_orch.merge.append_vectors import VectorRewrite, is_unaware
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite, is_unaware
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.tree.append_compaction import AppendPicker, Group, marks_of
 from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import (
     CompactionPlan,

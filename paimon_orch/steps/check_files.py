@@ -18,8 +18,8 @@ from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.merge.keys import KeyColumns, comparable_value, key_bounds
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.sort.key_order import KeyColumns, comparable_value, key_bounds
 from paimon_orch.steps.check_versions import State
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO

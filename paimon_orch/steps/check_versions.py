@@ -12,7 +12,7 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.levels import bucket_runs
+from paimon_orch.merge.tree.levels import bucket_runs
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.partitions import partition_text

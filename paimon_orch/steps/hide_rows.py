@@ -13,8 +13,8 @@ from paimon_orch.format.manifest.manifest_entry import (
     FileSource,
     ManifestEntry,
 )
-from paimon_orch.merge.append_vectors import VectorRewrite
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
 from paimon_orch.steps.append_compact import copy_rows
 from paimon_orch.table.dynamic_bucket import BucketId
 from paimon_orch.table.messages import CommitMessage

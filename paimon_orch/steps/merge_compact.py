@@ -8,13 +8,17 @@ from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.choose import choose_full, choose_minor
-from paimon_orch.merge.clustered import CLUSTERED_LEVEL, ClusteredCompaction, choose_groups
-from paimon_orch.merge.compaction import BucketCompaction, CompactionTask
-from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.levels import bucket_runs
-from paimon_orch.merge.parts import parts_of
-from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_compaction import BucketCompaction, CompactionTask
+from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.clustered_compaction import (
+    CLUSTERED_LEVEL,
+    ClusteredCompaction,
+    choose_groups,
+)
+from paimon_orch.merge.compact.splitter import parts_of
+from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.tree.compact_strategy import choose_full, choose_minor
+from paimon_orch.merge.tree.levels import bucket_runs
 from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import (
     CompactionPlan,

@@ -7,7 +7,7 @@ from itertools import groupby
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.options import Options
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.engines import merge_engine
+from paimon_orch.merge.engine.merge_engine import merge_engine
 from paimon_orch.steps.append_compact import bucket_units, check_compactable
 from paimon_orch.steps.compaction import CompactionUnit, Partitions, Strategy, chosen_splits
 from paimon_orch.steps.health import deleted_ratio, most_runs, small_files

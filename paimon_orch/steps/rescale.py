@@ -16,7 +16,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.stream import MergeRun, merge_runs
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress

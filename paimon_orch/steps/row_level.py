@@ -19,8 +19,8 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, columns_of, to_arrow
-from paimon_orch.merge.append_vectors import is_unaware
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
 from paimon_orch.steps.attempts import discarded_if_refused, replanned
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.steps.hide_rows import hide, hide_units

@@ -12,8 +12,8 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.append_vectors import is_unaware
-from paimon_orch.merge.curves import hilbert, order_bytes, words_of, z_order
+from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
+from paimon_orch.merge.sort.space_filling_curves import hilbert, order_bytes, words_of, z_order
 from paimon_orch.steps.append_compact import (
     AppendUnit,
     check_compactable,

@@ -14,8 +14,8 @@ from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.keys import key_bounds
-from paimon_orch.merge.levels import age
+from paimon_orch.merge.sort.key_order import key_bounds
+from paimon_orch.merge.tree.levels import age
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
-from paimon_orch.merge.keys import Indices
-from paimon_orch.merge.stream import MergeRun, merge_runs
+from paimon_orch.merge.sort.key_order import Indices
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.read import BucketReader, with_constant_kind
 from paimon_orch.table.rows import ROW_KIND

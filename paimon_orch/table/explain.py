@@ -13,8 +13,8 @@ from paimon_orch.format.file_index.evaluation import Evaluation, positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import Predicate, restrict
-from paimon_orch.merge.levels import merge_sections
-from paimon_orch.merge.vectors import read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.tree.levels import merge_sections
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw, takes_first
 

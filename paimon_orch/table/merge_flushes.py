@@ -8,8 +8,8 @@ import pyarrow as pa
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
+from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, load_rows, merge_runs
 
 
 def merge_flushes(

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.keys import key_bounds
+from paimon_orch.merge.sort.key_order import key_bounds
 
 
 def upgrade_after_overwrite(

@@ -26,7 +26,7 @@ from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate, restrict
-from paimon_orch.merge.levels import merge_sections
+from paimon_orch.merge.tree.levels import merge_sections
 from paimon_orch.table.file_stats import FileStats, SchemaOf, column_stats
 from paimon_orch.table.manifests import ManifestFilter
 from paimon_orch.table.pruning_many import ManyFiles

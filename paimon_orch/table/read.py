@@ -13,18 +13,18 @@ from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, restrict
-from paimon_orch.merge.engines import MergeEngine, drop_retracts, merge_engine
-from paimon_orch.merge.keys import KeyOrder
-from paimon_orch.merge.levels import (
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.engine.merge_engine import MergeEngine, drop_retracts, merge_engine
+from paimon_orch.merge.sort.key_order import KeyOrder
+from paimon_orch.merge.sort.late_materialization import LateValues, pays
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, load_rows, merge_runs, sort_step
+from paimon_orch.merge.tree.levels import (
     age,
     follow_each_other,
     merge_sections,
     oldest_first,
     sorted_runs,
 )
-from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs, sort_step
-from paimon_orch.merge.values import LateValues, pays
-from paimon_orch.merge.vectors import read_vectors
 from paimon_orch.table.evolved_rows import EvolvedRows, is_evolving, same_rows
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.pruning import reads_raw, takes_first

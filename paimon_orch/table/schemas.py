@@ -7,7 +7,7 @@ from functools import lru_cache
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.engines import check_engine
+from paimon_orch.merge.engine.merge_engine import check_engine
 from paimon_orch.storage import FileIO
 from paimon_orch.table.snapshots import numbered_files
 from paimon_orch.table.stored import read_stored

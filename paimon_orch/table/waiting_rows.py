@@ -11,7 +11,7 @@ from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.engines import MergeEngine
+from paimon_orch.merge.engine.merge_engine import MergeEngine
 from paimon_orch.table.plan import BucketSplit
 from paimon_orch.table.postpone import check_postponed
 

@@ -24,8 +24,8 @@ from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.stream import sort_step
+from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import sort_step
 from paimon_orch.table.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets
 from paimon_orch.table.merge_flushes import merge_flushes
 from paimon_orch.table.postpone import (

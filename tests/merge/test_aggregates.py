@@ -14,8 +14,8 @@ from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import new_schema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.stream import sort_step
+from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import sort_step
 
 NUMBER_MAP = "MAP<INT, ROW<v INT, t STRING>>"
 TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"

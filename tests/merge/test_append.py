@@ -7,7 +7,7 @@ import pytest
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.append import AppendPicker, Group, Mark
+from paimon_orch.merge.tree.append_compaction import AppendPicker, Group, Mark
 
 OPTIONS = {
     "target-file-size": "100 b",

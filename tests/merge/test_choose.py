@@ -10,7 +10,7 @@ from tables import assert_healthy, levels_of, new_table, rows_of, table_of, vect
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options import Options
-from paimon_orch.merge.choose import mostly_hidden
+from paimon_orch.merge.tree.compact_strategy import mostly_hidden
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.curves import hilbert, order_bytes, words_of, z_order
+from paimon_orch.merge.sort.space_filling_curves import hilbert, order_bytes, words_of, z_order
 
 
 def keys(column: pa.Array, width: int = 8) -> list[bytes]:

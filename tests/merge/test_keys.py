@@ -19,7 +19,7 @@ from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.merge.keys import KeyColumns, decode_key
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
 
 NAN = float("nan")
 INFINITY = float("inf")

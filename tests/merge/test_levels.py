@@ -12,7 +12,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.merge.levels import (
+from paimon_orch.merge.tree.levels import (
     follow_each_other,
     newest_first,
     oldest_first,

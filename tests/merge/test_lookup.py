@@ -20,8 +20,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.merge.keys import KeyColumns
-from paimon_orch.merge.lookup import PositionLookup
+from paimon_orch.merge.compact.lookup import PositionLookup
+from paimon_orch.merge.sort.key_order import KeyColumns
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 

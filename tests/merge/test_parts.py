@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.merge.compaction import CompactionTask
-from paimon_orch.merge.parts import parts_of
-from paimon_orch.merge.slices import KeySlice
+from paimon_orch.merge.compact.bucket_compaction import CompactionTask
+from paimon_orch.merge.compact.splitter import parts_of
+from paimon_orch.merge.tree.key_range import KeySlice
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]

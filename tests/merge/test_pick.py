@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.levels import SortedRun
-from paimon_orch.merge.pick import (
+from paimon_orch.merge.tree.levels import SortedRun
+from paimon_orch.merge.tree.universal_compaction import (
     Pick,
     UniversalCompaction,
     force_up_level0,

@@ -16,8 +16,8 @@ from paimon_orch.format.row.row_kind import KIND_TEXTS
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engines import merge_engine
-from paimon_orch.merge.stream import sort_step
+from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import sort_step
 
 Values = tuple[int | None, ...]
 KindAndValues = tuple[str, Values]

@@ -16,7 +16,7 @@ from paimon_orch.format.row.row_kind import parse_kinds
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.row_change import contributions
+from paimon_orch.merge.engine.row_update import contributions
 
 COLUMNS = {"s": "INT", "v": "INT", "w": "INT", "names": "STRING", "items": "ARRAY<INT>"}
 VALUES: dict[str, st.SearchStrategy[Any]] = {

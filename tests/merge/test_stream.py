@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.merge.stream import MergeRun, Step, merge_runs, sort_step
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, Step, merge_runs, sort_step
 
 Record = tuple[Any, ...]
 INTEGER = ["k"]

@@ -20,7 +20,7 @@ from tables import (
 from paimon_orch.errors import InputError, StorageError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.compaction import BucketCompaction
+from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps import compact as step
 from paimon_orch.table.changes import Changes
 from paimon_orch.table.messages import CommitMessage
@@ -175,7 +175,9 @@ def test_a_unit_that_cannot_write_its_vectors_removes_its_data_files(
     def fail(*_: Any, **__: Any) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("paimon_orch.merge.vectors.BucketVectors.write", fail)
+    monkeypatch.setattr(
+        "paimon_orch.merge.compact.bucket_deletion_vectors.BucketVectors.write", fail
+    )
     with pytest.raises(StorageError, match="the disk is full"):
         step.compact(table, EXECUTOR)
 

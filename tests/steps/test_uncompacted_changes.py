@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, small_batches, table_of
 
-from paimon_orch.merge.row_change import merges_changes
+from paimon_orch.merge.engine.row_update import merges_changes
 from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor

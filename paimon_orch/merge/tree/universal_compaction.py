@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from paimon_orch.format.options import Options
-from paimon_orch.merge.levels import SortedRun
+from paimon_orch.merge.tree.levels import SortedRun
 
 
 @dataclass(frozen=True, slots=True)

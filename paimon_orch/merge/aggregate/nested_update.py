@@ -8,7 +8,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.bucket.java_hash import murmur, table_order
 from paimon_orch.format.row.binary_row import encode_row
 from paimon_orch.format.types.data_types import DataType
-from paimon_orch.merge.keys import comparable_value
+from paimon_orch.merge.sort.key_order import comparable_value
 
 NestedRow = Mapping[str, Any]
 Rows = list[NestedRow | None] | None

@@ -7,9 +7,9 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.expire import RecordExpiry
-from paimon_orch.merge.levels import SortedRun
-from paimon_orch.merge.pick import Pick, full, minor
+from paimon_orch.merge.engine.record_level_expire import RecordExpiry
+from paimon_orch.merge.tree.levels import SortedRun
+from paimon_orch.merge.tree.universal_compaction import Pick, full, minor
 
 Choice = tuple[Pick, tuple[DataFileMeta, ...]]
 Vectors = Sequence[IndexManifestEntry]

@@ -16,8 +16,7 @@ from paimon_orch.format.types.data_types import (
     RowType,
     type_to_sql,
 )
-from paimon_orch.merge.arithmetic import Product, Sum
-from paimon_orch.merge.collections import (
+from paimon_orch.merge.aggregate.collect import (
     PythonFold,
     collect,
     listagg,
@@ -26,7 +25,7 @@ from paimon_orch.merge.collections import (
     uncollect,
     unmerge_map,
 )
-from paimon_orch.merge.fold import (
+from paimon_orch.merge.aggregate.field_aggregator import (
     Boolean,
     Extreme,
     FirstNonNullValue,
@@ -35,8 +34,9 @@ from paimon_orch.merge.fold import (
     LastNonNullValue,
     LastValue,
 )
-from paimon_orch.merge.nested import NestedAppend, NestedTable
-from paimon_orch.merge.serialized import bitmap_union, hll_sketch_union, theta_sketch_union
+from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
+from paimon_orch.merge.aggregate.sketches import bitmap_union, hll_sketch_union, theta_sketch_union
+from paimon_orch.merge.aggregate.sum_product import Product, Sum
 
 MakeFold = Callable[[str, pa.Array, int], Fold]
 _UNLIMITED = 2**31 - 1

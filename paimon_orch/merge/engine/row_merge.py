@@ -10,10 +10,10 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregates import function_name, make_fold, new_fold
-from paimon_orch.merge.fold import Fold, Mask
-from paimon_orch.merge.keys import Indices, comparable_column
-from paimon_orch.merge.stream import dense_rank
+from paimon_orch.merge.aggregate.field_aggregator import Fold, Mask
+from paimon_orch.merge.aggregate.registry import function_name, make_fold, new_fold
+from paimon_orch.merge.sort.key_order import Indices, comparable_column
+from paimon_orch.merge.sort.sort_merge_reader import dense_rank
 
 
 @dataclass(frozen=True, slots=True)

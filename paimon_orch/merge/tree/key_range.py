@@ -10,7 +10,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.format.types.predicate import And, Leaf, Predicate
-from paimon_orch.merge.keys import KeyColumns, decode_key, key_bounds
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, key_bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from paimon_orch.format.row.binary_row import read_field, row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field
-from paimon_orch.merge.fold import Mask
-from paimon_orch.merge.keys import Indices
+from paimon_orch.merge.aggregate.field_aggregator import Mask
+from paimon_orch.merge.sort.key_order import Indices
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MILLISECONDS_FROM = 10**12  # a BIGINT from here on counts milliseconds

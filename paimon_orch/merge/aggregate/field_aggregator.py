@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.keys import Indices, comparable_column
-from paimon_orch.merge.stream import dense_rank
+from paimon_orch.merge.sort.key_order import Indices, comparable_column
+from paimon_orch.merge.sort.sort_merge_reader import dense_rank
 
 Mask = npt.NDArray[np.bool_]
 _NULL = -1

@@ -11,10 +11,10 @@ from itertools import pairwise
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.compaction import CompactionTask
-from paimon_orch.merge.keys import decode_key
-from paimon_orch.merge.levels import sections
-from paimon_orch.merge.slices import KeySlice
+from paimon_orch.merge.compact.bucket_compaction import CompactionTask
+from paimon_orch.merge.sort.key_order import decode_key
+from paimon_orch.merge.tree.key_range import KeySlice
+from paimon_orch.merge.tree.levels import sections
 
 _WORTH_SPLITTING = 4  # parts: fewer would leave one core waiting for another
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from paimon_orch.format.bucket.java_hash import double_bits, hash_code, table_order
 from paimon_orch.format.types.data_types import AtomicType, DataType
-from paimon_orch.merge.fold import Fold
-from paimon_orch.merge.keys import Indices
+from paimon_orch.merge.aggregate.field_aggregator import Fold
+from paimon_orch.merge.sort.key_order import Indices
 
 Combine = Callable[[Any, Any], Any]
 _FIXED_SPACES = "\x85\xa0\u2007\u202f"

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregates import function_name
-from paimon_orch.merge.engines import MergeEngine, merge_engine
-from paimon_orch.merge.fold import Mask
-from paimon_orch.merge.keys import comparable_column
-from paimon_orch.merge.rowfold import sequence_groups
-from paimon_orch.merge.stream import Step, sort_step
+from paimon_orch.merge.aggregate.field_aggregator import Mask
+from paimon_orch.merge.aggregate.registry import function_name
+from paimon_orch.merge.engine.merge_engine import MergeEngine, merge_engine
+from paimon_orch.merge.engine.row_merge import sequence_groups
+from paimon_orch.merge.sort.key_order import comparable_column
+from paimon_orch.merge.sort.sort_merge_reader import Step, sort_step
 
 _WHOLE_VALUE = (None, "last_value", "first_value")  # functions for which a null says something
 _ROUNDING = 1e-12  # a sum of floats rounds, in whatever order its rows come

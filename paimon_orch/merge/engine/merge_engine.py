@@ -9,18 +9,18 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregates import function_name
-from paimon_orch.merge.expire import RecordExpiry
-from paimon_orch.merge.fold import Mask
-from paimon_orch.merge.keys import Indices
-from paimon_orch.merge.rowfold import (
+from paimon_orch.merge.aggregate.field_aggregator import Mask
+from paimon_orch.merge.aggregate.registry import function_name
+from paimon_orch.merge.engine.record_level_expire import RecordExpiry
+from paimon_orch.merge.engine.row_merge import (
     aggregation,
     check_aggregation,
     check_partial_update,
     partial_update,
     sequence_groups,
 )
-from paimon_orch.merge.stream import SequenceOrder, Step
+from paimon_orch.merge.sort.key_order import Indices
+from paimon_orch.merge.sort.sort_merge_reader import SequenceOrder, Step
 
 # functions that may change a first value
 _NOT_NEUTRAL = {"collect", "listagg", "nested_update", "nested_partial_update"}

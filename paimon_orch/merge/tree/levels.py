@@ -9,7 +9,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.keys import Key, key_bounds
+from paimon_orch.merge.sort.key_order import Key, key_bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.fold import Fold, Mask
-from paimon_orch.merge.keys import Indices
+from paimon_orch.merge.aggregate.field_aggregator import Fold, Mask
+from paimon_orch.merge.sort.key_order import Indices
 
 Numbers = npt.NDArray[Any]
 _WIDE = 2.0**62

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.merge.keys import Indices, Key, KeyColumns, comparable_column
+from paimon_orch.merge.sort.key_order import Indices, Key, KeyColumns, comparable_column
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.choose import mostly_hidden
-from paimon_orch.merge.compaction import CompactionOutcome, CompactionTask
-from paimon_orch.merge.engines import drop_retracts, merge_engine
-from paimon_orch.merge.keys import Key, KeyColumns, KeyOrder, key_bounds
-from paimon_orch.merge.levels import Ranged, oldest_first, runs_of_level
-from paimon_orch.merge.stream import MergeRun, load_rows, merge_runs
-from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_compaction import CompactionOutcome, CompactionTask
+from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.engine.merge_engine import drop_retracts, merge_engine
+from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrder, key_bounds
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, load_rows, merge_runs
+from paimon_orch.merge.tree.compact_strategy import mostly_hidden
+from paimon_orch.merge.tree.levels import Ranged, oldest_first, runs_of_level
 
 CLUSTERED_LEVEL = 1
 Group = tuple[DataFileMeta, ...]

@@ -15,8 +15,8 @@ from paimon_orch.files.data_file_reader import POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import AtomicType, Field
-from paimon_orch.merge.fold import Mask
-from paimon_orch.merge.keys import (
+from paimon_orch.merge.aggregate.field_aggregator import Mask
+from paimon_orch.merge.sort.key_order import (
     Indices,
     Key,
     KeyColumns,
@@ -24,7 +24,7 @@ from paimon_orch.merge.keys import (
     comparable_value,
     key_bounds,
 )
-from paimon_orch.merge.values import RowGroupValues
+from paimon_orch.merge.sort.late_materialization import RowGroupValues
 
 LevelRows = tuple[int, pa.RecordBatch]
 _NOTHING: Indices = np.empty(0, np.int64)

@@ -18,7 +18,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import python_value
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.merge.pack import pack
+from paimon_orch.merge.sort.key_packing import pack
 
 Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]

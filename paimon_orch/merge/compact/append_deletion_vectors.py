@@ -7,7 +7,7 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
 
 
 def is_unaware(schema: TableSchema) -> bool:

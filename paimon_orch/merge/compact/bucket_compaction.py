@@ -13,15 +13,21 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.changelog import ChangelogProducer
-from paimon_orch.merge.engines import drop_retracts, merge_engine, restricted
-from paimon_orch.merge.expire import RecordExpiry
-from paimon_orch.merge.keys import KeyOrder
-from paimon_orch.merge.levels import oldest_first, sections
-from paimon_orch.merge.lookup import PositionLookup
-from paimon_orch.merge.slices import KeySlice, first_key_between
-from paimon_orch.merge.stream import MergeRun, Step, load_rows, merge_runs, with_rows
-from paimon_orch.merge.vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.changelog_producer import ChangelogProducer
+from paimon_orch.merge.compact.lookup import PositionLookup
+from paimon_orch.merge.engine.merge_engine import drop_retracts, merge_engine, restricted
+from paimon_orch.merge.engine.record_level_expire import RecordExpiry
+from paimon_orch.merge.sort.key_order import KeyOrder
+from paimon_orch.merge.sort.sort_merge_reader import (
+    MergeRun,
+    Step,
+    load_rows,
+    merge_runs,
+    with_rows,
+)
+from paimon_orch.merge.tree.key_range import KeySlice, first_key_between
+from paimon_orch.merge.tree.levels import oldest_first, sections
 
 
 @dataclass(frozen=True, slots=True)

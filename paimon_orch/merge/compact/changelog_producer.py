@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.keys import Indices
-from paimon_orch.merge.stream import Step
+from paimon_orch.merge.sort.key_order import Indices
+from paimon_orch.merge.sort.sort_merge_reader import Step
 
 _NOTHING = -1
 

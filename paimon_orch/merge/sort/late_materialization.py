@@ -13,7 +13,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import file_format
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.keys import unsorted_file_error
+from paimon_orch.merge.sort.key_order import unsorted_file_error
 
 _PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
 _FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below

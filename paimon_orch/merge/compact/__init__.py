@@ -1,0 +1,1 @@
+"""Compaction of one bucket: merge, lookup, changelog and deletion vectors."""

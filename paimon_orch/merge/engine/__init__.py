@@ -1,0 +1,1 @@
+"""Merge engines: deduplicate, first-row, partial-update and aggregation."""

@@ -1,0 +1,1 @@
+"""Key order, the sort-merge reader and space-filling curves."""
