@@ -15,8 +15,8 @@ from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import Executor, InProcessExecutor
-from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage, discard
 
 
 def seconds_of(table: Table, executor: Executor) -> float:

@@ -35,8 +35,8 @@ from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage, discard
 
 BUCKETS, BATCHES, UPDATES, DELETES = 4, 10, 0.02, 0.002
 VALUES = "amount BIGINT, price DOUBLE, status STRING, note STRING, day INT"

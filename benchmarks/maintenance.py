@@ -35,7 +35,7 @@ from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Sna
 from paimon_orch.steps import remove_orphan_files as orphan_step
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.manifests import ManifestWriter
+from paimon_orch.table.metadata.manifest_io import ManifestWriter
 from paimon_orch.table.table import Table
 
 PARTITIONS = 100

@@ -23,7 +23,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.changes import Changes
+from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 
 COLUMNS = (

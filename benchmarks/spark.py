@@ -44,8 +44,8 @@ from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
 from paimon_orch.spark.writer import cluster, write
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,8 +2,8 @@
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.expression import col
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.expression import col
 from paimon_orch.table.table import Table
 
 __version__ = "0.1.0"

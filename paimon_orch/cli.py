@@ -62,10 +62,10 @@ from paimon_orch.steps.inspect import inspect as inspect_table
 from paimon_orch.steps.policy import Decision, decide
 from paimon_orch.steps.sort_compact import Order
 from paimon_orch.storage.object_store_options import parse_option
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.partitions import Spec, parse_spec
-from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import Spec, parse_spec
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.postpone_bucket import is_postponed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from paimon_orch.cli_common import DryRun, Identifier, Warehouse, open_catalog, 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.table.alter import changed_schema
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.alter import changed_schema
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     Column,
     DropColumn,

@@ -20,17 +20,17 @@ from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timesta
 from paimon_orch.steps.compact import CompactionResult, compact_partitions_of
 from paimon_orch.steps.compaction import chosen_splits
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.orphans import DataRoots, bucket_directories
-from paimon_orch.table.partitions import parse_spec
-from paimon_orch.table.rows import Rows
-from paimon_orch.table.scan import Scan
-from paimon_orch.table.system import SystemTable
-from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import (
+from paimon_orch.table.cleanup.orphan_candidates import DataRoots, bucket_directories
+from paimon_orch.table.filter.partition_spec import parse_spec
+from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.visibility import (
     compact_command,
     not_visible_after_write,
     not_visible_in_scan,
 )
+from paimon_orch.table.system_table import SystemTable
+from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

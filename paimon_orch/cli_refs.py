@@ -17,9 +17,9 @@ from paimon_orch.cli_common import (
 )
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps import expire_tags as tag_step
-from paimon_orch.table.partitions import any_of, parse_spec
-from paimon_orch.table.tags import rollback_target
-from paimon_orch.table.timetravel import Moment
+from paimon_orch.table.filter.partition_spec import any_of, parse_spec
+from paimon_orch.table.metadata.tags import rollback_target
+from paimon_orch.table.metadata.time_travel import Moment
 
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="name of the branch")]

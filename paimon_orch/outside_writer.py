@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from paimon_orch.flights import KIND, WAVES, create_live_board, create_weather, wave, weather
 from paimon_orch.steps.inspect import inspect
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.commit import CommitId
+from paimon_orch.table.commit.commit import CommitId
 
 USER = "outside-writer"
 _FIRST = pendulum.date(2013, 1, 1)

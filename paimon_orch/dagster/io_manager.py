@@ -17,11 +17,11 @@ from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.partitions import Spec, any_of
-from paimon_orch.table.plan import partition_table
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import Spec, any_of
+from paimon_orch.table.scan.scan_planner import partition_table
+from paimon_orch.table.scan.visibility import not_visible_in_scan
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import not_visible_in_scan
 
 _MODES = ("append", "overwrite", "upsert")
 

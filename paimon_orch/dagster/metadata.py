@@ -18,9 +18,9 @@ from paimon_orch.steps.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.inspect import TableReport
 from paimon_orch.steps.policy import Decision
 from paimon_orch.steps.rewrite_file_index import RewritePlan, RewriteResult
-from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import Visibility
+from paimon_orch.table.write.postpone_bucket import is_postponed
 
 MAX_RECORDS = 50
 

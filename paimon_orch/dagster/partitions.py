@@ -17,7 +17,7 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.partition_path import escape, unescape
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.table.partitions import directory_names
+from paimon_orch.table.filter.partition_spec import directory_names
 
 _EPOCH = date(1970, 1, 1)
 _SEPARATOR = "|"

@@ -22,11 +22,11 @@ from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import is_exact, visible_schema
 from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.storage.local import LocalFileIO
-from paimon_orch.table.evolved_rows import is_evolving
-from paimon_orch.table.plan import BucketSplit, matching_partitions
-from paimon_orch.table.pruning import takes_first
-from paimon_orch.table.rows import Rows
-from paimon_orch.table.scan import Scan
+from paimon_orch.table.scan.data_evolution import is_evolving
+from paimon_orch.table.scan.file_pruner import takes_first
+from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import BucketSplit, matching_partitions
 
 _PATTERN = frozenset("*?[]{}\\")  # in a path these are a pattern to Spark
 _HIDDEN = ("_", ".")  # files that begin so are passed over by Spark, in silence

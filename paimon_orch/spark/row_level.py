@@ -34,7 +34,7 @@ from paimon_orch.steps.attempts import replanned
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.row_changes import KIND, OLD, ROW, matched_twice
 from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult, TargetUnit, undo_changes
-from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
 Assignments = Mapping[str, str | Column]

@@ -25,8 +25,8 @@ from paimon_orch.steps.compaction import CompactionPlan, CompactionResult, Parti
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.sort_compact import Order
 from paimon_orch.steps.tracked_writes import write_tracked
-from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 _CURVE = "__paimon_curve"
 

@@ -22,11 +22,11 @@ from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema, visible_schema
 from paimon_orch.spark.tasks import lighten_worker
-from paimon_orch.table.incremental import Incremental
-from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.rows import ROW_KIND, Rows
-from paimon_orch.table.scan import Scan
-from paimon_orch.table.visibility import Visibility, not_visible_in_scan
+from paimon_orch.table.scan.incremental_scan import Incremental
+from paimon_orch.table.scan.lazy_rows import ROW_KIND, Rows
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.visibility import Visibility, not_visible_in_scan
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter

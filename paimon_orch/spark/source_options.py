@@ -10,9 +10,9 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.storage.object_store_options import parse_option
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.incremental import Incremental
-from paimon_orch.table.rows import Rows
-from paimon_orch.table.system import SystemTable
+from paimon_orch.table.scan.incremental_scan import Incremental
+from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
 _STORAGE = "storage."

@@ -7,10 +7,10 @@ from dataclasses import replace
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.levels import merge_sections
-from paimon_orch.table.evolved_rows import is_evolving, same_rows
-from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.pruning import reads_raw
-from paimon_orch.table.scan import Scan
+from paimon_orch.table.scan.data_evolution import is_evolving, same_rows
+from paimon_orch.table.scan.file_pruner import reads_raw
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
 def pieces(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:

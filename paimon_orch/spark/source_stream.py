@@ -21,14 +21,14 @@ from paimon_orch.spark.source_follow import Follower, Position
 from paimon_orch.spark.source_options import FOLLOW, SourceOptions
 from paimon_orch.spark.source_splits import packed, pieces
 from paimon_orch.spark.source_types import converted, target_schema
-from paimon_orch.table.incremental import Incremental, Span
-from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.plan import ALL_LEVELS, BucketSplit, Planner, bucket_splits
-from paimon_orch.table.postpone import merges_on_read
-from paimon_orch.table.read import with_constant_kind
-from paimon_orch.table.rows import ROW_KIND
-from paimon_orch.table.scan import Scan
-from paimon_orch.table.system import SystemTable
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.bucket_reader import with_constant_kind
+from paimon_orch.table.scan.incremental_scan import Incremental, Span
+from paimon_orch.table.scan.lazy_rows import ROW_KIND
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import ALL_LEVELS, BucketSplit, Planner, bucket_splits
+from paimon_orch.table.system_table import SystemTable
+from paimon_orch.table.write.postpone_bucket import merges_on_read
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit

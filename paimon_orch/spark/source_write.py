@@ -19,13 +19,13 @@ from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.ingest import IngestPlan, IngestResult
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import parse_spec
-from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import parse_spec
+from paimon_orch.table.scan.visibility import not_visible_after_write
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import not_visible_after_write
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.write.postpone_bucket import is_postponed
 
 logger = logging.getLogger(__name__)
 

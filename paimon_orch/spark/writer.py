@@ -33,12 +33,12 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.attempts import discard_results
 from paimon_orch.steps.executor import Progress
 from paimon_orch.steps.ingest import IngestPreview, IngestResult, Mode
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.dynamic_bucket import has_dynamic_buckets
-from paimon_orch.table.partitions import Spec
-from paimon_orch.table.postpone import is_postponed
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import Spec
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import bucket_of_rows
+from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
+from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.table_write import bucket_of_rows
 
 
 def write(

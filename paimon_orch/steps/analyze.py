@@ -12,10 +12,10 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.plan import BucketSplit, visible_rows
-from paimon_orch.table.scan import Scan
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import BucketSplit, visible_rows
 from paimon_orch.table.table import Table
 
 

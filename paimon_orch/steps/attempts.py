@@ -8,8 +8,8 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.table.messages import CommitMessage, discard
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage, discard
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.check_files import FileChecker
 from paimon_orch.steps.check_versions import State, VersionChecker
 from paimon_orch.steps.findings import Finding, Findings
-from paimon_orch.table.references import Kind, ReferenceReader, Version, VersionStore
-from paimon_orch.table.schemas import SchemaStore
-from paimon_orch.table.snapshots import EARLIEST, SnapshotStore
+from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 from paimon_orch.table.table import Table
 
 __all__ = ["CheckReport", "Finding", "check"]

@@ -23,8 +23,8 @@ from paimon_orch.merge.sort.key_order import KeyColumns, comparable_value, key_b
 from paimon_orch.steps.check_versions import State
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO
-from paimon_orch.table.file_stats import FileStats
-from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.scan.file_stats import FileStats
 
 
 @dataclass(slots=True)

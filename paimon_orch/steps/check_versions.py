@@ -15,9 +15,9 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.levels import bucket_runs
 from paimon_orch.steps.findings import Findings
 from paimon_orch.storage import FileIO
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.references import Kind, ReferenceReader, Version
-from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.metadata.schema_store import SchemaStore
 
 _HASH_BYTES = 4
 

@@ -17,9 +17,9 @@ from paimon_orch.steps.compaction import (
 )
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.steps.postpone import move_postponed
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.postpone import is_postponed
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.postpone_bucket import is_postponed
 
 __all__ = [
     "CompactionPlan",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.table.changes import Changes
+from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 
 

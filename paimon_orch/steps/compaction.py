@@ -16,12 +16,17 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import columns_of
 from paimon_orch.steps.attempts import discard_results, replanned
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.conflicts import BucketGuard
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import any_of, parse_spec, partition_text
-from paimon_orch.table.plan import BucketSplit, Planner, bucket_splits, matching_partitions
-from paimon_orch.table.pruning import manifest_filter
+from paimon_orch.table.commit.conflict_detection import BucketGuard
+from paimon_orch.table.filter.partition_spec import any_of, parse_spec, partition_text
+from paimon_orch.table.scan.file_pruner import manifest_filter
+from paimon_orch.table.scan.scan_planner import (
+    BucketSplit,
+    Planner,
+    bucket_splits,
+    matching_partitions,
+)
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +187,7 @@ def chosen_splits(
         )
         splits = bucket_splits(live, table.manifests.index_entries(snapshot))
     if where is not None:
-        from paimon_orch.table.filter_text import parse_filter
+        from paimon_orch.table.filter.sql_parser import parse_filter
 
         predicate = parse_filter(where, schema)
         others = columns_of(predicate) - set(schema.partition_keys)

@@ -10,8 +10,8 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expire_tags import delete_tag
+from paimon_orch.table.metadata.time_travel import NO_WATERMARK
 from paimon_orch.table.table import Table
-from paimon_orch.table.timetravel import NO_WATERMARK
 
 _MODES = ("process-time", "watermark")
 _PERIODS = {

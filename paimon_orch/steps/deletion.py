@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from paimon_orch.steps.executor import Executor, Progress
 from paimon_orch.storage import FileIO
-from paimon_orch.table.removal import Remover
+from paimon_orch.table.cleanup.safe_delete import Remover
 
 _PATHS_PER_UNIT = 2_000
 _REQUESTS_AT_ONCE = 16

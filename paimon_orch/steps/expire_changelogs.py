@@ -9,17 +9,17 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import delete_all, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 from paimon_orch.steps.retention import Limits, Retention
-from paimon_orch.table.consumers import Consumers
-from paimon_orch.table.garbage import Garbage, GarbageCollector
-from paimon_orch.table.references import (
+from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
     Kind,
     ReferenceReader,
     Version,
     VersionStore,
 )
-from paimon_orch.table.removal import Remover, file_roots
-from paimon_orch.table.snapshots import EARLIEST
+from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector
+from paimon_orch.table.metadata.consumers import Consumers
+from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 

@@ -13,9 +13,9 @@ from paimon_orch.format.partition_path import value_text
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor
-from paimon_orch.table.garbage import Garbage, GarbageCollector
-from paimon_orch.table.metadata import tag_time
-from paimon_orch.table.references import Kind, ReferenceReader, Version, VersionStore
-from paimon_orch.table.removal import Remover, file_roots
+from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
+from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector
+from paimon_orch.table.metadata_tables import tag_time
 from paimon_orch.table.table import Table
 
 

@@ -16,9 +16,9 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
 from paimon_orch.steps.append_compact import copy_rows
-from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId
 
 Marked = Mapping[str, DeletionVector]
 

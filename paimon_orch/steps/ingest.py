@@ -14,18 +14,18 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.attempts import discarded_if_refused
-from paimon_orch.table.commit import CommitId
-from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import (
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.partition_spec import (
     Spec,
     partition_matcher,
     partition_text,
     replaced_partitions,
 )
-from paimon_orch.table.postpone import PostponeBuckets
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import (
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex, IndexWriter
+from paimon_orch.table.write.postpone_bucket import PostponeBuckets
+from paimon_orch.table.write.table_write import (
     TableWriter,
     check_columns,
     check_writable,

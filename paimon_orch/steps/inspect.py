@@ -9,10 +9,10 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.steps.health import Health, health, health_of
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.scan.scan_planner import BucketSplit
+from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
-from paimon_orch.table.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,12 @@ from paimon_orch.steps.compaction import (
     chosen_splits,
 )
 from paimon_orch.steps.expire_partitions import without_expired
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.conflicts import BucketGuard
-from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.conflict_detection import BucketGuard
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from paimon_orch.steps.append_compact import bucket_units, check_compactable
 from paimon_orch.steps.compaction import CompactionUnit, Partitions, Strategy, chosen_splits
 from paimon_orch.steps.health import deleted_ratio, most_runs, small_files
 from paimon_orch.steps.merge_compact import bucket_unit
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
 _ASKED_FOR = frozenset({"optimization interval", "size threshold", "hidden rows"})

@@ -17,13 +17,18 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.postpone import PostponeBuckets, in_order, is_postponed, new_count
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId
+from paimon_orch.table.write.postpone_bucket import (
+    PostponeBuckets,
+    in_order,
+    is_postponed,
+    new_count,
+)
+from paimon_orch.table.write.table_write import TableWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.storage import FileIO
-from paimon_orch.table.orphans import DataRoots
-from paimon_orch.table.removal import Remover
+from paimon_orch.table.cleanup.orphan_candidates import DataRoots
+from paimon_orch.table.cleanup.safe_delete import Remover
 from paimon_orch.table.table import Table
 
 _FOLDER = ".quarantine"  # no engine looks into folders that it does not know

@@ -16,7 +16,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.deletion import DeletionResult, delete_files
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.table.orphans import (
+from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,
     ManifestUnit,
@@ -28,10 +28,10 @@ from paimon_orch.table.orphans import (
     shared_directories,
     unused_names,
 )
-from paimon_orch.table.partitions import parse_specs
-from paimon_orch.table.references import Used, VersionStore
-from paimon_orch.table.removal import Remover
-from paimon_orch.table.snapshots import SnapshotStore
+from paimon_orch.table.cleanup.references import Used, VersionStore
+from paimon_orch.table.cleanup.safe_delete import Remover
+from paimon_orch.table.filter.partition_spec import parse_specs
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)

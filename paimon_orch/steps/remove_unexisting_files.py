@@ -8,7 +8,7 @@ from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
-from paimon_orch.table.changes import Changes
+from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 
 

@@ -20,14 +20,14 @@ from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused
 from paimon_orch.steps.compaction import Partitions
 from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import any_of, parse_specs, partition_text
-from paimon_orch.table.plan import BucketSplit
-from paimon_orch.table.read import BucketReader
-from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.row_level_conflicts import ReadGuard
+from paimon_orch.table.filter.partition_spec import any_of, parse_specs, partition_text
+from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import bucket_of_rows
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.table_write import bucket_of_rows
 
 _WRITERS_AT_ONCE = 4  # each holds back the rows of a row group
 

@@ -34,12 +34,12 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
 from paimon_orch.steps.compaction import Partitions, chosen_splits
 from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.table.bitmap_versions import kept_bitmap_version
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.partitions import partition_text
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.metadata.bitmap_index_version import kept_bitmap_version
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
-from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId
 
 Addresses = npt.NDArray[np.int64]
 

@@ -36,17 +36,17 @@ from paimon_orch.steps.row_changes import (
 )
 from paimon_orch.steps.row_rules import check_changeable, deletions, to_write
 from paimon_orch.steps.tracked_writes import write_tracked
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.conflicts import BucketGuard
-from paimon_orch.table.dynamic_bucket import BucketId, HashIndex
-from paimon_orch.table.filter import bound_filter
-from paimon_orch.table.messages import CommitMessage, discard
-from paimon_orch.table.plan import BucketSplit, Planner
-from paimon_orch.table.pruning import Pruner
-from paimon_orch.table.read import BucketReader
-from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.conflict_detection import BucketGuard
+from paimon_orch.table.commit.row_level_conflicts import ReadGuard
+from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.scan_planner import BucketSplit, Planner
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter
+from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex
+from paimon_orch.table.write.table_write import TableWriter
 
 _PART_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 

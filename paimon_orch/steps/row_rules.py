@@ -12,7 +12,7 @@ from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.merge.engine.row_update import contributions, merges_changes
 from paimon_orch.steps.row_changes import KIND, OLD, ROW, addressed
-from paimon_orch.table.write import check_writable, conform_rows
+from paimon_orch.table.write.table_write import check_writable, conform_rows
 
 
 def check_changeable(schema: TableSchema, operation: str) -> None:

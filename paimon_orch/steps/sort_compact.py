@@ -22,10 +22,10 @@ from paimon_orch.steps.append_compact import (
 from paimon_orch.steps.attempts import discarded_if_refused
 from paimon_orch.steps.compaction import CompactionPlan, Partitions, chosen_splits
 from paimon_orch.steps.row_level import TargetUnit, packed
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.plan import BucketSplit
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 OrderStrategy = Literal["order", "zorder", "hilbert"]
 

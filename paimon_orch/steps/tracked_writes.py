@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
-from paimon_orch.table.dynamic_bucket import BucketId
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.write import conform_rows, split_by_bucket
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.dynamic_bucket import BucketId
+from paimon_orch.table.write.table_write import conform_rows, split_by_bucket
 
 
 @dataclass(slots=True)

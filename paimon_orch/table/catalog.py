@@ -16,13 +16,13 @@ from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.arrow import fields_of_arrow
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
-from paimon_orch.table.alter import alter_schema
-from paimon_orch.table.mode_change import check_vectors_switch
-from paimon_orch.table.removal import file_roots
-from paimon_orch.table.schema_changes import SchemaChange, SetOption
-from paimon_orch.table.schemas import SchemaStore
+from paimon_orch.table.cleanup.safe_delete import file_roots
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.schema_evolution.alter import alter_schema
+from paimon_orch.table.schema_evolution.deletion_vectors_switch import check_vectors_switch
+from paimon_orch.table.schema_evolution.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
-from paimon_orch.table.system import SystemTable
+from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)

@@ -20,31 +20,41 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
-from paimon_orch.table.arrow_input import ArrowStream, to_arrow_table
-from paimon_orch.table.bitmap_versions import kept_bitmap_version
-from paimon_orch.table.branches import Branches
-from paimon_orch.table.changes import Changes, PartitionFilter
-from paimon_orch.table.commit import CommitId, TableCommit, new_commit_user
-from paimon_orch.table.dynamic_bucket import BucketId, HashIndex, IndexWriter, has_dynamic_buckets
-from paimon_orch.table.fallback import OPTION, Fallback
-from paimon_orch.table.filter import bound_filter
-from paimon_orch.table.incremental import Incremental, Span
-from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.messages import CommitMessage, discard
-from paimon_orch.table.ordering import parse_order
-from paimon_orch.table.overwrite_upgrade import upgrade_after_overwrite
-from paimon_orch.table.partitions import Spec, any_of, parse_spec, replaced_partitions
-from paimon_orch.table.plan import BucketSplit, Planner
-from paimon_orch.table.postpone import PostponeBuckets, is_postponed, merges_on_read
-from paimon_orch.table.scan import Scan
-from paimon_orch.table.schemas import SchemaStore
-from paimon_orch.table.snapshots import SnapshotStore
+from paimon_orch.table.commit.commit import CommitId, TableCommit, new_commit_user
+from paimon_orch.table.commit.commit_changes import Changes, PartitionFilter
+from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.filter.partition_spec import Spec, any_of, parse_spec, replaced_partitions
+from paimon_orch.table.metadata.bitmap_index_version import kept_bitmap_version
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.tags import Tags, rollback
+from paimon_orch.table.metadata.time_travel import Moment
+from paimon_orch.table.scan.fallback_branch import OPTION, Fallback
+from paimon_orch.table.scan.incremental_scan import Incremental, Span
+from paimon_orch.table.scan.order_by import parse_order
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_planner import BucketSplit, Planner
+from paimon_orch.table.scan.visibility import Visibility, not_visible_after_write
 from paimon_orch.table.step_gate import list_stale_options, require_step, warn_of_unknown_options
-from paimon_orch.table.system import SystemTable
-from paimon_orch.table.tags import Tags, rollback
-from paimon_orch.table.timetravel import Moment
-from paimon_orch.table.visibility import Visibility, not_visible_after_write
-from paimon_orch.table.write import TableWriter, check_writable, conform_rows, rows_to_delete
+from paimon_orch.table.system_table import SystemTable
+from paimon_orch.table.write.arrow_input import ArrowStream, to_arrow_table
+from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.dynamic_bucket import (
+    BucketId,
+    HashIndex,
+    IndexWriter,
+    has_dynamic_buckets,
+)
+from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
+from paimon_orch.table.write.postpone_bucket import PostponeBuckets, is_postponed, merges_on_read
+from paimon_orch.table.write.table_write import (
+    TableWriter,
+    check_writable,
+    conform_rows,
+    rows_to_delete,
+)
 
 logger = logging.getLogger(__name__)
 

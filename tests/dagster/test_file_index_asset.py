@@ -6,7 +6,7 @@ from asset_runs import NeverStarted, Resources, reported
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
 from paimon_orch.steps.health import health
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]

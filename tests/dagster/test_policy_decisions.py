@@ -17,7 +17,7 @@ from paimon_orch.dagster import (
 )
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]

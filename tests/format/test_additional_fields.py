@@ -47,8 +47,8 @@ from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.table.alter import changed_schema
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.alter import changed_schema
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     RenameColumn,
     SchemaChange,

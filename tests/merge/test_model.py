@@ -27,8 +27,8 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.merge_compact import units_of
-from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 STRATEGIES: tuple[step.Strategy, ...] = ("minor", "full")

@@ -19,7 +19,7 @@ from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps import compact as step
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, conform_rows
+from paimon_orch.table.write.table_write import TableWriter, conform_rows
 
 EXECUTOR = InProcessExecutor()
 Rows = list[tuple[int, str]]

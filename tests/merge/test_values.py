@@ -16,8 +16,8 @@ from paimon_orch import Catalog
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table import read
-from paimon_orch.table.schema_changes import AddColumn
+from paimon_orch.table.scan import bucket_reader as read
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 GROUP_ROWS = 4

@@ -13,7 +13,7 @@ from paimon_orch import Catalog
 from paimon_orch.steps import row_level
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,

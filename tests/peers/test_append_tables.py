@@ -26,8 +26,8 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.row_level import delete
 from paimon_orch.steps.sort_compact import Order, commit, plan, read_units
-from paimon_orch.table.messages import CommitMessage
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 VECTORS = {"deletion_vectors__enabled": "true"}

@@ -25,7 +25,7 @@ from paimon_orch.format.types.predicate import Leaf
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.schema_changes import ResetOption, SetOption
+from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 
 COLUMNS = "k INT, s STRING, b BIGINT, d DATE, f DOUBLE, ts TIMESTAMP(3), dec DECIMAL(10, 2)"

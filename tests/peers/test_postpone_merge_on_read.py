@@ -9,7 +9,7 @@ from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, ro
 from peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 
 
 @pytest.mark.parametrize("folder", ["postpone", "postpone_merge_on_read"])

@@ -21,7 +21,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import postpone
 from paimon_orch.steps.analyze import analyze
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.changes import Changes
+from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 
 OpenPeer = Callable[[str], Peer]

@@ -29,7 +29,7 @@ from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.rescale import rescale
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.sort_compact import Order
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 KEYS = 40

@@ -23,7 +23,7 @@ from paimon_orch.spark.reader import divided
 from paimon_orch.spark.source_types import converted, visible_schema
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,
@@ -33,7 +33,7 @@ from paimon_orch.table.schema_changes import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from paimon_orch.table.scan import Scan
+    from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.table import Table
 
 GOLDEN = {item[0]: item[1:] for item in golden_tables()}

@@ -10,7 +10,7 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.spark.executor import SparkExecutor
 from paimon_orch.steps.rewrite_file_index import plan, rewrite_file_index
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 
 
 def test_spark_makes_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.row_level import delete
 from paimon_orch.steps.sort_compact import Order, OrderStrategy
-from paimon_orch.table.schema_changes import UpdateDefault
+from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 
 

@@ -19,8 +19,8 @@ from paimon_orch.spark.source_stream import PaimonStreamReader, stream_reader_of
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.table.consumers import Consumers
-from paimon_orch.table.schema_changes import AddColumn, UpdateType
+from paimon_orch.table.metadata.consumers import Consumers
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, UpdateType
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table

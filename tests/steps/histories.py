@@ -16,8 +16,8 @@ from paimon_orch import Catalog
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.references import Used, VersionStore
-from paimon_orch.table.snapshots import EARLIEST
+from paimon_orch.table.cleanup.references import Used, VersionStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 Operation = tuple[str, int]

@@ -42,7 +42,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.schema_changes import (
     SchemaChange,
     SetOption,
     UpdateColumnComment,

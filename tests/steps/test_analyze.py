@@ -23,7 +23,7 @@ from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact
 from paimon_orch.steps.analyze import analyze, commit, plan, run
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import AddColumn
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 

@@ -33,9 +33,9 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.compact import CompactionPlan, commit, compact, plan, run
 from paimon_orch.steps.executor import Executor, InProcessExecutor
 from paimon_orch.steps.row_level import delete
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.schema_changes import AddColumn, RenameColumn, SchemaChange
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 PARTITIONS = ("a", "b")

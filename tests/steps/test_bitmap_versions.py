@@ -16,7 +16,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.rescale import rescale
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level import delete
-from paimon_orch.table.schema_changes import ResetOption, SetOption
+from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

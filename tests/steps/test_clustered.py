@@ -28,9 +28,9 @@ from paimon_orch.steps import compact as step
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import Strategy, compact
 from paimon_orch.steps.rescale import rescale
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
 COLUMNS = "k BIGINT, c STRING, v BIGINT"

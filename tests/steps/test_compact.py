@@ -22,9 +22,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps import compact as step
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.write import TableWriter, conform_rows
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.table_write import TableWriter, conform_rows
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 

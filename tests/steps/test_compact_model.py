@@ -21,7 +21,7 @@ from tables import (
 )
 
 from paimon_orch.steps import compact as step
-from paimon_orch.table.partitions import partition_text
+from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")

@@ -16,7 +16,7 @@ from tables import (
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.steps import compact as step
-from paimon_orch.table.messages import CommitMessage
+from paimon_orch.table.write.commit_message import CommitMessage
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 

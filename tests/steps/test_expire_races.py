@@ -20,7 +20,7 @@ from paimon_orch.steps.check import check
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expire_tags import delete_tag
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.branches import Branches
+from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.table import Table
 
 

@@ -40,8 +40,8 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 NOW = 10_000_000_000

@@ -41,8 +41,8 @@ from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.rescale import rescale
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.read import BucketReader
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

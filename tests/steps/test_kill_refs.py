@@ -31,7 +31,7 @@ from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expire_tags import delete_tag, expire_tags
 from paimon_orch.steps.quarantine import Quarantine
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 pytestmark = MARKS

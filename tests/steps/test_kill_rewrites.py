@@ -32,9 +32,9 @@ from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.rescale import rescale
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level import delete
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 pytestmark = MARKS
 

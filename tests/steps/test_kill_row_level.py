@@ -21,7 +21,7 @@ from paimon_orch.steps import ingest, row_level
 from paimon_orch.steps.check import check
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.row_changes import KIND, ROW
-from paimon_orch.table.row_guards import ReadGuard
+from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
 pytestmark = MARKS

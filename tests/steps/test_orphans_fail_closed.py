@@ -33,7 +33,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.storage import FileInfo, LocalFileIO
-from paimon_orch.table.orphans import ManifestUnit
+from paimon_orch.table.cleanup.orphan_candidates import ManifestUnit
 from paimon_orch.table.table import Table
 
 
@@ -63,7 +63,7 @@ def test_whatever_metadata_is_unreadable_nothing_is_deleted_and_the_error_names_
 def test_a_missing_manifest_stops_the_cleanup_and_is_named(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_orch.table.references._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("paimon_orch.table.cleanup.references._PAUSE_SECONDS", 0)
     litter(table)
     for pattern in ("manifest-list-*", "manifest-[0-9a-f]*-*", "index-manifest-*"):
         path = next(Path(table.paths.manifest_dir).glob(pattern))

@@ -17,9 +17,9 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact, ingest, postpone
 from paimon_orch.steps.check import check
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.postpone import in_order
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+from paimon_orch.table.write.postpone_bucket import in_order
 
 Made = tuple[int, int]
 

@@ -23,8 +23,7 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.table.messages import CommitMessage
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,
@@ -34,6 +33,7 @@ from paimon_orch.table.schema_changes import (
     UpdateType,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 BITMAP, BLOOM = "file-index.bitmap.columns", "file-index.bloom-filter.columns"

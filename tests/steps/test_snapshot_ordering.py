@@ -33,10 +33,10 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import Strategy, compact
 from paimon_orch.steps.rescale import rescale
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, conform_rows
+from paimon_orch.table.write.table_write import TableWriter, conform_rows
 
 STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
 

@@ -13,8 +13,9 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
 from paimon_orch.storage import FileIO, LocalFileIO
-from paimon_orch.table.alter import changed_schema
-from paimon_orch.table.schema_changes import (
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.schema_evolution.alter import changed_schema
+from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -28,7 +29,6 @@ from paimon_orch.table.schema_changes import (
     UpdateNullability,
     UpdateType,
 )
-from paimon_orch.table.schemas import SchemaStore
 from paimon_orch.table.table import Table
 
 

@@ -12,7 +12,7 @@ from paimon_orch.errors import CommitConflictError
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.compact_manifests import compact_manifests
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 FULL = {"manifest__full_compaction_threshold_size": "1 b"}

@@ -20,8 +20,8 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.commit import new_commit_user
+from paimon_orch.table.commit.commit import new_commit_user
+from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 
 PROCESSES, COMMITS = 4, 5
@@ -129,7 +129,9 @@ def test_a_commit_that_always_loses_gives_up_and_removes_its_files(
 
     replace_create(monkeypatch, losing)
     # the others' snapshots are never finished here, so that each attempt meets the same id
-    monkeypatch.setattr("paimon_orch.table.snapshots.SnapshotStore.latest_id", lambda _: 1)
+    monkeypatch.setattr(
+        "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
+    )
     with pytest.raises(CommitConflictError, match=r"3 attempts lost .*commit\.max-retries"):
         table.upsert(table_of("k v", [(2, "b")]))
 
@@ -426,7 +428,7 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
     def full(*_: Any) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("paimon_orch.table.next_snapshot.NextSnapshot._statistics", full)
+    monkeypatch.setattr("paimon_orch.table.commit.snapshot_builder.NextSnapshot._statistics", full)
     with pytest.raises(StorageError, match="the disk is full"):
         table.upsert(table_of("k v", [(2, "b")]))
 
@@ -442,7 +444,9 @@ def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
     def refuse(*_: Any) -> None:
         raise OSError(5, "no hints today")
 
-    monkeypatch.setattr("paimon_orch.table.snapshots.SnapshotStore.write_hint", refuse)
+    monkeypatch.setattr(
+        "paimon_orch.table.metadata.snapshot_store.SnapshotStore.write_hint", refuse
+    )
     table.upsert(table_of("k v", [(1, "a")]))
     table.upsert(table_of("k v", [(2, "b")]))
 

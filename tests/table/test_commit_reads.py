@@ -14,7 +14,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.manifests import ManifestReader
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 
 Values = tuple[list[Any], Any]

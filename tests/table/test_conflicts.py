@@ -13,7 +13,7 @@ from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import parse_columns, parse_type
-from paimon_orch.table.conflicts import BucketGuard, check_conflicts, check_guards
+from paimon_orch.table.commit.conflict_detection import BucketGuard, check_conflicts, check_guards
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEYED = new_schema(parse_columns("k BIGINT, v INT"), primary_key=["k"], options={"bucket": "2"})

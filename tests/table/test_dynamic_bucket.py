@@ -19,8 +19,8 @@ from paimon_orch.format.bucket.hash_index import decode_hash_index
 from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps import ingest
-from paimon_orch.table.dynamic_bucket import BucketAssigner, IndexWriter, key_hashes
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.dynamic_bucket import BucketAssigner, IndexWriter, key_hashes
 
 
 class Model:
@@ -300,7 +300,7 @@ def test_a_task_that_is_run_again_assigns_the_same(table: Table) -> None:
 
 def test_a_write_that_fails_leaves_no_file(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     files = stored_files(table)
-    monkeypatch.setattr("paimon_orch.table.dynamic_bucket.encode_hash_index", lambda _: 1 / 0)
+    monkeypatch.setattr("paimon_orch.table.write.dynamic_bucket.encode_hash_index", lambda _: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
         table.upsert(numbered(0, 99))

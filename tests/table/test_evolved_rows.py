@@ -20,8 +20,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.evolved_rows import EvolvedRows, same_rows
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.scan.data_evolution import EvolvedRows, same_rows
 from paimon_orch.table.table import Table
 
 NAMES = ("a", "b", "c")

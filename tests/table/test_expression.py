@@ -18,7 +18,7 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import col
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.filter.bind import bound_filter
 from paimon_orch.table.table import Table
 
 Holds = Callable[[dict[str, Any]], bool | None]

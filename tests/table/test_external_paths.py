@@ -20,7 +20,7 @@ from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")

@@ -17,7 +17,7 @@ from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.steps.expire_snapshots import expire_snapshots
 from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.table.schema_changes import AddColumn, SetOption
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
 MAIN = [("a", 1, "main"), ("b", 2, "main")]

@@ -23,8 +23,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.predicate import to_arrow
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.filter import bound_filter
-from paimon_orch.table.schema_changes import RenameColumn, SchemaChange
+from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.schema_evolution.schema_changes import RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -18,7 +18,7 @@ from paimon_orch.format.schema import new_schema
 from paimon_orch.format.types.arrow import arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.format.types.predicate import columns_of, restrict, to_arrow
-from paimon_orch.table.filter_text import parse_filter
+from paimon_orch.table.filter.sql_parser import parse_filter
 
 SCHEMA = new_schema(
     parse_columns(

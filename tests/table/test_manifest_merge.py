@@ -22,8 +22,8 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.row.binary_row import EMPTY_ROW
-from paimon_orch.table.manifest_merge import ManifestMerge
-from paimon_orch.table.manifests import ManifestReader, ManifestWriter
+from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
+from paimon_orch.table.metadata.manifest_merge import ManifestMerge
 from paimon_orch.table.table import Table
 
 # each commit: how many files it adds, and how many of those that are there it deletes

@@ -13,7 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 ROWS = [(None, None), (None, "x"), (1, None), (1, "x")]

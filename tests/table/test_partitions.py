@@ -17,7 +17,12 @@ from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.table.partitions import any_of, parse_spec, partition_matcher, partition_text
+from paimon_orch.table.filter.partition_spec import (
+    any_of,
+    parse_spec,
+    partition_matcher,
+    partition_text,
+)
 
 
 def schema_of(columns: str, **options: str) -> TableSchema:

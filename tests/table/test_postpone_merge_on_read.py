@@ -17,7 +17,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.spark.source_splits import pieces
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

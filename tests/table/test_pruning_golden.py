@@ -18,7 +18,7 @@ from paimon_orch.files.stats.collector import internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Leaf, Not, Predicate, to_arrow
-from paimon_orch.table.file_stats import FileStats
+from paimon_orch.table.scan.file_stats import FileStats
 
 READ = [
     case for case in golden_tables() if case[0] not in MERGED_BY_ENGINES and not refusal(case[0])

@@ -30,9 +30,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.changes import Changes
-from paimon_orch.table.file_stats import FileStats
-from paimon_orch.table.filter import bound_filter
+from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.table import Table
 
 COLUMNS = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]

@@ -10,7 +10,7 @@ from golden import GOLDEN, copy_warehouse
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.sequence_property import MAX_SEQUENCE_NUMBER
+from paimon_orch.table.metadata.max_sequence_number import MAX_SEQUENCE_NUMBER
 from paimon_orch.table.table import Table
 
 MODE = {"write.sequence-number-init-mode": "snapshot"}

@@ -208,13 +208,13 @@ def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Pat
 
 
 def _decoded(message: Any) -> Any:
-    from paimon_orch.table.messages import CommitMessage
+    from paimon_orch.table.write.commit_message import CommitMessage
 
     return CommitMessage.decode(message)
 
 
 def test_the_option_that_stops_a_table_can_be_removed_by_alter(tmp_path: Path) -> None:
-    from paimon_orch.table.schema_changes import ResetOption
+    from paimon_orch.table.schema_evolution.schema_changes import ResetOption
 
     table = _table(tmp_path, **dict([ICEBERG]))
     Catalog(str(tmp_path)).alter_table("db.t", [ResetOption(ICEBERG[0])])

@@ -19,8 +19,8 @@ from paimon_orch.steps import analyze, rescale
 from paimon_orch.steps.check import check
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table import write
 from paimon_orch.table.table import Table
+from paimon_orch.table.write import table_write as write
 
 TEXTS = [b"\xff\xe9a", b"\x80", b"\xc3\xa9", b"ok", b"\xf0("]
 

@@ -10,8 +10,8 @@ import pytest
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.metadata.time_travel import NO_WATERMARK
 from paimon_orch.table.table import Table
-from paimon_orch.table.timetravel import NO_WATERMARK
 
 WATERMARKS = [None, 100, None, 200, NO_WATERMARK, 300]
 

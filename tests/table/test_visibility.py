@@ -16,8 +16,8 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps import row_level
 from paimon_orch.steps.compact import compact, compact_partitions_of
 from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.table.manifests import ManifestReader
-from paimon_orch.table.schema_changes import SetOption
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 

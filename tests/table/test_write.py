@@ -27,7 +27,7 @@ from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.steps.compact import compact
 from paimon_orch.steps.executor import InProcessExecutor
 from paimon_orch.table.table import Table
-from paimon_orch.table.write import TableWriter, conform_rows, split_by_bucket
+from paimon_orch.table.write.table_write import TableWriter, conform_rows, split_by_bucket
 
 
 def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | None = None) -> None:

@@ -1,0 +1,1 @@
+"""Which files are referenced, and the safe deletion of those that are not."""

@@ -1,0 +1,351 @@
+"""What keeps files: the snapshots, tags and long-lived changelogs of all branches, and what each of them names.
+
+Whoever deletes asks here first. A file that should be there and cannot be read is an error, never "nothing is named":
+only what is optional by the format may be missing (maintenance facts 9.4, 9.5, 9.7, 9.9).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError, StorageError
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    SnapshotStore,
+    numbered_files,
+    read_hint,
+)
+
+CHANGELOG_PREFIX = "changelog-"
+_ROUNDS = 5
+_PAUSE_SECONDS = 0.05
+
+
+class Kind(StrEnum):
+    """What a version is kept as."""
+
+    SNAPSHOT = "snapshot"
+    TAG = "tag"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A stored snapshot: itself, as a tag, or as the changelog that outlived it.
+
+    ``complete`` is false below the hint EARLIEST: an expiration is removing it, or was killed while it did.
+    ``keeps_changelog`` is false where expiration may have taken the changelog: tags, and what is made of tags.
+    """
+
+    kind: Kind
+    branch: str
+    name: str
+    path: str
+    snapshot: Snapshot
+    complete: bool = True
+    keeps_changelog: bool = True
+
+    def __str__(self) -> str:
+        where = "" if self.branch == MAIN_BRANCH else f" of branch {self.branch}"
+        return f"{self.kind} {self.name}{where}"
+
+    @property
+    def state_lists(self) -> tuple[tuple[str, int | None], ...]:
+        """Return the manifest lists (name, size) of the files that are read as the version's rows."""
+        snapshot = self.snapshot
+        if self.kind is Kind.CHANGELOG and snapshot.changelog_manifest_list is not None:
+            return ()
+        return (
+            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+        )
+
+    @property
+    def may_lack_state(self) -> bool:
+        """Return whether expiration may have deleted the lists of the version's rows.
+
+        Java Paimon keeps a changelog for each snapshot that it expires; where the table has a changelog producer, the
+        changelogs of snapshots without changes (compactions) are left without any list.
+        """
+        return not self.complete or self.kind is Kind.CHANGELOG
+
+    @property
+    def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
+        """Return the manifest list of changelog files, if there is one."""
+        snapshot = self.snapshot
+        if snapshot.changelog_manifest_list is None:
+            return ()
+        return ((snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size),)
+
+    @property
+    def index_manifest(self) -> str | None:
+        """Return the index manifest, which changelogs do without."""
+        return None if self.kind is Kind.CHANGELOG else self.snapshot.index_manifest
+
+    @property
+    def statistics(self) -> str | None:
+        """Return the statistics file, which changelogs do without."""
+        return None if self.kind is Kind.CHANGELOG else self.snapshot.statistics
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStore:
+    """All versions of a table, in all branches. Without ``on_error`` one that cannot be read is an error."""
+
+    io: FileIO
+    root: str
+    on_error: Callable[[PaimonError], None] | None = None
+
+    def branches(self) -> list[TablePaths]:
+        """Return main and all other branches; one without a schema is an error."""
+        names = [MAIN_BRANCH, *Branches(self.io, self.root).names()]
+        found = [TablePaths(self.root, name) for name in names]
+        for paths in found:
+            if not SchemaStore(self.io, paths).ids():
+                raise NotFoundError(
+                    f"{paths.branch_root} has no schema, so what it refers to is not known. Nothing was deleted; "
+                    "remove the branch if it is a leftover, or restore its schema"
+                )
+        return found
+
+    def all(self) -> dict[str, Version]:
+        """Read all versions by path, as they were at one moment at which none of them went.
+
+        One that goes while it is read may have gone for another that was not there to be listed.
+        """
+        for _ in range(_ROUNDS):
+            vanished: list[str] = []
+            found = {
+                v.path: v for paths in self.branches() for v in self.of_branch(paths, vanished)
+            }
+            if not vanished:
+                return found
+        raise StorageError(
+            f"{self.root}: snapshots go faster than they are read; nothing was deleted. Try again"
+        )
+
+    def of_branch(self, paths: TablePaths, vanished: list[str] | None = None) -> Iterator[Version]:
+        """Yield the versions of one branch; what goes while it is read is left out and put into ``vanished``."""
+        gone = [] if vanished is None else vanished
+        store = SnapshotStore(self.io, paths)
+        earliest, ids = store.hint(EARLIEST), store.ids()
+        first = earliest if earliest is not None and earliest in ids else 0
+        tagged = set()
+        for name in store.tags():
+            version = self._read(Kind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", gone)
+            if version is not None:
+                tagged.add(version.snapshot.id)
+                yield replace(version, keeps_changelog=False)
+        for number in ids:
+            version = self._read(Kind.SNAPSHOT, paths, str(number), store.path(number), gone)
+            if version is not None:
+                whole = number >= first
+                kept = whole and paths.branch == MAIN_BRANCH and number not in tagged
+                yield replace(version, complete=whole, keeps_changelog=kept)
+        yield from self._changelogs(paths, gone)
+
+    def _changelogs(self, paths: TablePaths, gone: list[str]) -> Iterator[Version]:
+        directory = f"{paths.branch_root}/changelog"
+        ids = numbered_files(self.io, directory, CHANGELOG_PREFIX)
+        earliest = read_hint(self.io, f"{directory}/{EARLIEST}")
+        first = earliest if earliest is not None and earliest in ids else 0
+        for number in ids:
+            path = f"{directory}/{CHANGELOG_PREFIX}{number}"
+            version = self._read(Kind.CHANGELOG, paths, str(number), path, gone)
+            if version is not None:
+                whole = number >= first
+                yield replace(version, complete=whole, keeps_changelog=whole)
+
+    def _read(
+        self, kind: Kind, paths: TablePaths, name: str, path: str, vanished: list[str]
+    ) -> Version | None:
+        try:
+            data = self.io.read_bytes(path)
+        except FileNotFoundError:
+            vanished.append(path)
+            return None
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+        try:
+            return Version(kind, paths.branch, name, path, Snapshot.from_json(data, path))
+        except PaimonError as error:
+            if self.on_error is None:
+                raise
+            self.on_error(error)
+            return None
+
+
+@dataclass(slots=True)
+class ReferenceReader:
+    """Reads the lists that versions name, each once; manifests are opened by whoever needs them."""
+
+    manifests: ManifestReader
+    _lists: dict[str, tuple[ManifestFileMeta, ...]] = field(default_factory=dict)
+    _indexes: dict[str, tuple[IndexManifestEntry, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, io: FileIO, root: str) -> "ReferenceReader":
+        """Read the manifests of one table; all branches share them."""
+        return cls(ManifestReader(io, TablePaths(root)))
+
+    def state(self, version: Version) -> list[ManifestFileMeta]:
+        """Return the manifests of a version's rows, in order."""
+        return self._metas(version.state_lists, optional=version.may_lack_state)
+
+    def delta(self, version: Version) -> list[ManifestFileMeta]:
+        """Return the manifests of what a version changed."""
+        return self._metas(version.state_lists[1:], optional=version.may_lack_state)
+
+    def changelog(self, version: Version) -> list[ManifestFileMeta]:
+        """Return the manifests of a version's changelog."""
+        return self._metas(version.changelog_list, optional=not version.keeps_changelog)
+
+    def index(self, version: Version) -> tuple[IndexManifestEntry, ...]:
+        """Return the index files of a version."""
+        name = version.index_manifest
+        if name is None:
+            return ()
+        if name not in self._indexes:
+            try:
+                self._indexes[name] = tuple(self.manifests.index_manifest(name))
+            except MissingFileError:
+                if version.complete:
+                    raise
+                return ()
+        return self._indexes[name]
+
+    def _metas(
+        self, lists: Iterable[tuple[str, int | None]], *, optional: bool
+    ) -> list[ManifestFileMeta]:
+        found: list[ManifestFileMeta] = []
+        for name, size in lists:
+            if name not in self._lists:
+                try:
+                    self._lists[name] = tuple(self.manifests.manifest_list(name, size))
+                except MissingFileError:
+                    if optional:
+                        continue
+                    raise
+            found += self._lists[name]
+        return found
+
+    def open(self, meta: ManifestFileMeta, *, optional: bool = False) -> Manifest | None:
+        """Read a manifest; None if it is missing and may be."""
+        try:
+            return self.manifests.open(meta)
+        except MissingFileError:
+            if optional:
+                return None
+            raise
+
+
+def metadata_names(reader: ReferenceReader, version: Version) -> set[str]:
+    """Return the names of all metadata and index files of a version; names are unique in a table."""
+    names = {name for name, _ in (*version.state_lists, *version.changelog_list)}
+    metas = [*reader.state(version), *reader.changelog(version)]
+    names |= {meta.file_name for meta in metas}
+    names |= {entry.file_name for entry in reader.index(version)}
+    optional = (version.index_manifest, version.statistics)
+    return names | {name for name in optional if name is not None}
+
+
+@dataclass(slots=True)
+class Used:
+    """The names of all files that any version of a table names, data files by every entry of every manifest.
+
+    The set only grows: :meth:`update` reads the versions that came since. A version that went takes nothing with it.
+    Manifests may be read elsewhere, many at once: :meth:`unread` returns them, and what :meth:`was_read` is told of is
+    not opened here; its names are missing in ``names`` then.
+    """
+
+    store: VersionStore
+    sleep: Callable[[float], None] = time.sleep
+    names: set[str] = field(default_factory=set)
+    versions: dict[str, Version] = field(default_factory=dict)
+    _opened: set[str] = field(default_factory=set)
+    _reader: ReferenceReader | None = field(default=None, repr=False)
+
+    def unread(self) -> list[ManifestFileMeta]:
+        """Return the manifests that versions name now and that were not read, each once."""
+        reader, metas = self._lists(), dict[str, ManifestFileMeta]()
+        for version in self._pending():
+            with suppress(MissingFileError):  # told when the version itself is read
+                for meta in (*reader.state(version), *reader.changelog(version)):
+                    metas.setdefault(meta.file_name, meta)
+        return [meta for name, meta in metas.items() if name not in self._opened]
+
+    def was_read(self, manifests: Iterable[str]) -> None:
+        """Take note of manifests whose names somebody else looks after."""
+        self._opened.update(manifests)
+
+    def update(self) -> bool:
+        """Read all versions that there are and that were not read; tell whether there were any.
+
+        A version that vanishes while it is read was expired: what came in its place is read then. One that stays while
+        something that it needs is missing is an error: an expiration under way is given a moment, then
+        :class:`MissingFileError` names the file.
+        """
+        failure: PaimonError | None = None
+        for attempt in range(_ROUNDS):
+            pending = self._pending()
+            failure = self._read(pending)
+            if failure is None:
+                self._reader = None  # the lists of these versions are needed no more
+                return bool(pending) or attempt > 0
+            self.sleep(_PAUSE_SECONDS * 2**attempt)
+        assert failure is not None
+        raise failure
+
+    def _lists(self) -> ReferenceReader:
+        if self._reader is None:
+            self._reader = ReferenceReader.of(self.store.io, self.store.root)
+        return self._reader
+
+    def _pending(self) -> list[Version]:
+        """Return the versions that are new, or are not what they were when they were read."""
+        found = self.store.all()
+        return [v for path, v in found.items() if not _same(self.versions.get(path), v)]
+
+    def _read(self, pending: Sequence[Version]) -> PaimonError | None:
+        reader, failure = self._lists(), None
+        for version in pending:
+            try:
+                self._add(reader, version)
+            except MissingFileError as error:
+                error.add_note(f"{version} needs it")
+                failure = error
+            else:
+                self.versions[version.path] = version
+        return failure
+
+    def _add(self, reader: ReferenceReader, version: Version) -> None:
+        names = metadata_names(reader, version)
+        kinds = (
+            (reader.state(version), version.may_lack_state),
+            (reader.changelog(version), not version.keeps_changelog),
+        )
+        for metas, optional in kinds:
+            for meta in metas:
+                if meta.file_name in self._opened:
+                    continue
+                manifest = reader.open(meta, optional=optional)
+                if manifest is not None:
+                    self.names.update(manifest.names)
+                    self.names.update(manifest.extra_names())
+                    self._opened.add(meta.file_name)
+        self.names |= names
+
+
+def _same(one: Version | None, other: Version) -> bool:
+    return one is not None and one.snapshot == other.snapshot

@@ -1,0 +1,142 @@
+"""Deleting files of a table and nothing else: never outside its folders, never through a link, never recursively."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from paimon_orch.errors import CorruptFileError, PaimonError, StorageError
+from paimon_orch.format.external_paths import INDEX_PATH, PATHS, path_of
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.schema_store import SchemaStore
+
+logger = logging.getLogger(__name__)
+
+
+def data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
+    """Return the directories that data files of a table may be in: its own, and its external paths."""
+    external = schema.typed_options.names(PATHS)
+    return (paths.root, *(path_of(uri).rstrip("/") for uri in external))
+
+
+def file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
+    """Return the directories that data and index files of a table may be in.
+
+    External paths that an older schema named count too: files that were written there are still the table's.
+    """
+    schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
+    for schema_id in schemas.ids():
+        with suppress(
+            PaimonError
+        ):  # a schema that cannot be read names no path: its files are refused and stay
+            roots |= dict.fromkeys(_roots_of(schemas.get(schema_id), paths))
+    return tuple(roots)
+
+
+def _roots_of(schema: TableSchema, paths: TablePaths) -> list[str]:
+    index = path_of(schema.typed_options.text(INDEX_PATH).strip()).rstrip("/")
+    return [root for root in (*data_roots(paths, schema), index) if root]
+
+
+@dataclass(slots=True)
+class Remover:
+    """Deletes files below some folders, one by one.
+
+    Names come from metadata, which is input: what leads out of the folders, or through a link below them, is refused
+    and stays. ``refused`` lists such paths.
+    """
+
+    io: FileIO
+    roots: Sequence[str]
+    refused: list[str] = field(default_factory=list)
+    _directories: dict[str, frozenset[str]] = field(default_factory=dict)
+    _real: dict[str, bool] = field(default_factory=dict)
+
+    def allows(self, path: str) -> bool:
+        """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
+        return any(path.startswith(f"{root}/") for root in self.roots) and is_plain(path)
+
+    def reaches(self, path: str) -> bool:
+        """Tell whether a file lies below the roots, and behind no link."""
+        return self.allows(path) and self._is_real(path.rpartition("/")[0])
+
+    def delete(self, path: str) -> bool:
+        """Delete one file; a missing one is no error. ``False`` if it is refused."""
+        return self._guarded(path, lambda: self.io.delete(path))
+
+    def move(self, path: str, target: str) -> bool:
+        """Move one file to a name below the roots; a missing one is no error. ``False`` if it is refused."""
+
+        def move() -> None:
+            if self.reaches(target):
+                with suppress(FileNotFoundError):
+                    self.io.move(path, target)
+
+        return self._guarded(path, move)
+
+    def _guarded(self, path: str, action: Callable[[], None]) -> bool:
+        try:
+            allowed = self.reaches(path)
+            if allowed:
+                action()
+        except (CorruptFileError, IsADirectoryError):  # somebody's directory under that name
+            allowed = False
+        except PermissionError as error:  # of a directory too, on some systems
+            if not self._is_directory(path):
+                raise StorageError(
+                    f"{path}: cannot be removed ({error.strerror or error}). Done again, the step goes on from there"
+                ) from error
+            allowed = False
+        if not allowed:
+            logger.warning("%s stays: it does not lie in the table's own folders", path)
+            self.refused.append(path)
+        return allowed
+
+    def _is_directory(self, path: str) -> bool:
+        inside = self.io.list_dir(path.rpartition("/")[0])
+        return any(info.path == path and info.is_dir for info in inside)
+
+    def delete_empty_dirs(self, directories: Iterable[str], root: str) -> int:
+        """Remove directories that hold nothing, and then their parents below ``root``; return how many."""
+        removed = 0
+        pending = sorted(set(directories), key=lambda path: -path.count("/"))
+        while pending:
+            parents = set()
+            for path in pending:
+                inside = path.startswith(f"{root}/") and self._is_real(path)
+                if inside and self.io.delete_empty_dir(path):
+                    removed += 1
+                    parents.add(path.rpartition("/")[0])
+            pending = sorted(parents, key=lambda path: -path.count("/"))
+        return removed
+
+    def _is_real(self, directory: str) -> bool:
+        """Tell whether a directory below a root is reached without a link. Object stores have none."""
+        if self.io.remote or directory in self.roots:
+            return True
+        if directory not in self._real:
+            parent, _, name = directory.rpartition("/")
+            inside = any(directory.startswith(f"{root}/") for root in self.roots)
+            # one that is not there would be made, behind a link if its parent is one
+            self._real[directory] = (
+                inside
+                and self._is_real(parent)
+                and (name in self._children(parent) or not self.io.exists(directory))
+            )
+        return self._real[directory]
+
+    def _children(self, directory: str) -> frozenset[str]:
+        if directory not in self._directories:
+            found = (info.name for info in self.io.list_dir(directory) if info.is_dir)
+            self._directories[directory] = frozenset(found)
+        return self._directories[directory]
+
+
+def is_plain(path: str) -> bool:
+    """Tell whether a path is absolute and goes nowhere but down."""
+    _, scheme, rest = path.partition("://")
+    parts = (rest or path).removeprefix("/").split("/")
+    absolute = bool(scheme) or path.startswith("/")
+    return absolute and not any(part in ("", ".", "..") for part in parts)

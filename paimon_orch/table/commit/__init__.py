@@ -1,0 +1,1 @@
+"""Commits: conflict detection and the next snapshot."""

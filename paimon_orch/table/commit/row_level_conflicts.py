@@ -1,0 +1,91 @@
+"""Conflicts of commits that were computed from rows: vectors without a file, rows that changed since (section 10.4)."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import CommitConflictError, NotFoundError
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry, combine
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGuard:
+    """The snapshot (0 for none) that new rows were computed from, and the buckets that must be as they were.
+
+    ``buckets`` are (partition, bucket); None means all. Compactions do not count: they change no row.
+    """
+
+    snapshot_id: int
+    buckets: frozenset[tuple[bytes, int]] | None = None
+
+    def check(
+        self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
+    ) -> None:
+        """Raise :class:`CommitConflictError` if a commit since then changed rows that were read."""
+        newest = 0 if latest is None else latest.id
+        if newest < self.snapshot_id:
+            raise _changed(self.snapshot_id)
+        for number in range(self.snapshot_id + 1, newest + 1):
+            try:
+                snapshot = snapshots.get(number)
+            except NotFoundError:  # expired: what it changed cannot be told any more
+                raise _changed(self.snapshot_id) from None
+            if snapshot.commit_kind is not CommitKind.COMPACT:
+                for entry in manifests.delta_entries(snapshot):
+                    if self.buckets is None or (entry.partition, entry.bucket) in self.buckets:
+                        raise _changed(self.snapshot_id)
+
+
+def _changed(snapshot_id: int) -> CommitConflictError:
+    return CommitConflictError(
+        f"another commit changed rows that this one was computed from, at snapshot {snapshot_id}. Nothing was "
+        "changed; run the step again."
+    )
+
+
+def check_vectors(
+    schema: TableSchema,
+    base: Sequence[ManifestEntry],
+    delta: Sequence[ManifestEntry],
+    previous: Sequence[IndexManifestEntry],
+    changes: Sequence[IndexManifestEntry],
+) -> None:
+    """Raise :class:`CommitConflictError` if an append table would have a vector too many (section 10.4, rule 5).
+
+    That is one for a file that is gone, whose deleted rows would come back elsewhere, or a second one for a file.
+    ``base`` holds every live entry of the partitions that ``delta`` and ``changes`` touch.
+    """
+    if schema.primary_keys:
+        return
+    unaware = schema.typed_options.bucket == -1
+    live = {entry.file.file_name for entry in base}
+    gone = set[str]()
+    for entry in delta:
+        if entry.kind is FileKind.ADD:
+            live.add(entry.file.file_name)
+        else:
+            gone.add(entry.file.file_name)
+    gone -= {entry.file.file_name for entry in delta if entry.kind is FileKind.ADD}
+    vectors = Counter(_names(combine(previous, changes, bucketed=not unaware)))
+    new = set(_names(entry for entry in changes if entry.kind is FileKind.ADD))
+    for name in sorted(gone | new):
+        if name in vectors and (name in gone or name not in live):
+            raise CommitConflictError(
+                f"rows of file {name} are marked as deleted in one commit, and the file is replaced in another one. "
+                "Nothing was changed; plan and run the step again."
+            )
+        if vectors[name] > 1:
+            raise CommitConflictError(
+                f"another commit marked rows of file {name} as deleted since this one was planned. Nothing was "
+                "changed; plan and run the step again."
+            )
+
+
+def _names(entries: Iterable[IndexManifestEntry]) -> list[str]:
+    vectors = (entry for entry in entries if entry.index_type == DELETION_VECTORS)
+    return [item.data_file for entry in vectors for item in entry.ranges or ()]

@@ -1,0 +1,1 @@
+"""Filters: expressions, SQL text, and partition specs."""

@@ -1,0 +1,39 @@
+"""Filters bound to the columns of a table."""
+
+from dataclasses import replace
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import AtomicType, Field, MapType
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind
+
+
+def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
+    """Return a filter, given as text or as a predicate, with its values as the types of their columns."""
+    if condition is None:
+        return None
+    if isinstance(condition, str):
+        from paimon_orch.table.filter.sql_parser import parse_filter  # sqlglot is slow to import
+
+        condition = parse_filter(condition, schema)
+    elif not isinstance(condition, Leaf | And | Or | Not):
+        raise InputError(f"a filter is text or made by col(...), not {condition!r}")
+    return bind(
+        condition, lambda leaf: arrow_type(tested_field(schema, leaf.column, leaf.key).type)
+    )
+
+
+def tested_field(schema: TableSchema, name: str, key: str | None) -> Field:
+    """Return a column that can be tested; with a ``key`` what a map has for it, as if that were a column."""
+    field = schema.field(name)
+    data_type = field.type
+    if key is not None:
+        match data_type:
+            case MapType(key=AtomicType(name="CHAR" | "VARCHAR"), value=value):
+                data_type, name = value, f"{name}[{key}]"
+            case _:
+                raise InputError(f"filter on {name}[{key!r}]: {name!r} is no map with text keys")
+    if not isinstance(data_type, AtomicType):
+        raise InputError(f"filter: column {name!r} is nested; filters take simple columns")
+    return replace(field, name=name, type=data_type)

@@ -1,0 +1,141 @@
+"""Filters as SQL text: ``status = 'PENDING' and dt >= '2026-01-01'``."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, typed_text
+from paimon_orch.table.filter.bind import tested_field
+
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# The parts of a condition that are understood; a dialect may know more (NOT LIKE, BETWEEN SYMMETRIC).
+_PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
+_SUPPORTED = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
+
+
+def parse_filter(text: str, schema: TableSchema) -> Predicate:
+    """Parse a filter over the columns of a table; literals take the column's type."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"filter {text!r} cannot be understood: {first}") from error
+    return _Translator(text, schema).translate(tree)
+
+
+class _Translator:
+    def __init__(self, text: str, schema: TableSchema) -> None:
+        self._text, self._schema = text, schema
+
+    def _error(self, reason: str) -> InputError:
+        return InputError(f"filter {self._text!r}: {reason}; filters take {_SUPPORTED}")
+
+    def translate(self, node: exp.Expr) -> Predicate:
+        match node:
+            case exp.Paren():
+                return self.translate(node.this)
+            case exp.And():
+                return And(tuple(self.translate(part) for part in node.flatten()))
+            case exp.Or():
+                return Or(tuple(self.translate(part) for part in node.flatten()))
+            case exp.Not():
+                return Not(self.translate(node.this))
+        if any(value for name, value in node.args.items() if name not in _PARTS):
+            raise self._error(f"{node.sql()!r} is not supported")
+        condition = self._condition(node)
+        return Not(condition) if node.args.get("negate") else condition
+
+    def _condition(self, node: exp.Expr) -> Predicate:
+        match node:
+            case exp.Is():
+                return self._is(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Between():
+                low = self._leaf(node.this, ">=", node.args["low"])
+                return And((low, self._leaf(node.this, "<=", node.args["high"])))
+            case exp.Like():
+                return self._like(node)
+            case exp.Column() | exp.Bracket():
+                return self._leaf(node, "=", exp.true())
+        if type(node) in _COMPARISONS:
+            op = _COMPARISONS[type(node)]
+            left, right = node.args["this"], node.args["expression"]
+            if isinstance(left, exp.Column | exp.Bracket):
+                return self._leaf(left, op, right)
+            return self._leaf(right, _FLIPPED.get(op, op), left)
+        raise self._error(f"{node.sql()!r} is not supported")
+
+    def _is(self, node: exp.Is) -> Predicate:
+        if isinstance(node.expression, exp.Null):
+            column, key, _ = self._column(node.this)
+            return Leaf(column, "is null", (), key)
+        raise self._error(f"{node.sql()!r} is not supported")
+
+    def _like(self, node: exp.Like) -> Predicate:
+        column, key, field = self._column(node.this)
+        if not pa.types.is_string(arrow_type(field.type)):
+            raise self._error(f"LIKE needs text, and column {field.name!r} is none")
+        return Leaf(column, "like", (pa.scalar(self._literal_text(node.expression)),), key)
+
+    def _in(self, node: exp.In) -> Predicate:
+        (column, key, field), items = self._column(node.this), node.expressions
+        if not items:
+            raise self._error("IN needs a list of values")
+        with_null = any(isinstance(item, exp.Null) for item in items)
+        if with_null:
+            raise self._error("IN must not list NULL, which equals nothing; use IS NULL")
+        return Leaf(column, "in", tuple(self._literal(item, field) for item in items), key)
+
+    def _leaf(self, tested: exp.Expr, op: str, value: exp.Expr) -> Predicate:
+        column, key, field = self._column(tested)
+        if isinstance(value, exp.Null):
+            raise self._error("nothing equals NULL; use IS NULL")
+        return Leaf(column, op, (self._literal(value, field),), key)
+
+    def _column(self, node: exp.Expr) -> tuple[str, str | None, Field]:
+        """Return a column, the key of a map that is meant, and what is tested as a field."""
+        key, column = None, node
+        if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+            [index], column = node.expressions, node.this
+            if not isinstance(index, exp.Literal) or not index.is_string:
+                raise self._error(f"{node.sql()!r} is not supported: the key of a map is a text")
+            key = index.name
+        if not isinstance(column, exp.Column) or column.args.get("table"):
+            raise self._error(f"{node.sql()!r} is not a column")
+        return column.name, key, tested_field(self._schema, column.name, key)
+
+    def _literal_text(self, node: exp.Expr) -> str:
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+            return f"-{node.this.name}"
+        if isinstance(node, exp.Literal):
+            return node.name
+        if isinstance(node, exp.Boolean):
+            return "true" if node.this else "false"
+        if isinstance(node, exp.Cast):  # DATE '2026-01-01', TIMESTAMP '...'
+            return self._literal_text(node.this)
+        raise self._error(f"{node.sql()!r} is not a constant")
+
+    def _literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
+        text, target = self._literal_text(node), arrow_type(field.type)
+        try:
+            return typed_text(text, target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise self._error(
+                f"{text!r} is no value of column {field.name!r} ({target})"
+            ) from error

@@ -1,0 +1,1 @@
+"""Snapshots, schemas, tags, branches, consumers and manifests in storage."""

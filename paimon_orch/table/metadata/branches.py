@@ -1,0 +1,182 @@
+"""Branches: schemas, snapshots and tags of their own over the same data files (format section 3.3)."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.metadata.tags import Tags, snapshot_of_tag
+
+_NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
+_PREFIX = "branch-"
+_READ_TOGETHER = (
+    "scan.fallback-branch",
+    "scan.primary-branch",
+    "scan.fallback-snapshot-branch",
+    "scan.fallback-delta-branch",
+)
+_REFERRING = ("snapshot", "changelog", "tag")
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The branches of a table, seen from its main branch.
+
+    >>> table.branches.create("dev", tag="2026-01-31")
+    >>> catalog.table("db.orders$branch_dev").upsert(rows)
+    >>> table.branches.fast_forward("dev")
+    """
+
+    io: FileIO
+    root: str
+    check: Callable[[], None] = lambda: None
+    """Refuses a change of branches that the table's options forbid."""
+
+    def names(self) -> list[str]:
+        """Return the names of all branches but main, sorted.
+
+        A link is one too: readers follow it, so what it leads to refers to files of the table.
+        """
+        directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
+        return sorted(
+            name.removeprefix(_PREFIX) for name in directories if name.startswith(_PREFIX)
+        )
+
+    def _entries(self) -> Iterator[FileInfo]:
+        return self.io.list_dir(f"{self.root}/branch")
+
+    def create(self, name: str, tag: str | None = None) -> None:
+        """Start a branch at a tag, or with the table's schemas and no rows.
+
+        Done again after a failure it completes what was begun. Raises :class:`InputError` if the name is taken or not
+        allowed, :class:`NotFoundError` if there is no such tag.
+        """
+        self.check()
+        paths = self._paths(name)
+        files = self._first_files(paths, tag)
+        if name in self.names() and not self._is_begun(paths, files):
+            raise InputError(f"{self.root} has a branch {name!r} already")
+        try:
+            for path, data in files.items():
+                if not self.io.create(path, data):
+                    self.io.write(path, data)
+            if tag is not None:  # who deletes it looks at the branches afterwards
+                SnapshotStore(self.io, TablePaths(self.root)).tag(tag)
+        except BaseException:
+            self.io.delete_dir(paths.branch_root)
+            raise
+
+    def _first_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
+        """Return what a new branch consists of: its schemas, the tag that it begins at, and its snapshot."""
+        main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
+        schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
+        newest = schemas.latest().id
+        if tag is not None:
+            snapshot, path = main.tag(tag), Tags(main).path(tag)
+            data, newest = self.io.read_bytes(path), snapshot.schema_id
+            tagged[Tags(branch).path(tag)] = data
+            tagged[branch.path(snapshot.id)] = snapshot_of_tag(data, path)
+        copies = SchemaStore(self.io, paths)
+        numbers = [number for number in schemas.ids() if number <= newest]
+        return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
+
+    def _is_begun(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
+        """Tell whether a branch holds a part of its first files and nothing else: somebody died making it."""
+        found = set(self._stored(paths.branch_root))
+        return found < set(files) and all(self.io.read_bytes(path) == files[path] for path in found)
+
+    def _stored(self, directory: str) -> Iterator[str]:
+        for info in self.io.list_dir(directory):
+            if info.is_dir:
+                yield from self._stored(info.path)
+            elif not info.name.endswith(".tmp"):
+                yield info.path
+
+    def delete(self, name: str) -> None:
+        """Remove a branch. Files that it alone referred to stay until orphan files are removed."""
+        paths = self.deletable(name)
+        # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
+        for folder in _REFERRING:
+            self.io.delete_dir(f"{paths.branch_root}/{folder}")
+        self.io.delete_dir(paths.branch_root)
+
+    def deletable(self, name: str) -> TablePaths:
+        """Return where a branch lies; refuse one that must stay, as :meth:`delete` does."""
+        paths = self._existing(name)
+        options = SchemaStore(self.io, TablePaths(self.root)).latest().options
+        for key in _READ_TOGETHER:
+            if options.get(key, "").strip() == name:
+                raise InputError(
+                    f"branch {name!r} is the table's {key!r}, from which readers take rows; reset this option first"
+                )
+        if any(info.path == paths.branch_root and info.is_link for info in self._entries()):
+            raise InputError(
+                f"{paths.branch_root} is a link, and no link is followed to delete; remove it and what it leads to"
+            )
+        self.check()
+        return paths
+
+    def fast_forward(self, name: str) -> None:
+        """Let main become what a branch is: what main did since the branch began is given up.
+
+        The branch stays. Nothing may write to either of them meanwhile; done again after a failure it completes what
+        was begun. Raises :class:`InputError` if the branch has no snapshot.
+        """
+        self.check()
+        ids, paths = self.snapshots(name), TablePaths(self.root, name)
+        branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
+        first = ids[0]
+        schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)
+        first_schema = branch.get(first).schema_id
+        new = {main_schemas.path(i): schemas.path(i) for i in schemas.ids() if i >= first_schema}
+        new |= {Tags(main).path(tag): Tags(branch).path(tag) for tag in branch.tags()}
+        new |= {main.path(i): branch.path(i) for i in ids}
+        old = [main.path(i) for i in reversed(main.ids()) if i >= first]
+        old += [Tags(main).path(tag) for tag in main.tags() if main.tag(tag).id >= first]
+        old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
+        self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
+        for path in old:  # what both have stays
+            if path not in new or not self._equal(path, new[path]):
+                self.io.delete(path)
+        for path, source in new.items():
+            self._copy(source, path)
+        if (main.hint(EARLIEST) or 0) > first:
+            main.write_hint(EARLIEST, first)
+        main.write_hint(LATEST, ids[-1])
+
+    def snapshots(self, name: str) -> list[int]:
+        """Return the ids of a branch that main can move to, ascending; raises as :meth:`fast_forward`.
+
+        What the branch was expiring when a process was killed is not among them.
+        """
+        store = SnapshotStore(self.io, self._existing(name))
+        earliest = store.earliest_id()
+        if earliest is None:
+            raise InputError(f"branch {name!r} has no snapshot, so main cannot move to it")
+        return [number for number in store.ids() if number >= earliest]
+
+    def _equal(self, one: str, other: str) -> bool:
+        return self.io.read_bytes(one) == self.io.read_bytes(other)
+
+    def _copy(self, source: str, target: str) -> None:
+        data = self.io.read_bytes(source)
+        if not self.io.create(target, data):
+            self.io.write(target, data)
+
+    def _existing(self, name: str) -> TablePaths:
+        paths = self._paths(name)
+        if name not in self.names():
+            known = ", ".join(self.names()) or "none"
+            raise NotFoundError(f"{self.root} has no branch {name!r}; it has {known}")
+        return paths
+
+    def _paths(self, name: str) -> TablePaths:
+        if not _NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
+            raise InputError(
+                f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and hold no slash and no '$'"
+            )
+        return TablePaths(self.root, name)

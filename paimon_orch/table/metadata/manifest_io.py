@@ -1,0 +1,207 @@
+"""Reading and writing the manifests of a table (format section 4)."""
+
+import gc
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    corrupt_unless_decoded,
+)
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, select_live
+from paimon_orch.format.manifest.index_manifest import (
+    IndexManifestEntry,
+    decode_index_manifest,
+    encode_index_manifest,
+)
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
+from paimon_orch.format.manifest.manifest_list import (
+    ManifestFileMeta,
+    decode_manifest_list,
+    encode_manifest_list,
+)
+from paimon_orch.format.manifest.records import check_manifest_format
+from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.metadata_io import read_stored
+
+ManifestFilter = Callable[[ManifestFileMeta], bool]
+PartitionChoice = Callable[[Sequence[bytes]], Collection[bytes]]
+EntryChoice = Callable[[Manifest, Indices], Indices]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestReader:
+    """Reads the manifests that snapshots name."""
+
+    io: FileIO
+    paths: TablePaths
+
+    def _bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
+        """Return the content and the path of a file; ``size`` is what the file that names it says."""
+        path = f"{self.paths.manifest_dir}/{name}"
+        try:
+            data = read_stored(self.io, path)
+        except FileNotFoundError:
+            raise MissingFileError(path, "is missing, but a snapshot needs it") from None
+        if size is not None and size != len(data):
+            raise CorruptFileError(
+                path, f"has {len(data)} bytes, not the {size} that the file that names it says"
+            )
+        return data, path
+
+    def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
+        """Read a manifest list; ``size`` is what the snapshot says."""
+        return decode_manifest_list(*self._bytes(name, size))
+
+    def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """Return all manifests that make up the content of a snapshot, in order."""
+        return [
+            *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            *self._delta(snapshot),
+        ]
+
+    def _delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+
+    def entries(
+        self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
+    ) -> list[ManifestEntry]:
+        """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
+        with _uncollected():
+            return [
+                entry for manifest in self._open(manifests, keep) for entry in manifest.entries()
+            ]
+
+    def live(
+        self,
+        snapshot: Snapshot,
+        *,
+        manifests: ManifestFilter | None = None,
+        partitions: PartitionChoice | None = None,
+        levels: range | None = None,
+        choose: EntryChoice | None = None,
+    ) -> list[ManifestEntry]:
+        """Return the entries of the live files of a snapshot, in order.
+
+        ``manifests`` tells which manifests are opened: it must not separate the ADD and the DELETE of a file, so judge
+        by partition, bucket or level alone. ``partitions`` is given the distinct serialized partitions and returns those
+        wanted, and ``choose`` those of a manifest's entries, by their numbers. All are asked before objects are made of
+        entries.
+        """
+        with _uncollected():
+            opened = list(self._open(self.manifests(snapshot), manifests))
+            wanted = None
+            if partitions is not None:
+                parts = (part for manifest in opened for part in manifest.partitions())
+                with corrupt_unless_decoded(self.paths.manifest_dir):
+                    wanted = set(partitions(list(dict.fromkeys(parts))))
+            return select_live(opened, wanted, levels, choose)
+
+    def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Read what one commit added and deleted."""
+        return self.entries(self._delta(snapshot))
+
+    def _open(
+        self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None
+    ) -> Iterator[Manifest]:
+        for meta in manifests:
+            if keep is None or keep(meta):
+                yield self.open(meta)
+
+    def open(self, meta: ManifestFileMeta) -> Manifest:
+        """Read one manifest as columns; objects are made of the entries that are asked for."""
+        data, path = self._bytes(meta.file_name, meta.file_size)
+        manifest = open_manifest(data, path)
+        deleted = int(manifest.kinds.sum())
+        added = len(manifest) - deleted
+        if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
+            raise CorruptFileError(
+                path,
+                f"adds {added} and deletes {deleted} files, its manifest list says "
+                f"{meta.num_added_files} and {meta.num_deleted_files}",
+            )
+        return manifest
+
+    def index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
+        """Read the index files of a snapshot."""
+        if snapshot is None or snapshot.index_manifest is None:
+            return []
+        return self.index_manifest(snapshot.index_manifest)
+
+    def index_manifest(self, name: str) -> list[IndexManifestEntry]:
+        """Read an index manifest."""
+        return decode_index_manifest(*self._bytes(name))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: it would look again and again at entries, which hold no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class ManifestWriter:
+    """Writes manifests for one commit and remembers them, so that they can be removed again."""
+
+    def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
+        check_manifest_format(schema.options)
+        options = schema.typed_options
+        self._io, self._paths, self._schema = io, paths, schema
+        self._codec, self._level = options.manifest_codec, options.zstd_level
+        self._target = options.memory("manifest.target-file-size", "8 mb")
+        self._names = FileNames()
+        self.written: list[str] = []
+
+    def _write(self, name: str, data: bytes) -> tuple[str, int]:
+        path = f"{self._paths.manifest_dir}/{name}"
+        self.written.append(path)
+        with self._io.open_output(path) as sink:
+            sink.write(data)
+        return name, len(data)
+
+    def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
+        """Write entries into one or more manifests of about the target size; none for no entries."""
+        written: list[ManifestFileMeta] = []
+        step = self._entries_per_manifest(entries)
+        for start in range(0, len(entries), step):
+            part = entries[start : start + step]
+            data = encode_manifest(part, self._codec, self._level)
+            name, size = self._write(self._names.next("manifest-"), data)
+            fields = self._schema.partition_fields
+            written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+        return written
+
+    def _entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
+        """Estimate from a sample how many entries fill a manifest; a thousand do not."""
+        if len(entries) <= 1_000:
+            return max(1, len(entries))
+        sample = entries[:: len(entries) // 250]
+        size = len(encode_manifest(sample, self._codec, self._level))
+        return max(1, self._target * len(sample) // size)
+
+    def manifest_list(self, manifests: Iterable[ManifestFileMeta]) -> tuple[str, int]:
+        """Write a manifest list, which may be empty; return its name and size."""
+        data = encode_manifest_list(manifests, self._codec, self._level)
+        return self._write(self._names.next("manifest-list-"), data)
+
+    def index_manifest(self, entries: Iterable[IndexManifestEntry]) -> str:
+        """Write an index manifest, which may be empty; return its name."""
+        data = encode_index_manifest(entries, self._codec, self._level)
+        return self._write(self._names.next("index-manifest-"), data)[0]
+
+    def remove(self) -> None:
+        """Remove everything that was written: the commit was proven not to have happened."""
+        for path in self.written:
+            self._io.delete(path)
+        self.written.clear()

@@ -1,0 +1,80 @@
+"""Keeping the list of manifests short at every commit (format section 4.9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, merge_entries
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options import Options
+from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestMerge:
+    """Merges the manifests of a table: by its options, or fully."""
+
+    reader: ManifestReader
+    writer: ManifestWriter
+    options: Options
+    fully: bool = field(default=False, kw_only=True)
+
+    def run(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Return manifests with the same meaning; those that were merged are written anew."""
+        merged = self._full(manifests)
+        return self._minor(manifests) if merged is None else merged
+
+    @property
+    def _target(self) -> int:
+        return self.options.memory("manifest.target-file-size", "8 mb")
+
+    def _full(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
+        """Rewrite all that hold deleted or few entries, once they are large together."""
+        changing = {
+            m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
+        }
+        size = sum(m.file_size for m in manifests if m.file_name in changing)
+        least = self.options.memory("manifest.full-compaction-threshold-size", "16 mb")
+        if size < least and not self.fully:
+            return None
+        deleted = {
+            entry.identity
+            for entry in self.reader.entries(manifests, lambda m: m.num_deleted_files > 0)
+            if entry.kind is FileKind.DELETE
+        }
+        kept = [] if deleted else [m for m in manifests if m.file_name not in changing]
+        rest = [m for m in manifests if m not in kept]
+        if len(rest) <= 1:
+            return None
+        surviving: list[ManifestEntry] = []
+        for manifest in rest:
+            entries = self.reader.entries([manifest])
+            live = [
+                entry
+                for entry in entries
+                if entry.kind is FileKind.ADD and entry.identity not in deleted
+            ]
+            if manifest.file_name not in changing and len(live) == len(entries):
+                kept.append(manifest)
+            else:
+                surviving += live
+        return [*kept, *self.writer.manifests(surviving)]
+
+    def _minor(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Merge neighbours that fill a manifest together, and a long tail of small ones."""
+        result: list[ManifestFileMeta] = []
+        candidates: list[ManifestFileMeta] = []
+        size = 0
+        for manifest in manifests:
+            candidates.append(manifest)
+            size += manifest.file_size
+            if size >= self._target:
+                result += self._merged(candidates)
+                candidates, size = [], 0
+        if len(candidates) >= self.options.integer("manifest.merge-min-count", 30):
+            return result + self._merged(candidates)
+        return result + candidates
+
+    def _merged(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        if len(manifests) == 1:
+            return manifests
+        return self.writer.manifests(merge_entries(self.reader.entries(manifests)))

@@ -1,0 +1,70 @@
+"""Schema files of a table (format section 2.5)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from paimon_orch.errors import CorruptFileError, NotFoundError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.merge.engine.merge_engine import check_engine
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.metadata_io import read_stored
+from paimon_orch.table.metadata.snapshot_store import numbered_files
+
+PREFIX = "schema-"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStore:
+    """The schema versions of one table and branch; files never change, so reads are kept."""
+
+    io: FileIO
+    paths: TablePaths
+    _read: dict[int, TableSchema] = field(default_factory=dict, repr=False, compare=False)
+
+    def path(self, schema_id: int) -> str:
+        """Return the path of a schema file."""
+        return f"{self.paths.schema_dir}/{PREFIX}{schema_id}"
+
+    def ids(self) -> list[int]:
+        """Return all schema ids, ascending."""
+        return numbered_files(self.io, self.paths.schema_dir, PREFIX)
+
+    def get(self, schema_id: int) -> TableSchema:
+        """Read one schema version."""
+        if schema_id not in self._read:
+            path = self.path(schema_id)
+            try:
+                data = read_stored(self.io, path)
+            except FileNotFoundError:
+                raise CorruptFileError(
+                    path, "is missing, but a snapshot or data file needs it"
+                ) from None
+            self._read[schema_id] = _decoded(data, path)
+        return self._read[schema_id]
+
+    def get_all(self, schema_ids: Iterable[int]) -> dict[int, TableSchema]:
+        """Read several schema versions."""
+        return {schema_id: self.get(schema_id) for schema_id in set(schema_ids)}
+
+    def latest(self) -> TableSchema:
+        """Read the newest schema: there is no hint, the largest number counts."""
+        ids = self.ids()
+        if not ids:
+            raise NotFoundError(f"{self.paths.root} has no schema: it is not a Paimon table")
+        return self.get(ids[-1])
+
+    def create(self, schema: TableSchema) -> bool:
+        """Write a new schema version; false if another committer was faster.
+
+        Raises :class:`InputError` if its merge engine could not work.
+        """
+        check_engine(schema)
+        return self.io.create(self.path(schema.id), schema.to_json())
+
+
+# Each step opens its table anew, and decoding takes longer than reading.
+@lru_cache(maxsize=256)
+def _decoded(data: bytes, path: str) -> TableSchema:
+    return TableSchema.from_json(data, path)

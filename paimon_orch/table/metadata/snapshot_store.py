@@ -1,0 +1,157 @@
+"""Finding and reading snapshots and tags; the hint files (format section 3.2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError, StorageError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.metadata_io import list_stored, named_failures, read_stored
+
+PREFIX = "snapshot-"
+LATEST = "LATEST"
+EARLIEST = "EARLIEST"
+_READS_OF_HINT = 3
+
+
+def numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
+    """Return the numbers of the files ``<prefix><number>`` of a directory, sorted; others are ignored."""
+    suffixes = (
+        info.name.removeprefix(prefix)
+        for info in list_stored(io, directory)
+        if info.name.startswith(prefix)
+    )
+    return sorted(int(text) for text in suffixes if text.isascii() and text.isdigit())
+
+
+def read_hint(io: FileIO, path: str) -> int | None:
+    """Return what a hint file says; anything but a positive number is no hint."""
+    try:
+        text = io.read_bytes(path).strip()
+    except (OSError, ValueError, CorruptFileError, StorageError):
+        return None
+    number = int(text) if text.isdigit() and len(text) < 19 else 0
+    return number if number > 0 else None
+
+
+def lost_snapshot(hint: int, newest: int) -> str:
+    """Return what is wrong if LATEST names a snapshot that does not exist, and what to do."""
+    found = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
+    advice = (
+        f"or roll back to snapshot {newest} and lose the later commits"
+        if newest
+        else "or delete LATEST if the table never had rows"
+    )
+    return f"is missing, but LATEST names snapshot {hint}; {found}. Restore the file, {advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStore:
+    """The snapshots of one table and branch."""
+
+    io: FileIO
+    paths: TablePaths
+
+    def path(self, snapshot_id: int) -> str:
+        """Return the path of a snapshot file."""
+        return f"{self.paths.snapshot_dir}/{PREFIX}{snapshot_id}"
+
+    def exists(self, snapshot_id: int) -> bool:
+        """Tell whether a snapshot file is there."""
+        path = self.path(snapshot_id)
+        with named_failures(path):
+            return self.io.exists(path)
+
+    def latest_id(self) -> int | None:
+        """Return the newest snapshot id, None for an empty table.
+
+        A missing or stale hint is ignored. Raises :class:`MissingFileError` if LATEST names a snapshot that is lost and
+        newer than all others: as in Java, an older one is neither read nor committed on in its place.
+        """
+        hint = self.hint(LATEST)
+        for _ in range(_READS_OF_HINT):
+            if hint is None or self.exists(hint + 1):
+                break
+            if self.exists(hint):
+                return hint
+            newest = max(self.ids(), default=0)
+            if newest >= hint:
+                return newest
+            before, hint = hint, self.hint(LATEST)
+            if hint == before:  # else a rollback moved it, and deleted the snapshot
+                raise MissingFileError(self.path(hint), lost_snapshot(hint, newest))
+        return max(self.ids(), default=None)
+
+    def earliest_id(self) -> int | None:
+        """Return the oldest snapshot id that is kept."""
+        hint = self.hint(EARLIEST)
+        if hint is not None and self.exists(hint):
+            return hint
+        return min(self.ids(), default=None)
+
+    def hint(self, name: str) -> int | None:
+        """Return what a hint file says; anything but a positive number is no hint."""
+        return read_hint(self.io, f"{self.paths.snapshot_dir}/{name}")
+
+    def ids(self) -> list[int]:
+        """Return all snapshot ids by listing, ascending."""
+        return numbered_files(self.io, self.paths.snapshot_dir, PREFIX)
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """Read one snapshot."""
+        path = self.path(snapshot_id)
+        try:
+            data = read_stored(self.io, path)
+        except FileNotFoundError:
+            ids = self.ids()
+            known = f"{ids[0]} to {ids[-1]}" if ids else "none"
+            raise NotFoundError(
+                f"{self.paths.root} has no snapshot {snapshot_id}; it has {known}"
+            ) from None
+        snapshot = Snapshot.from_json(data, path)
+        if snapshot.id != snapshot_id:
+            raise CorruptFileError(path, f"says that it is snapshot {snapshot.id}")
+        return snapshot
+
+    def latest(self) -> Snapshot | None:
+        """Read the newest snapshot, None for an empty table."""
+        latest = self.latest_id()
+        return None if latest is None else self.get(latest)
+
+    def walk_back(self) -> Iterator[Snapshot]:
+        """Yield snapshots from the newest to the oldest that is kept."""
+        latest, earliest = self.latest_id(), self.earliest_id()
+        if latest is None or earliest is None:
+            return
+        for snapshot_id in range(latest, earliest - 1, -1):
+            if self.exists(snapshot_id):
+                yield self.get(snapshot_id)
+
+    def at_time(self, time_millis: int) -> Snapshot:
+        """Return the newest snapshot that was committed at or before a time in epoch milliseconds."""
+        for snapshot in self.walk_back():
+            if snapshot.time_millis <= time_millis:
+                return snapshot
+        raise NotFoundError(f"{self.paths.root} has no snapshot at or before {time_millis} ms")
+
+    def tag(self, name: str) -> Snapshot:
+        """Read the snapshot that a tag keeps."""
+        path = f"{self.paths.tag_dir}/tag-{name}"
+        try:
+            data = read_stored(self.io, path)
+        except FileNotFoundError:
+            known = ", ".join(self.tags()) or "none"
+            raise NotFoundError(f"{self.paths.root} has no tag {name!r}; it has {known}") from None
+        return Snapshot.from_json(data, path)
+
+    def tags(self) -> list[str]:
+        """Return the names of all tags, sorted."""
+        # tag-success-file is a directory: of the files that 'tag.create-success-file' asks for
+        found = list_stored(self.io, self.paths.tag_dir)
+        names = (info.name for info in found if not info.is_dir)
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+
+    def write_hint(self, name: str, snapshot_id: int) -> None:
+        """Overwrite a hint file."""
+        self.io.write(f"{self.paths.snapshot_dir}/{name}", str(snapshot_id).encode())

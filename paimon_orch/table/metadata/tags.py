@@ -1,0 +1,246 @@
+"""Tags, and going back to an older snapshot (format sections 3.3, 10.8)."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, corrupt_unless_decoded
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.text import encode_json
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    SnapshotStore,
+    numbered_files,
+)
+from paimon_orch.table.metadata.time_travel import Moment
+
+_NAME = re.compile(r"[^/\\\x00-\x1f]*[^/\\\s\x00-\x1f][^/\\\x00-\x1f]*")
+_CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
+_CHANGELOG = "changelog-"
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of one table and branch. What a tagged snapshot refers to is kept when the snapshot expires.
+
+    >>> table.tags.create("2026-01-31", time_retained=timedelta(days=30))
+    >>> table.scan(tag="2026-01-31")
+    """
+
+    snapshots: SnapshotStore
+    clock: Callable[[], datetime] = datetime.now
+    check: Callable[[], None] = lambda: None
+    """Refuses a change of tags that the table's options forbid."""
+
+    def names(self) -> list[str]:
+        """Return the names of all tags, sorted."""
+        return self.snapshots.tags()
+
+    def get(self, name: str) -> Snapshot:
+        """Return the snapshot that a tag keeps."""
+        self.path(name)
+        return self.snapshots.tag(name)
+
+    def path(self, name: str) -> str:
+        """Return where a tag lies; refuse a name that is blank or no file name."""
+        if not _NAME.fullmatch(name):
+            raise InputError(f"tag name {name!r} must not be blank and hold no slash")
+        return f"{self.snapshots.paths.tag_dir}/tag-{name}"
+
+    def create(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: timedelta | None = None,
+    ) -> Snapshot:
+        """Keep a snapshot, by default the newest, under a name; for ever, or for a time.
+
+        One that has expired is taken from another tag. Raises :class:`InputError` if the name is taken,
+        :class:`NotFoundError` if there is no such snapshot.
+        """
+        self.check()
+        path = self.path(name)
+        snapshot, data = self._content(snapshot_id, time_retained)
+        if not self.snapshots.io.create(path, data):
+            raise InputError(
+                f"{self.snapshots.paths.root} has a tag {name!r} already; delete it or replace it"
+            )
+        if not self._is_kept(snapshot.id, but=name):
+            self.snapshots.io.delete(path)
+            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
+        return snapshot
+
+    def replace(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: timedelta | None = None,
+    ) -> Snapshot:
+        """Change the snapshot of an existing tag, by default to the newest, or how long it is retained.
+
+        Keys of the tag itself that are not known to this version stay.
+        """
+        self.check()
+        old = self.get(name)
+        io, path = self.snapshots.io, self.path(name)
+        before = io.read_bytes(path)
+        snapshot, data = self._content(snapshot_id, time_retained)
+        if own := self._unknown_keys(old):
+            data = _encoded({**own, **_json(data, path)})
+        io.write(path, data)
+        if not self._is_kept(snapshot.id, but=name):
+            io.write(path, before)
+            raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
+        return snapshot
+
+    def _unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
+        """Return the unknown keys of a tag that are not those of its snapshot."""
+        store, keys = self.snapshots, tagged.inherited
+        snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
+        names = keys.keys() - snapshot.keys() - {_CREATED, _RETAINED}
+        return {name: item for name, item in keys.items() if name in names}
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a tag another name, which must be free. Done again after a failure it completes what was begun."""
+        self.check()
+        self.get(name)
+        io, path = self.snapshots.io, self.path(to)
+        data = io.read_bytes(self.path(name))
+        # an equal one is what a run that was killed left
+        if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
+            raise InputError(f"{self.snapshots.paths.root} has a tag {to!r} already")
+        io.delete(self.path(name))
+
+    def delete(self, name: str) -> None:
+        """Remove a tag. Files that it alone kept stay until orphan files are removed."""
+        self.check()
+        self.get(name)
+        self.snapshots.io.delete(self.path(name))
+
+    def _is_kept(self, snapshot_id: int, *, but: str) -> bool:
+        """Tell whether a snapshot is kept by more than one tag.
+
+        An expiration moves the hint, looks at the tags, and only then deletes: who tags looks at the hint afterwards.
+        """
+        store = self.snapshots
+        if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
+            return True
+        return self._keeping(snapshot_id, but=but) is not None
+
+    def _keeping(self, snapshot_id: int, *, but: str = "") -> str | None:
+        """Return a tag that keeps a snapshot."""
+        others = (name for name in self.names() if name != but)
+        return next((name for name in others if self.snapshots.tag(name).id == snapshot_id), None)
+
+    def _content(
+        self, snapshot_id: int | None, time_retained: timedelta | None
+    ) -> tuple[Snapshot, bytes]:
+        store = self.snapshots
+        expired = snapshot_id is not None and not store.exists(snapshot_id)
+        keeping = None if snapshot_id is None or not expired else self._keeping(snapshot_id)
+        snapshot = Moment(snapshot_id if keeping is None else None, keeping).find(store)
+        if snapshot is None:
+            raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
+        if keeping is None:
+            data = store.io.read_bytes(store.path(snapshot.id))
+        else:
+            data = snapshot_of_tag(store.io.read_bytes(self.path(keeping)), self.path(keeping))
+        if time_retained is None:
+            return snapshot, data
+        if time_retained <= timedelta(0):
+            raise InputError(f"a tag cannot be retained for {time_retained}; give a positive time")
+        value = _json(data, store.path(snapshot.id))
+        value[_CREATED] = _date_time(self.clock())
+        value[_RETAINED] = time_retained.total_seconds()
+        return snapshot, _encoded(value)
+
+
+def _json(data: bytes, path: str) -> dict[str, Any]:
+    with corrupt_unless_decoded(path):
+        value = json.loads(data)
+    if not isinstance(value, dict):
+        raise CorruptFileError(path, "is no JSON object")
+    return value
+
+
+def _date_time(moment: datetime) -> list[int]:
+    """Return a local time as Java's Jackson writes it: seconds and nanoseconds only if there are any."""
+    parts = [moment.year, moment.month, moment.day, moment.hour, moment.minute]
+    nanos = moment.microsecond * 1000
+    return [
+        *parts,
+        *([moment.second] if moment.second or nanos else []),
+        *([nanos] if nanos else []),
+    ]
+
+
+def snapshot_of_tag(data: bytes, path: str) -> bytes:
+    """Return the snapshot file that a tag file was made of."""
+    value = _json(data, path)
+    kept = {key: item for key, item in value.items() if key not in (_CREATED, _RETAINED)}
+    return _encoded(kept)
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return encode_json(value)
+
+
+def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:
+    """Return the snapshot that a rollback goes back to.
+
+    One before the hint EARLIEST, whose expiration was killed or runs, is refused unless a tag has kept its files.
+    """
+    if not moment:
+        raise InputError("a rollback needs a snapshot, a tag or a time to go back to")
+    target = moment.find(store)
+    assert target is not None
+    earliest = store.earliest_id() or 0
+    if target.id < earliest and all(store.tag(name).id != target.id for name in store.tags()):
+        raise NotFoundError(
+            f"{store.paths.root}: snapshot {target.id} is being expired, and its files may be gone; the oldest that is "
+            f"kept is {earliest}"
+        )
+    return target
+
+
+def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
+    """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
+
+    Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
+    files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
+    such snapshot, or if it is being expired; nothing is changed then. Done again after a failure it completes what was begun.
+    """
+    target = rollback_target(store, moment)
+    later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
+    if moment.tag is not None and not store.exists(target.id):
+        path = Tags(store).path(moment.tag)
+        store.io.create(store.path(target.id), snapshot_of_tag(store.io.read_bytes(path), path))
+        store.write_hint(EARLIEST, target.id)
+    elif target.id < (store.earliest_id() or 0):
+        store.write_hint(EARLIEST, target.id)
+    store.write_hint(LATEST, target.id)
+    # newest first: whenever this stops, the ids that are left have no gap
+    for snapshot_id in reversed(store.ids()):
+        if snapshot_id > target.id:
+            store.io.delete(store.path(snapshot_id))
+    _remove_changelogs(store, target.id)
+    for name in later_tags:
+        store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
+    return target
+
+
+def _remove_changelogs(store: SnapshotStore, newest: int) -> None:
+    """Remove the changelogs of expired snapshots after ``newest``, and hints that would name them."""
+    directory = f"{store.paths.branch_root}/changelog"
+    gone = [i for i in numbered_files(store.io, directory, _CHANGELOG) if i > newest]
+    for snapshot_id in reversed(gone):
+        store.io.delete(f"{directory}/{_CHANGELOG}{snapshot_id}")
+    if gone:
+        for hint in (LATEST, EARLIEST):  # readers list the directory then
+            store.io.delete(f"{directory}/{hint}")

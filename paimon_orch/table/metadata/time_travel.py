@@ -1,0 +1,65 @@
+"""Which snapshot a reader means: by id, tag, time or watermark (merge-tree facts 7.6)."""
+
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+
+NO_WATERMARK = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in a table's history: at most one is given; none means the newest snapshot.
+
+    ``timestamp`` is epoch milliseconds, the newest snapshot not after it counts; of a ``watermark`` the oldest
+    snapshot counts that has reached it.
+    """
+
+    snapshot_id: int | None = None
+    tag: str | None = None
+    timestamp: int | None = None
+    watermark: int | None = None
+
+    def __post_init__(self) -> None:
+        given = self._given()
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} exclude each other; name one")
+
+    def __bool__(self) -> bool:
+        return bool(self._given())
+
+    def _given(self) -> list[str]:
+        return [name for name in self.__slots__ if getattr(self, name) is not None]
+
+    def find(self, snapshots: SnapshotStore) -> Snapshot | None:
+        """Read the snapshot; None if the newest is meant and there is none. Raises :class:`NotFoundError`."""
+        if self.snapshot_id is not None:
+            return snapshots.get(self.snapshot_id)
+        if self.tag is not None:
+            return snapshots.tag(self.tag)
+        if self.timestamp is not None:
+            return snapshots.at_time(self.timestamp)
+        if self.watermark is not None:
+            return _at_watermark(snapshots, self.watermark)
+        return snapshots.latest()
+
+
+def _at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
+    """Return the oldest kept snapshot whose watermark is not below the wanted one."""
+    found, newest = None, None
+    for snapshot in snapshots.walk_back():
+        own = snapshot.watermark
+        if own is None or own == NO_WATERMARK:
+            continue
+        newest = own if newest is None else newest
+        if own < watermark:
+            break
+        found = snapshot
+    if found is None:
+        known = "no snapshot has one" if newest is None else f"the newest is {newest}"
+        raise NotFoundError(
+            f"{snapshots.paths.root} has no snapshot with a watermark of {watermark} or more; {known}"
+        )
+    return found

@@ -1,0 +1,394 @@
+"""The rows of system tables, in the columns that Paimon's own have.
+
+Times without a zone are local wall clock times, as Paimon shows them.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.partition_path import partition_names, value_text
+from paimon_orch.format.paths import file_format
+from paimon_orch.format.row.binary_row import deserialize_row, row_arity
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.table.metadata.metadata_io import read_statistics
+from paimon_orch.table.scan.file_stats import FileStats
+from paimon_orch.table.scan.scan_planner import BucketSplit
+
+if TYPE_CHECKING:
+    from paimon_orch.table.table import Table
+
+Record = dict[str, Any]
+_TIME = pa.timestamp("ms")
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    """Return a schema; a name that ends with ``_`` is that of a column that is never null."""
+    return pa.schema(
+        [
+            pa.field(name.removesuffix("_"), kind, not name.endswith("_"))
+            for name, kind in columns.items()
+        ]
+    )
+
+
+SNAPSHOTS = _schema(
+    snapshot_id_=pa.int64(),
+    schema_id_=pa.int64(),
+    commit_user_=pa.string(),
+    commit_identifier_=pa.int64(),
+    commit_kind_=pa.string(),
+    commit_time_=_TIME,
+    base_manifest_list_=pa.string(),
+    delta_manifest_list_=pa.string(),
+    changelog_manifest_list=pa.string(),
+    total_record_count=pa.int64(),
+    delta_record_count=pa.int64(),
+    changelog_record_count=pa.int64(),
+    watermark=pa.int64(),
+)
+SCHEMAS = _schema(
+    schema_id_=pa.int64(),
+    fields_=pa.string(),
+    partition_keys_=pa.string(),
+    primary_keys_=pa.string(),
+    options_=pa.string(),
+    comment=pa.string(),
+    update_time_=_TIME,
+)
+OPTIONS = _schema(key_=pa.string(), value_=pa.string())
+TAGS = _schema(
+    tag_name_=pa.string(),
+    snapshot_id_=pa.int64(),
+    schema_id_=pa.int64(),
+    commit_time_=_TIME,
+    record_count=pa.int64(),
+    create_time=_TIME,
+    time_retained=pa.string(),
+)
+MANIFESTS = _schema(
+    file_name_=pa.string(),
+    file_size_=pa.int64(),
+    num_added_files_=pa.int64(),
+    num_deleted_files_=pa.int64(),
+    schema_id_=pa.int64(),
+    min_partition_stats=pa.string(),
+    max_partition_stats=pa.string(),
+    min_row_id=pa.int64(),
+    max_row_id=pa.int64(),
+)
+FILES = _schema(
+    partition=pa.string(),
+    bucket_=pa.int32(),
+    file_path_=pa.string(),
+    file_format_=pa.string(),
+    schema_id_=pa.int64(),
+    level_=pa.int32(),
+    record_count_=pa.int64(),
+    file_size_in_bytes_=pa.int64(),
+    min_key=pa.string(),
+    max_key=pa.string(),
+    null_value_counts_=pa.string(),
+    min_value_stats_=pa.string(),
+    max_value_stats_=pa.string(),
+    min_sequence_number=pa.int64(),
+    max_sequence_number=pa.int64(),
+    creation_time=_TIME,
+    deleteRowCount=pa.int64(),
+    file_source=pa.string(),
+    first_row_id=pa.int64(),
+    write_cols=pa.list_(pa.string()),
+)
+PARTITIONS = _schema(
+    partition=pa.string(),
+    record_count_=pa.int64(),
+    file_size_in_bytes_=pa.int64(),
+    file_count_=pa.int64(),
+    last_update_time=_TIME,
+    created_at=_TIME,
+    created_by=pa.string(),
+    updated_by=pa.string(),
+    options=pa.string(),
+    total_buckets_=pa.int32(),
+    done_=pa.bool_(),
+)
+BUCKETS = _schema(
+    partition=pa.string(),
+    bucket_=pa.int32(),
+    record_count_=pa.int64(),
+    file_size_in_bytes_=pa.int64(),
+    file_count_=pa.int64(),
+    last_update_time=_TIME,
+)
+STATISTICS = _schema(
+    snapshot_id_=pa.int64(),
+    schema_id_=pa.int64(),
+    mergedRecordCount=pa.int64(),
+    mergedRecordSize=pa.int64(),
+    colstat=pa.string(),
+)
+
+
+def snapshots(table: "Table", _: Snapshot | None) -> pa.Table:
+    """Return one row a snapshot, the oldest first."""
+    found = sorted(table.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
+    return pa.Table.from_pylist([_snapshot(snapshot) for snapshot in found], SNAPSHOTS)
+
+
+def _snapshot(snapshot: Snapshot) -> Record:
+    record = {name: getattr(snapshot, name) for name in SNAPSHOTS.names if hasattr(snapshot, name)}
+    kind, moment = snapshot.commit_kind.value, _local(snapshot.time_millis)
+    return record | {"snapshot_id": snapshot.id, "commit_kind": kind, "commit_time": moment}
+
+
+def _local(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, UTC).astimezone().replace(tzinfo=None)
+
+
+def schemas(table: "Table", _: Snapshot | None) -> pa.Table:
+    """Return one row a schema version; what is nested is JSON."""
+    found = [_schema_row(table.schemas.get(number)) for number in table.schemas.ids()]
+    return pa.Table.from_pylist(found, SCHEMAS)
+
+
+def _schema_row(schema: TableSchema) -> Record:
+    stored = json.loads(schema.to_json())
+    return {
+        "schema_id": schema.id,
+        "fields": _flat(stored["fields"]),
+        "partition_keys": _flat(stored["partitionKeys"]),
+        "primary_keys": _flat(stored["primaryKeys"]),
+        "options": _flat(stored["options"]),
+        "comment": schema.comment,
+        "update_time": _local(schema.time_millis),
+    }
+
+
+def _flat(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def options(table: "Table", _: Snapshot | None) -> pa.Table:
+    """Return the options that are set."""
+    found = [{"key": key, "value": value} for key, value in table.schema.options.items()]
+    return pa.Table.from_pylist(found, OPTIONS)
+
+
+def tags(table: "Table", _: Snapshot | None) -> pa.Table:
+    """Return one row a tag, by name."""
+    return pa.Table.from_pylist([_tag(table, name) for name in table.snapshots.tags()], TAGS)
+
+
+def _tag(table: "Table", name: str) -> Record:
+    snapshot = table.snapshots.tag(name)
+    stored = json.loads(table.io.read_bytes(f"{table.paths.tag_dir}/tag-{name}"))
+    retained = stored.get("tagTimeRetained")
+    return {
+        "tag_name": name,
+        "snapshot_id": snapshot.id,
+        "schema_id": snapshot.schema_id,
+        "commit_time": _local(snapshot.time_millis),
+        "record_count": snapshot.total_record_count,
+        "create_time": tag_time(stored.get("tagCreateTime")),
+        "time_retained": None if retained is None else _duration(retained),
+    }
+
+
+def tag_time(value: str | list[int] | None) -> datetime | None:
+    """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).replace(tzinfo=None)
+    year, month, day, hour, minute, second, nanos = [*value, 0, 0, 0, 0, 0][:7]
+    return datetime(year, month, day, hour, minute, second, nanos // 1000)
+
+
+def _duration(value: object) -> str:
+    """Return ISO 8601, as Java shows a duration: ``PT24H``."""
+    if isinstance(value, str):
+        return value
+    assert isinstance(value, int | float)
+    minutes, seconds = divmod(float(value), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = ((hours, "H"), (minutes, "M"), (seconds, "S"))
+    return "PT" + ("".join(f"{number:g}{unit}" for number, unit in parts if number) or "0S")
+
+
+def manifests(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row a manifest of the snapshot."""
+    found = [] if snapshot is None else table.manifests.manifests(snapshot)
+    fields = table.schema.partition_fields
+    rows = [
+        {
+            **{name: getattr(m, name) for name in MANIFESTS.names if hasattr(m, name)},
+            "min_partition_stats": _row_text(m.partition_stats.min_values, fields),
+            "max_partition_stats": _row_text(m.partition_stats.max_values, fields),
+        }
+        for m in found
+    ]
+    return pa.Table.from_pylist(rows, MANIFESTS)
+
+
+def _row_text(data: bytes, fields: Sequence[Field]) -> str:
+    values = deserialize_row(data, [field.type for field in fields])
+    texts = [_text(value, field) for value, field in zip(values, fields, strict=True)]
+    return f"{{{', '.join(texts)}}}"
+
+
+def _text(value: object, field: Field) -> str:
+    if value is None:
+        return "null"
+    return value.hex() if isinstance(value, bytes) else value_text(value, field, legacy=False)
+
+
+def files(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row a live file, level 0 included; statistics are by the columns of the newest schema."""
+    schema, reader = table.schema, table.reader()
+    statistics = FileStats(schema, table.schemas.get)
+    rows = [
+        {
+            "partition": _row_text(split.partition, schema.partition_fields),
+            "bucket": split.bucket,
+            "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
+            **_file(file, table.schemas.get(file.schema_id)),
+            **_statistics(statistics, split.partition, file, schema),
+        }
+        for split in _splits(table, snapshot)
+        for file in split.files
+    ]
+    return pa.Table.from_pylist(rows, FILES)
+
+
+def _splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+    return [] if snapshot is None else table.files(snapshot)
+
+
+def _file(file: DataFileMeta, schema: TableSchema) -> Record:
+    source = file.file_source
+    return {
+        "file_format": file_format(file.file_name),
+        "schema_id": file.schema_id,
+        "level": file.level,
+        "record_count": file.row_count,
+        "file_size_in_bytes": file.file_size,
+        "min_key": _key_text(file.min_key, file, schema),
+        "max_key": _key_text(file.max_key, file, schema),
+        "min_sequence_number": file.min_sequence_number,
+        "max_sequence_number": file.max_sequence_number,
+        "creation_time": file.creation_time,
+        "deleteRowCount": file.delete_row_count,
+        "file_source": None if source is None else FileSource(source).name,
+        "first_row_id": file.first_row_id,
+        "write_cols": file.write_cols,
+    }
+
+
+def _key_text(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | None:
+    if not row_arity(key):
+        return None
+    with corrupt_unless_decoded(f"{file.file_name}, the bounds of its keys in the manifest"):
+        return f"[{_row_text(key, schema.order_fields(file.level))[1:-1]}]"
+
+
+def _statistics(
+    statistics: FileStats, partition: bytes, file: DataFileMeta, schema: TableSchema
+) -> Record:
+    stats_of = statistics.of(partition, file)
+    found = {field.name: (field, stats_of(field.name)) for field in schema.fields}
+
+    def text(part: Callable[[str], str]) -> str:
+        return "{" + ", ".join(f"{name}={part(name)}" for name in sorted(found)) + "}"
+
+    def bound(name: str, which: str) -> str:
+        field, stats = found[name]
+        atomic = isinstance(field.type, AtomicType)
+        return _text(getattr(stats, which) if atomic else None, field)
+
+    def nulls(name: str) -> str:
+        count = found[name][1].null_count
+        return "null" if count is None else str(min(count, file.row_count))
+
+    return {
+        "null_value_counts": text(nulls),
+        "min_value_stats": text(lambda name: bound(name, "min")),
+        "max_value_stats": text(lambda name: bound(name, "max")),
+    }
+
+
+def partitions(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row a partition, by name."""
+    schema = table.schema
+    groups: dict[bytes, list[BucketSplit]] = {}
+    for split in _splits(table, snapshot):
+        groups.setdefault(split.partition, []).append(split)
+    rows = [
+        {
+            "partition": _partition_text(partition, schema),
+            **_totals(file for split in splits for file in split.files),
+            "total_buckets": splits[0].total_buckets,
+            "done": False,
+        }
+        for partition, splits in groups.items()
+    ]
+    return pa.Table.from_pylist(sorted(rows, key=_name), PARTITIONS)
+
+
+def buckets(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row a bucket, by partition and number."""
+    schema = table.schema
+    rows = [
+        {
+            "partition": _partition_text(split.partition, schema),
+            "bucket": split.bucket,
+            **_totals(split.files),
+        }
+        for split in _splits(table, snapshot)
+    ]
+    return pa.Table.from_pylist(sorted(rows, key=_name), BUCKETS)
+
+
+def statistics(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+    """Return one row of what ANALYZE found out, if it is still true of the schema; figures of columns are JSON."""
+    if snapshot is None or snapshot.statistics is None:
+        return STATISTICS.empty_table()
+    found = read_statistics(table.io, table.paths, snapshot.statistics)
+    row = {
+        "snapshot_id": found.snapshot_id,
+        "schema_id": found.schema_id,
+        "mergedRecordCount": found.row_count,
+        "mergedRecordSize": found.size,
+        "colstat": _flat(json.loads(found.to_json())["colStats"]),
+    }
+    return pa.Table.from_pylist([row], STATISTICS)
+
+
+def _name(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["partition"], row.get("bucket", 0)
+
+
+def _partition_text(partition: bytes, schema: TableSchema) -> str:
+    """Return ``k1=v1/k2=v2``, not escaped."""
+    fields = schema.partition_fields
+    values = deserialize_row(partition, [field.type for field in fields])
+    names = partition_names(values, fields, schema.typed_options)
+    return "/".join(f"{key}={value}" for key, value in names.items())
+
+
+def _totals(found: Iterable[DataFileMeta]) -> Record:
+    files_of = list(found)
+    times = [file.creation_time for file in files_of if file.creation_time is not None]
+    return {
+        "record_count": sum(file.row_count for file in files_of),
+        "file_size_in_bytes": sum(file.file_size for file in files_of),
+        "file_count": len(files_of),
+        "last_update_time": max(times, default=None),
+    }

@@ -1,0 +1,1 @@
+"""Reads of a table: planning, pruning, reading buckets, and differences between snapshots."""

@@ -1,0 +1,151 @@
+"""What file indexes save a scan: files that are not opened, and rows that are not looked at (file-index section 9)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_format import open_reader
+from paimon_orch.files.file_index_reader import FirstRows, IndexedFiles
+from paimon_orch.files.row_selection import unread_bytes
+from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.file_index.evaluation import Evaluation, positions
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.predicate import Predicate, restrict
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.tree.levels import merge_sections
+from paimon_orch.table.scan.file_pruner import reads_raw, takes_first
+from paimon_orch.table.scan.scan_planner import BucketSplit
+
+
+@dataclass(slots=True)
+class IndexUse:
+    """What one index of one column did, alone or together with others of the same file."""
+
+    files_asked: int = 0
+    files_skipped: int = 0
+    rows_selected: int = 0
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What a scan reads, and what file indexes and a limit save of it.
+
+    ``files``, ``rows`` and ``bytes`` are what statistics leave, ``rows`` with those that vectors hide. ``rows_selected``
+    are the rows that indexes, and a limit without a filter, leave of them. ``bytes_not_read`` counts whole files, row groups and pages of Parquet
+    files, and stripes of ORC files without a selected row, of all columns. ``indexes`` is by index and column, as in ``bitmap(status)``.
+    """
+
+    files: int = 0
+    files_skipped_in_planning: int = 0
+    files_skipped_by_limit: int = 0
+    files_skipped_in_reading: int = 0
+    rows: int = 0
+    rows_selected: int = 0
+    bytes: int = 0
+    bytes_not_read: int = 0
+    indexes: dict[str, IndexUse] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report for people and machines."""
+        return asdict(self)
+
+
+def explain(
+    reader: FileReader,
+    splits: Iterable[BucketSplit],
+    planned: Iterable[BucketSplit],
+    predicate: Predicate | None,
+    first: FirstRows | None = None,
+) -> ScanReport:
+    """Say what indexes do for a scan: ``splits`` are planned without them, ``planned`` with those of the manifests.
+
+    Without a predicate all but the ``first`` rows may be left out, and ``planned`` may have fewer files for their sake.
+    """
+    report = ScanReport()
+    kept = {file.file_name for split in planned for file in split.files}
+    for split in splits:
+        for file, judged in _judged(split.files, reader.schema, predicate):
+            at = BucketFile(split.partition, split.bucket, file)
+            report.files += 1
+            report.rows += file.row_count
+            report.bytes += file.file_size
+            if file.file_name in kept:
+                _read_one(report, reader, at, judged, split, first)
+            elif first is not None:
+                report.files_skipped_by_limit += 1
+                report.bytes_not_read += file.file_size
+            else:
+                report.files_skipped_in_planning += 1
+                report.bytes_not_read += file.file_size
+                if predicate is not None:
+                    found = _evaluated(reader, at, predicate, embedded=True)
+                    _count(report.indexes, found, skipped=True)
+    return report
+
+
+def _judged(
+    files: Sequence[DataFileMeta], schema: TableSchema, predicate: Predicate | None
+) -> Iterator[tuple[DataFileMeta, Predicate | None]]:
+    """Yield files with the part of the predicate that their rows are judged by before they are merged."""
+    if not schema.primary_keys or reads_raw(files, schema):
+        yield from ((file, predicate) for file in files)
+        return
+    keys = {*schema.primary_keys, *schema.partition_keys}
+    on_keys = None if predicate is None else restrict(predicate, keys)
+    for section in merge_sections(files, schema):
+        judged = predicate if len(section) == 1 else on_keys
+        yield from ((file, judged) for run in section for file in run)
+
+
+def _evaluated(
+    reader: FileReader, at: BucketFile, predicate: Predicate, *, embedded: bool = False
+) -> Evaluation:
+    indexed = IndexedFiles(reader.schema, reader.schemas.__getitem__, predicate)
+    return indexed.evaluate(at.file, reader.path(at), None if embedded else reader.io)
+
+
+def _read_one(
+    report: ScanReport,
+    reader: FileReader,
+    at: BucketFile,
+    predicate: Predicate | None,
+    split: BucketSplit,
+    first: FirstRows | None,
+) -> None:
+    found = Evaluation(None)
+    if predicate is not None:
+        found = _evaluated(reader, at, predicate)
+    elif first is not None and takes_first(split.files, at.file, reader.schema):
+        vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        vector = vectors.get(at.file.file_name)
+        hidden = None if vector is None else vector.bitmaps.get(0)
+        indexed = IndexedFiles(reader.schema, reader.schemas.__getitem__, None)
+        found = indexed.first(first, at.file, reader.path(at), reader.io, hidden)
+    rows = found.rows
+    if rows is None:
+        report.rows_selected += at.file.row_count
+        return
+    report.rows_selected += len(rows)
+    _count(report.indexes, found, skipped=not rows)
+    if rows:
+        report.bytes_not_read += _unread_bytes(reader, at, positions(rows))
+    else:
+        report.files_skipped_in_reading += 1
+        report.bytes_not_read += at.file.file_size
+
+
+def _count(indexes: dict[str, IndexUse], found: Evaluation, *, skipped: bool) -> None:
+    for name in found.used:
+        use = indexes.setdefault(name, IndexUse())
+        use.files_asked += 1
+        use.files_skipped += skipped
+        use.rows_selected += len(found.rows or ())
+
+
+def _unread_bytes(reader: FileReader, at: BucketFile, chosen: Positions) -> int:
+    path = reader.path(at)
+    with corrupt_unless_decoded(path), reader.io.open_input(path) as source:
+        opened = open_reader(source, path, reader.schema.fields, remote=reader.io.remote)
+        return unread_bytes(opened, path, chosen)

@@ -1,0 +1,99 @@
+"""Reading a table together with the branch that ``scan.fallback-branch`` names: it adds the partitions that are missing."""
+
+import logging
+from dataclasses import dataclass, replace
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.time_travel import Moment
+
+OPTION = "scan.fallback-branch"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The state of the branch that provides partitions that the table lacks."""
+
+    paths: TablePaths
+    schemas: SchemaStore
+    schema: TableSchema
+    snapshot: Snapshot | None
+    merge_level_0: bool | None = None
+
+    @classmethod
+    def of(
+        cls,
+        io: FileIO,
+        paths: TablePaths,
+        schema: TableSchema,
+        branch: str,
+        *,
+        moment: Moment,
+        snapshot: Snapshot | None,
+    ) -> "Fallback | None":
+        """Return the branch at the same time as ``snapshot``; None, and a warning, if there is no such branch.
+
+        Raises :class:`InputError` if its columns are not those of the table, and :class:`NotFoundError` if a tag is read
+        that it does not have.
+        """
+        there = TablePaths(paths.root, branch)
+        schemas = SchemaStore(io, there)
+        if not schemas.ids():
+            logger.warning(
+                "%s: the branch %r of option %r does not exist; only the table itself is read",
+                paths.root,
+                branch,
+                OPTION,
+            )
+            return None
+        newest = _snapshot(SnapshotStore(io, there), moment, snapshot)
+        past = moment and newest is not None
+        read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
+        _check_same_columns(schema, read, branch)
+        return cls(there, schemas, read, newest)
+
+    def with_level_0(self, asked: bool | None) -> "Fallback":  # noqa: FBT001 - it is the subject
+        """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""
+        options = self.schemas.latest().typed_options
+        if asked is None and options.deletion_vectors:
+            asked = options.boolean("deletion-vectors.merge-on-read")
+        return replace(self, merge_level_0=asked)
+
+
+def _snapshot(
+    snapshots: SnapshotStore, moment: Moment, snapshot: Snapshot | None
+) -> Snapshot | None:
+    """Return the snapshot of the branch at a moment of the table, as Java Paimon chooses it."""
+    if snapshot is None or not moment:
+        return snapshots.latest()
+    if moment.tag is not None:
+        return snapshots.tag(moment.tag)
+    if snapshots.latest_id() is None:
+        return None
+    try:
+        return snapshots.at_time(snapshot.time_millis)
+    except NotFoundError:  # the branch was created later: take its first snapshot
+        earliest = snapshots.earliest_id()
+        return None if earliest is None else snapshots.get(earliest)
+
+
+def _check_same_columns(schema: TableSchema, other: TableSchema, branch: str) -> None:
+    def columns(of: TableSchema) -> list[tuple[str, str]]:
+        return [(field.name, str(field.type.with_nullable(True))) for field in of.fields]
+
+    if columns(schema) != columns(other) or schema.partition_keys != other.partition_keys:
+        raise InputError(
+            f"option {OPTION!r} = {branch!r}: the branch has the columns {_text(other)}, the table has {_text(schema)}; "
+            "both must have the same columns and partition columns to be read together"
+        )
+
+
+def _text(schema: TableSchema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema.fields)

@@ -1,0 +1,202 @@
+"""What changed between two snapshots (merge-tree facts 7.7)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import Predicate, columns_of
+from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.metadata_io import read_stored
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore, numbered_files
+from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.lazy_rows import ROW_KIND, Rows, filtered
+from paimon_orch.table.scan.scan_planner import BucketSplit, Planner, bucket_splits
+from paimon_orch.table.scan.snapshot_diff import changed_buckets, difference
+from paimon_orch.table.scan.visibility import Visibility
+
+MODES = ("auto", "delta", "changelog", "diff")
+_CHANGELOG = "changelog-"
+_SCAN_MODE = "incremental-between-scan-mode"
+_TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The snapshots behind ``start`` up to and with ``end``. A diff needs the two ends alone."""
+
+    mode: str
+    snapshots: tuple[Snapshot, ...] = ()
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    @classmethod
+    def of(
+        cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
+    ) -> "Span":
+        """Resolve two ids or two tags. Raises :class:`InputError` for anything else, and for ids out of range."""
+        if mode not in MODES:
+            raise InputError(f"incremental mode {mode!r} must be one of {', '.join(MODES)}")
+        by_ids = _mode_between_ids(schema) if mode == "auto" else mode
+        if isinstance(start, str) and isinstance(end, str):
+            before, after = store.tag(start), store.tag(end)
+            if mode == "auto" and schema.typed_options.boolean(_TAG_TO_SNAPSHOT):
+                mode = by_ids
+            if mode in ("auto", "diff"):
+                _check_order(before.id, after.id)
+                return cls("diff", before=before, after=after)
+            start, end = before.id, after.id
+        if isinstance(start, str) or isinstance(end, str):
+            raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
+        _check_order(start, end)
+        if by_ids == "diff":
+            return cls(by_ids, before=store.get(start), after=store.get(end))
+        return cls(
+            by_ids, tuple(kept_snapshot(store, number) for number in range(start + 1, end + 1))
+        )
+
+
+def _mode_between_ids(schema: TableSchema) -> str:
+    """Return how the table's options say that changes between two snapshots are read."""
+    options = schema.typed_options
+    mode = options.text(_SCAN_MODE).strip().lower() or "auto"
+    if mode not in MODES:
+        raise InputError(f"option {_SCAN_MODE!r} = {mode!r} must be one of {', '.join(MODES)}")
+    if mode != "auto":
+        return mode
+    return "delta" if options.changelog_producer == "none" else "changelog"
+
+
+def _check_order(start: int, end: int) -> None:
+    if start > end:
+        raise InputError(f"the first snapshot, {start}, is newer than the last, {end}; swap them")
+
+
+def kept_changelogs(store: SnapshotStore) -> list[int]:
+    """Return the expired snapshots whose changes the changelog keeps, ascending."""
+    return numbered_files(store.io, _changelog_directory(store), _CHANGELOG)
+
+
+def kept_snapshot(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+    """Read a snapshot, or what the changelog kept of one that is expired."""
+    if not store.exists(snapshot_id) and snapshot_id in kept_changelogs(store):
+        path = f"{_changelog_directory(store)}/{_CHANGELOG}{snapshot_id}"
+        return Snapshot.from_json(read_stored(store.io, path), path)
+    try:
+        return store.get(snapshot_id)
+    except NotFoundError as error:
+        error.add_note("an incremental read needs every snapshot after the first up to the last")
+        raise
+
+
+def _changelog_directory(store: SnapshotStore) -> str:
+    return f"{store.paths.branch_root}/changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental(Rows):
+    """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
+
+    A delta or changelog gives the kinds as they were written. A diff gives ``+I`` for rows that came, ``-D`` for rows
+    that went and, of tables with a primary key, ``+U`` for rows that are others now. It compares what a scan of each
+    end reads; ``merge_level_0`` is that of the scans.
+    """
+
+    io: FileIO
+    paths: TablePaths
+    schemas: SchemaStore
+    schema: TableSchema
+    span: Span
+    fields: tuple[Field, ...]
+    predicate: Predicate | None = None
+    merge_level_0: bool | None = None
+
+    @property
+    def rows_not_visible(self) -> int:
+        """Count the records that a diff leaves out at its end until they are compacted, as a scan does."""
+        if self.span.mode != "diff":
+            return 0
+        visibility = Visibility(self.schema, self.merge_level_0)
+        return visibility.rows_not_visible(self._manifests(), self.span.after, self._pruner())
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Return the schema of the rows: ``rowkind``, then the columns."""
+        return arrow_schema([ROW_KIND, *self.fields])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the changes: by snapshot and bucket, or of a diff by bucket."""
+        if self.span.mode == "diff":
+            return filtered(self._diff(), self.predicate, self.arrow_schema)
+        return (batch for split in self.plan() for batch in self.read_split(split))
+
+    def _manifests(self) -> ManifestReader:
+        return ManifestReader(self.io, self.paths)
+
+    def _pruner(self) -> Pruner | None:
+        if self.predicate is None:
+            return None
+        return Pruner(self.schema, self.predicate, self.schemas.get)
+
+    def _reader(self, *splits: BucketSplit | None) -> FileReader:
+        files = [file for split in splits if split is not None for file in split.files]
+        schemas = self.schemas.get_all(file.schema_id for file in files)
+        return FileReader(self.io, self.paths, self.schema, schemas)
+
+    def plan(self) -> list[BucketSplit]:
+        """Return the files of changes by snapshot and bucket, in the order of their rows; a diff has no such files."""
+        pruner, splits = self._pruner(), list[BucketSplit]()
+        for snapshot in self.span.snapshots:
+            entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
+            if pruner is not None:
+                entries = [entry for entry in entries if pruner.change(entry)]
+            splits += bucket_splits(entries, ())
+        return splits
+
+    def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of one bucket and snapshot that the filter keeps."""
+        names = {field.name for field in self.fields}
+        if self.predicate is not None:
+            names |= columns_of(self.predicate)
+        fields = [field for field in self.schema.fields if field.name in names]
+        changes = BucketReader(self._reader(split), split, fields, self.predicate).changes()
+        yield from filtered(changes, self.predicate, self.arrow_schema)
+
+    def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Return the files of changes that a snapshot brought; OVERWRITE brings none (7.7)."""
+        manifests, kind = self._manifests(), snapshot.commit_kind
+        if self.span.mode == "delta":
+            entries = manifests.delta_entries(snapshot) if kind is CommitKind.APPEND else []
+            return [entry for entry in entries if entry.kind is FileKind.ADD]
+        name = snapshot.changelog_manifest_list
+        if name is None or kind is CommitKind.OVERWRITE:
+            return []
+        size = snapshot.changelog_manifest_list_size
+        entries = manifests.entries(manifests.manifest_list(name, size))
+        for entry in entries:
+            if entry.kind is not FileKind.ADD:
+                raise CorruptFileError(name, f"a changelog deletes the file {entry.file.file_name}")
+        return entries
+
+    def _diff(self) -> Iterator[pa.RecordBatch]:
+        planner = Planner(self._manifests(), self.schema)
+        ends = self.span.before, self.span.after
+        levels = Visibility(self.schema, self.merge_level_0).levels_to_read()
+        states = (planner.splits(end, levels=levels) for end in ends)
+        before, after = ([split for split in state if split.bucket >= 0] for state in states)
+        pruner = self._pruner()
+        for old, new in changed_buckets(before, after, self.schema):
+            at = old or new
+            if pruner is None or (at is not None and pruner.partitions([at.partition])):
+                yield from difference(self._reader(old, new), old, new)

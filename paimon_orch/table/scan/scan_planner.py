@@ -1,0 +1,174 @@
+"""Planning a read: which files of a snapshot, grouped by bucket (format section 11)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from paimon_orch.files.data_file_reader import constant_column
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.format.schema import KEY_PREFIX, TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import Predicate, restrict, to_arrow
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.file_pruner import Pruner, reads_raw
+
+ALL_LEVELS = range(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSplit:
+    """The live files of one bucket, and the index files that hold their deletion vectors.
+
+    ``is_fallback`` marks files of the branch that a read falls back to (``scan.fallback-branch``). ``waiting`` are the
+    files in the postpone bucket of the partition whose rows are merged too (``postpone.merge-on-read``), in their order.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    vectors: tuple[IndexManifestEntry, ...] = ()
+    is_fallback: bool = False
+    waiting: tuple[DataFileMeta, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Return the physical rows, hidden ones included."""
+        return sum(file.row_count for file in self.files)
+
+
+def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
+    """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
+    several = schema.typed_options.boolean("data-evolution.enabled")  # files of the same rows
+    if several or split.waiting or (schema.primary_keys and not reads_raw(split.files, schema)):
+        return None
+    live = {file.file_name for file in split.files}
+    hidden = [
+        item.cardinality
+        for entry in split.vectors
+        for item in entry.ranges or ()
+        if item.data_file in live
+    ]
+    if None in hidden:
+        return None
+    return split.row_count - sum(number or 0 for number in hidden)
+
+
+def enough_for(
+    splits: Iterable[BucketSplit], schema: TableSchema, limit: int
+) -> Iterator[BucketSplit]:
+    """Yield splits, and of those that are read raw files, until they surely have so many visible rows."""
+    left = limit
+    for split in splits:
+        if left <= 0:
+            return
+        visible = visible_rows(split, schema)
+        if visible is None or visible <= left:
+            yield split
+            left -= visible or 0
+            continue
+        files = list[DataFileMeta]()
+        for file in split.files:
+            if left > 0:
+                files.append(file)
+                left -= visible_rows(replace(split, files=(file,)), schema) or 0
+        yield replace(split, files=tuple(files))
+
+
+def bucket_splits(
+    entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
+) -> list[BucketSplit]:
+    """Group live files by bucket, in the order of partitions' first files."""
+    groups: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.partition, entry.bucket), []).append(entry)
+    vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+    for item in index:
+        if item.index_type == DELETION_VECTORS:
+            vectors.setdefault((item.partition, item.bucket), []).append(item)
+    return [
+        BucketSplit(
+            *at,
+            group[0].total_buckets,
+            tuple(entry.file for entry in group),
+            tuple(vectors.get(at, ())),
+        )
+        for at, group in groups.items()
+    ]
+
+
+def matching_partitions(
+    partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
+) -> set[bytes]:
+    """Return the partitions that may hold rows of a predicate."""
+    distinct = list(dict.fromkeys(partitions))
+    keys = set(schema.partition_keys)
+    restricted = None if predicate is None else restrict(predicate, keys)
+    if restricted is None or not distinct:
+        return set(distinct)
+    number = f"{KEY_PREFIX}NUMBER"  # a name that the format gives no column of a table
+    table = partition_table(distinct, schema).append_column(number, pa.array(range(len(distinct))))
+    chosen = table.filter(to_arrow(restricted)).column(number).to_pylist()
+    return {distinct[index] for index in chosen}
+
+
+def partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
+    """Return one row of typed values for each serialized partition."""
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    rows = [deserialize_row(data, types) for data in partitions]
+    columns = [
+        pa.concat_arrays([constant_column(row[i], field.type, 1) for row in rows])
+        for i, field in enumerate(fields)
+    ]
+    return pa.table(columns, names=[field.name for field in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Finds the live files of a snapshot."""
+
+    manifests: ManifestReader
+    schema: TableSchema
+
+    def splits(
+        self,
+        snapshot: Snapshot | None,
+        pruner: Pruner | None = None,
+        *,
+        levels: range = ALL_LEVELS,
+    ) -> list[BucketSplit]:
+        """Return the files of some levels by bucket; ``pruner`` leaves out what cannot matter to a filter."""
+        if snapshot is None:
+            return []
+
+        def keep(manifest: ManifestFileMeta) -> bool:
+            at_most = manifest.max_level
+            in_levels = at_most is None or at_most >= levels.start
+            return in_levels and (pruner is None or pruner.manifest(manifest))
+
+        partitions = None if pruner is None else pruner.partitions
+        alone = pruner is not None and not self.schema.primary_keys  # files are judged one by one
+        live = self.manifests.live(
+            snapshot,
+            manifests=keep,
+            partitions=partitions,
+            levels=levels,
+            choose=pruner.choose if pruner is not None and alone else None,
+        )
+        if pruner is not None:
+            live = [entry for entry in live if pruner.entry(entry)]
+        splits = bucket_splits(live, self.manifests.index_entries(snapshot))
+        if pruner is None or alone:
+            return splits
+        pruner.judge(live)
+        return _pruned(splits, pruner)
+
+
+def _pruned(splits: Iterable[BucketSplit], pruner: Pruner) -> list[BucketSplit]:
+    kept = (replace(split, files=pruner.files(split.partition, split.files)) for split in splits)
+    return [split for split in kept if split.files]

@@ -1,0 +1,84 @@
+"""Which files may hold the first rows of an order, by their statistics (file-index section 9.7)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.table.scan.file_pruner import takes_first
+from paimon_orch.table.scan.file_stats import FileStats
+from paimon_orch.table.scan.order_by import SortKey
+from paimon_orch.table.scan.scan_planner import BucketSplit, visible_rows
+
+
+def top_splits(
+    splits: Sequence[BucketSplit], schema: TableSchema, stats: FileStats, key: SortKey, limit: int
+) -> list[BucketSplit]:
+    """Return the files that may hold one of the first ``limit`` rows in an order whose first key is ``key``.
+
+    So many values that are surely there are not beyond some bound: files with values beyond it alone are left out.
+    """
+    data_type = schema.field(key.column).type
+    if not isinstance(data_type, AtomicType) or data_type.name in ("FLOAT", "DOUBLE"):
+        return list(splits)  # bounds tell nothing of NaN, which comes last or first
+    found = {
+        file.file_name: stats.of(split.partition, file)(key.column)
+        for split in splits
+        for file in split.files
+    }
+    bound = _bound(splits, schema, found, key, limit)
+
+    def is_needed(split: BucketSplit, file: DataFileMeta) -> bool:
+        column = found[file.file_name]
+        best = column.max if key.descending else column.min
+        if bound is None or best is None or not takes_first(split.files, file, schema):
+            return True
+        if key.nulls_first and column.null_count != 0:
+            return True
+        return bool(best >= bound if key.descending else best <= bound)
+
+    chosen = (
+        replace(split, files=tuple(file for file in split.files if is_needed(split, file)))
+        for split in splits
+    )
+    return [split for split in chosen if split.files]
+
+
+def _bound(
+    splits: Sequence[BucketSplit],
+    schema: TableSchema,
+    found: dict[str, ColumnStats],
+    key: SortKey,
+    limit: int,
+) -> Any:
+    """Return a value that ``limit`` rows do not lie behind; None if none is known."""
+    worst = sorted(
+        _values(splits, schema, found, key), key=lambda one: one[0], reverse=key.descending
+    )
+    left = limit
+    for value, rows in worst:
+        left -= rows
+        if left <= 0:
+            return value
+    return None
+
+
+def _values(
+    splits: Sequence[BucketSplit],
+    schema: TableSchema,
+    found: dict[str, ColumnStats],
+    key: SortKey,
+) -> Iterator[tuple[Any, int]]:
+    """Yield the worst value that a file may have, and how many rows surely have a value."""
+    for split in splits:
+        for file in split.files:
+            column = found[file.file_name]
+            worst = column.min if key.descending else column.max
+            rows = visible_rows(replace(split, files=(file,)), schema)
+            if worst is None or rows is None or column.null_count is None:
+                continue
+            if takes_first(split.files, file, schema) and rows > column.null_count:
+                yield worst, rows - column.null_count

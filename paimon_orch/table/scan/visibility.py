@@ -1,0 +1,126 @@
+"""Rows that batch readers do not see before compaction (format sections 11.3, 11.4 and 11.11).
+
+Tables with deletion vectors and tables of the merge engine ``first-row`` are read from level 1 on; rows in postpone buckets
+are read by no scan.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.file_fields import file_fields
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.scan_planner import ALL_LEVELS
+from paimon_orch.table.write.postpone_bucket import is_postponed
+
+_LEVEL_0 = range(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Which files of a table batch readers leave out.
+
+    ``merge_level_0`` overrides the options of the table: True reads level 0 too, False leaves it out where the table is
+    read from level 1 on. With ``merges_postponed`` rows in postpone buckets are read.
+    """
+
+    schema: TableSchema
+    merge_level_0: bool | None = None
+    merges_postponed: bool = False
+
+    @property
+    def skips_level_0(self) -> bool:
+        """Return whether level 0 is left out."""
+        options = self.schema.typed_options
+        if not self.schema.primary_keys or self.merge_level_0:
+            return False
+        if self.merge_level_0 is None:
+            return options.batch_scan_skips_level0
+        return options.shows_compacted_rows
+
+    @property
+    def can_merge_more(self) -> bool:
+        """Return whether ``merge_level_0`` would read the rows that are left out; no scan reads postpone buckets."""
+        return self.skips_level_0 and not is_postponed(self.schema)
+
+    def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
+        """Return the levels of a range that are read."""
+        return range(max(1, levels.start), levels.stop) if self.skips_level_0 else levels
+
+    def count(self, entries: Iterable[ManifestEntry]) -> int:
+        """Return the records in added files that readers leave out."""
+        skips = self.skips_level_0
+        return sum(
+            entry.file.row_count
+            for entry in entries
+            if entry.kind is FileKind.ADD
+            and (not self.merges_postponed if entry.bucket < 0 else skips and entry.file.level == 0)
+        )
+
+    def rows_not_visible(
+        self,
+        manifests: ManifestReader,
+        snapshot: Snapshot | None,
+        pruner: Pruner | None = None,
+        partitions: Callable[[bytes], bool] = lambda _: True,
+    ) -> int:
+        """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
+
+        ``pruner`` and ``partitions`` limit the count to the partitions that they select. Only manifests are read, and only
+        those that name files of level 0.
+        """
+        if snapshot is None or not (self.skips_level_0 or is_postponed(self.schema)):
+            return 0
+
+        def keep(manifest: ManifestFileMeta) -> bool:
+            return manifest.min_level in (0, None) and (pruner is None or pruner.manifest(manifest))
+
+        def choose(known: Sequence[bytes]) -> set[bytes]:
+            chosen = set(known) if pruner is None else pruner.partitions(known)
+            return set(filter(partitions, chosen))
+
+        skips, counts = self.skips_level_0, list[int]()
+
+        def count(manifest: Manifest, rows: Indices) -> Indices:
+            if not skips:
+                rows = rows[manifest.buckets[rows] < 0]
+            if self.merges_postponed:
+                rows = rows[manifest.buckets[rows] >= 0]
+            if len(rows):
+                counts.append(sum(file_fields(manifest, rows).get("_ROW_COUNT")))
+            return rows[:0]  # counting needs no entry objects
+
+        manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0, choose=count)
+        return sum(counts)
+
+
+def compact_command(identifier: str, paths: TablePaths) -> str:
+    """Return the command that makes the rows of a table visible."""
+    warehouse = paths.root.rsplit("/", 2)[0]
+    return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
+
+
+def not_visible_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
+    """Return the sentence to show after a write whose rows readers do not see yet."""
+    return (
+        f"{rows:,} of the records written to {identifier} are not visible to batch readers before a compaction; run "
+        f"`{compact_command(identifier, paths)}`"
+    )
+
+
+def not_visible_in_scan(
+    identifier: str, paths: TablePaths, rows: int, merge: str | None = None
+) -> str:
+    """Return the sentence to show with a read that leaves records out; ``merge`` is what reads them."""
+    return (
+        f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
+        f"`{compact_command(identifier, paths)}`"
+    ) + (f", or read them with {merge}" if merge else "")

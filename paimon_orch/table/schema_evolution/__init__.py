@@ -1,0 +1,1 @@
+"""Schema changes, and what an ALTER TABLE allows."""

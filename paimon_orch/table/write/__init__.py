@@ -1,0 +1,1 @@
+"""Writes to a table: routing rows to buckets, and the files of level 0."""

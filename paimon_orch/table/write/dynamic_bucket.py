@@ -1,0 +1,224 @@
+"""Dynamic buckets: a key stays in the bucket that it came to first (format section 7.5).
+
+Of each bucket, a hash index file lists the hashes of its keys. A writer loads those of the partitions it writes to,
+gives new hashes to buckets that have room, and writes the files of changed buckets anew. Two writers of one partition
+could send one key to two buckets, so a commit is refused if the index of a bucket it wrote to was changed since.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.format.bucket.bucket_function import hash_rows
+from paimon_orch.format.bucket.hash_index import Hashes, decode_hash_index, encode_hash_index
+from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.paths import FileNames
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.commit.conflict_detection import HashGuard
+
+BucketId = tuple[bytes, int]
+Buckets = npt.NDArray[np.int16]
+MAX_BUCKETS = 32767
+
+
+def has_dynamic_buckets(schema: TableSchema) -> bool:
+    """Tell whether rows need an assigner; a key that may change its partition is refused by name."""
+    if not schema.primary_keys or schema.typed_options.bucket != -1:
+        return False
+    if schema.cross_partition:
+        raise UnsupportedError(
+            "writing tables with dynamic buckets ('bucket' = -1) whose primary key lacks a partition column is not "
+            "supported: a key could be in any partition"
+        )
+    return True
+
+
+def key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> Hashes:
+    """Return the hash of each row's primary key without the partition columns."""
+    fields = schema.key_fields
+    columns = [rows.column(key.name) for key in fields]
+    arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    return hash_rows(arrays, [key.type for key in fields])
+
+
+class BucketAssigner:
+    """The buckets of one partition.
+
+    Rows are assigned in their order: a known hash to its bucket; a new one to the first bucket with fewer than
+    ``target`` hashes, else to a new bucket. With ``most`` buckets in use, all full, new hashes are spread by value, so
+    that a task that is run again does the same.
+    """
+
+    def __init__(self, known: Mapping[int, Hashes], target: int, most: int = -1) -> None:
+        if target < 1:
+            raise InputError(
+                f"option 'dynamic-bucket.target-row-num' = {target} must be at least 1"
+            )
+        self._target, self._most = target, MAX_BUCKETS if most < 0 else most
+        self._counts = {bucket: len(hashes) for bucket, hashes in known.items()}
+        hashes = np.concatenate([np.empty(0, np.int32), *known.values()])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._buckets = np.repeat(
+            np.array([*known], np.int16), [len(part) for part in known.values()]
+        )[order]
+        self._changed: set[int] = set()
+
+    @property
+    def changed(self) -> dict[int, Hashes]:
+        """Return all hashes of each bucket that got new ones."""
+        return {b: self._hashes[self._buckets == b] for b in sorted(self._changed)}
+
+    def assign(self, hashes: Hashes) -> Buckets:
+        """Return the bucket of each row, and remember what is new."""
+        distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        at = np.searchsorted(self._hashes, distinct)
+        known = at < len(self._hashes)
+        known[known] = self._hashes[at[known]] == distinct[known]
+        buckets = np.empty(len(distinct), np.int16)
+        buckets[known] = self._buckets[at[known]]
+        new = np.flatnonzero(~known)
+        if len(new):
+            in_order = new[np.argsort(first[new])]
+            buckets[in_order] = self._place(distinct[in_order])
+            self._hashes = np.insert(self._hashes, at[new], distinct[new])
+            self._buckets = np.insert(self._buckets, at[new], buckets[new])
+        return buckets[inverse]
+
+    def _place(self, hashes: Hashes) -> Buckets:
+        """Return buckets for new hashes: the first with room, then new ones."""
+        result = np.empty(len(hashes), np.int16)
+        done = 0
+        for bucket in self._with_room():
+            taken = min(self._target - self._counts.get(bucket, 0), len(hashes) - done)
+            result[done : done + taken] = bucket
+            self._count(bucket, taken)
+            done += taken
+            if done == len(hashes):
+                return result
+        return np.concatenate([result[:done], self._overflow(hashes[done:])])
+
+    def _with_room(self) -> Iterable[int]:
+        used = dict.fromkeys(sorted(self._counts))
+        yield from (bucket for bucket in used if self._counts[bucket] < self._target)
+        yield from (bucket for bucket in range(self._most) if bucket not in used)
+
+    def _overflow(self, hashes: Hashes) -> Buckets:
+        used = np.array(sorted(self._counts), np.int16)
+        if self._most == MAX_BUCKETS or not len(used):
+            raise InputError(
+                f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise the option "
+                "'dynamic-bucket.target-row-num'"
+            )
+        result: Buckets = used[np.mod(hashes.astype(np.int64), len(used))]
+        for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
+            self._count(int(bucket), int(count))
+        return result
+
+    def _count(self, bucket: int, added: int) -> None:
+        self._counts[bucket] = self._counts.get(bucket, 0) + added
+        self._changed.add(bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class HashIndex:
+    """What a snapshot says about the dynamic buckets of a table: metadata only, made for tasks.
+
+    ``files`` are the hash indexes, ``unindexed`` the data files of buckets that have none: their keys are read.
+    """
+
+    reader: FileReader
+    files: Mapping[BucketId, IndexManifestEntry]
+    unindexed: Mapping[BucketId, tuple[DataFileMeta, ...]]
+
+    def guards(
+        self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
+    ) -> tuple[HashGuard, ...]:
+        """Return what must still hold when new files and indexes are committed.
+
+        The index of every bucket that was written to, and where keys are new, so that an overwrite may have brought them
+        meanwhile, of all buckets of the partition.
+        """
+        grown = {item.partition for item in index}
+        written = dict.fromkeys((entry.partition, entry.bucket) for entry in entries)
+        written |= {at: None for at in (*self.files, *self.unindexed) if at[0] in grown}
+        names = {at: self.files[at].file_name for at in written if at in self.files}
+        return tuple(HashGuard(*at, names.get(at)) for at in written)
+
+    def assigner(self, partition: bytes) -> BucketAssigner:
+        """Load the index of one partition."""
+        known = {at[1]: self._indexed(e) for at, e in self.files.items() if at[0] == partition}
+        for at, files in self.unindexed.items():
+            if at[0] == partition:
+                known[at[1]] = self._read_keys(at, files)
+        options = self.reader.schema.typed_options
+        target = options.integer("dynamic-bucket.target-row-num", 2_000_000)
+        return BucketAssigner(known, target, options.integer("dynamic-bucket.max-buckets", -1))
+
+    def _indexed(self, entry: IndexManifestEntry) -> Hashes:
+        path = self.path(entry)
+        return decode_hash_index(self.reader.io.read_bytes(path), path)
+
+    def _read_keys(self, at: BucketId, files: Iterable[DataFileMeta]) -> Hashes:
+        schema = self.reader.schema
+        parts = [
+            key_hashes(batch, schema)
+            for file in files
+            for batch in self.reader.read(BucketFile(*at, file), schema.key_fields)
+        ]
+        return np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
+
+    def path(self, entry: IndexManifestEntry) -> str:
+        """Return where an index file lies."""
+        return self.reader.paths.index_file(
+            self.reader.schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+        )
+
+
+@dataclass(slots=True)
+class IndexWriter:
+    """Assigns the rows of one job or task, which alone writes the partitions it is given."""
+
+    index: HashIndex
+    _assigners: dict[bytes, BucketAssigner] = field(default_factory=dict)
+    _written: list[IndexManifestEntry] = field(default_factory=list)
+
+    def assign(self, partition: bytes, rows: pa.Table) -> Buckets:
+        """Return the bucket of each row of one partition."""
+        if partition not in self._assigners:
+            self._assigners[partition] = self.index.assigner(partition)
+        return self._assigners[partition].assign(key_hashes(rows, self.index.reader.schema))
+
+    def close(self) -> list[IndexManifestEntry]:
+        """Write the index of every bucket that got new keys and return an ADD entry for each."""
+        names = FileNames()
+        for partition, assigner in self._assigners.items():
+            for bucket, hashes in assigner.changed.items():
+                data, name = encode_hash_index(hashes), names.next("index-")
+                reader = self.index.reader
+                place = reader.paths.new_index_file(reader.schema, partition, bucket, name)
+                entry = IndexManifestEntry(
+                    FileKind.ADD,
+                    partition,
+                    bucket,
+                    HASH,
+                    name,
+                    len(data),
+                    len(hashes),
+                    external_path=place.external,
+                )
+                self._written.append(entry)
+                with reader.io.open_output(place.path) as file:
+                    file.write(data)
+        return self._written
+
+    def abort(self) -> None:
+        """Remove every file that was written."""
+        for entry in self._written:
+            self.index.reader.io.delete(self.index.path(entry))
