@@ -13,8 +13,8 @@ from memory_side import peak
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard
 

@@ -33,8 +33,8 @@ from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard
 

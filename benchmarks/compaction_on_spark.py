@@ -30,7 +30,7 @@ from peers.environments import OLD_SPARK, SPARK, PeerUnavailableError
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session
-from paimon_orch.steps import compact
+from paimon_orch.steps.compaction import compact
 
 MASTER = "local[2]"
 

@@ -35,8 +35,8 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.types.data_types import Field, parse_columns
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.scan.file_pruner import Pruner
 from paimon_orch.table.schema_evolution.schema_changes import SetOption

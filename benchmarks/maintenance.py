@@ -32,8 +32,8 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from paimon_orch.steps import remove_orphan_files as orphan_step
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.metadata.manifest_io import ManifestWriter
 from paimon_orch.table.table import Table
@@ -155,7 +155,7 @@ def orphans(root: Path, files: int, java: Peer | None) -> None:
 def _alone(root: Path) -> tuple[int, int]:
     """Plan in a process of its own; return the number of orphans and the most memory it took, in KB."""
     script = (
-        "import resource, sys; from paimon_orch import Catalog; from paimon_orch.steps.remove_orphan_files import plan; "
+        "import resource, sys; from paimon_orch import Catalog; from paimon_orch.steps.cleanup.remove_orphan_files import plan; "
         "found = plan(Catalog(sys.argv[1]).table('db.t')); "
         "print(len(found.files), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

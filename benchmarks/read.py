@@ -23,8 +23,8 @@ import typer
 from measure import HERE, medians, peer_seconds, run_json, show
 
 from paimon_orch import Catalog
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
 COLUMNS = "id BIGINT, amount BIGINT, price DOUBLE, status STRING, note STRING, day INT"

@@ -42,8 +42,8 @@ from spark_clock import compare
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
 from paimon_orch.spark.writer import cluster, write
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

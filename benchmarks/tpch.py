@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_orch import Catalog
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
 KEYS = {"orders": ["o_orderkey"], "lineitem": ["l_orderkey", "l_linenumber"]}

@@ -52,15 +52,16 @@ from paimon_orch.cli_common import (
 )
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.output import write_rows
-from paimon_orch.steps import compact as compact_step
-from paimon_orch.steps import postpone, sort_compact
-from paimon_orch.steps.executor import Progress as ProgressOf
+from paimon_orch.steps.common.executor import Progress as ProgressOf
+from paimon_orch.steps.compaction import compact as compact_step
+from paimon_orch.steps.compaction import postpone
+from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction.policy import Decision, decide
+from paimon_orch.steps.compaction.sort import Order
 from paimon_orch.steps.ingest import IngestPreview, IngestResult
 from paimon_orch.steps.ingest import Mode as IngestMode
-from paimon_orch.steps.inspect import TableReport
-from paimon_orch.steps.inspect import inspect as inspect_table
-from paimon_orch.steps.policy import Decision, decide
-from paimon_orch.steps.sort_compact import Order
+from paimon_orch.steps.inspection.inspect import TableReport
+from paimon_orch.steps.inspection.inspect import inspect as inspect_table
 from paimon_orch.storage.object_store_options import parse_option
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import Spec, parse_spec

@@ -17,8 +17,8 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.steps.compact import CompactionResult, compact_partitions_of
-from paimon_orch.steps.compaction import chosen_splits
+from paimon_orch.steps.compaction.compact import CompactionResult, compact_partitions_of
+from paimon_orch.steps.compaction.plan import chosen_splits
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, bucket_directories
 from paimon_orch.table.filter.partition_spec import parse_spec

@@ -20,7 +20,7 @@ from paimon_orch.cli_common import (
     print_result,
     spark_of,
 )
-from paimon_orch.steps import rewrite_file_index as step
+from paimon_orch.steps.maintenance import rewrite_file_index as step
 
 _NOTHING = "nothing to do: every file has the indexes that the table's options name"
 

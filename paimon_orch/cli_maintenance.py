@@ -22,19 +22,19 @@ from paimon_orch.cli_common import (
     print_values,
     spark_of,
 )
-from paimon_orch.steps import check as check_step
-from paimon_orch.steps import compact_manifests as manifest_step
-from paimon_orch.steps import expire_changelogs as changelog_step
-from paimon_orch.steps import expire_partitions as partition_step
-from paimon_orch.steps import expire_snapshots as expire_step
-from paimon_orch.steps import expire_tags as tag_step
-from paimon_orch.steps import remove_orphan_files as orphan_step
-from paimon_orch.steps import remove_unexisting_files as lost_step
-from paimon_orch.steps import rescale as rescale_step
-from paimon_orch.steps.create_tags import create_tags, due_tags
-from paimon_orch.steps.executor import Executor, SizedExecutor
-from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.steps.retention import Limits
+from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
+from paimon_orch.steps.cleanup import remove_unexisting_files as lost_step
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.executor import Executor, SizedExecutor
+from paimon_orch.steps.expiration import expire_changelogs as changelog_step
+from paimon_orch.steps.expiration import expire_partitions as partition_step
+from paimon_orch.steps.expiration import expire_snapshots as expire_step
+from paimon_orch.steps.expiration import expire_tags as tag_step
+from paimon_orch.steps.expiration.retention import Limits
+from paimon_orch.steps.inspection import check as check_step
+from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+from paimon_orch.steps.maintenance import rescale as rescale_step
+from paimon_orch.steps.maintenance.create_tags import create_tags, due_tags
 
 OlderThan = Annotated[
     str | None, typer.Option(help="a duration such as '3 d', or ISO 8601, or epoch milliseconds")

@@ -16,7 +16,7 @@ from paimon_orch.cli_common import (
     print_names,
 )
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps import expire_tags as tag_step
+from paimon_orch.steps.expiration import expire_tags as tag_step
 from paimon_orch.table.filter.partition_spec import any_of, parse_spec
 from paimon_orch.table.metadata.tags import rollback_target
 from paimon_orch.table.metadata.time_travel import Moment

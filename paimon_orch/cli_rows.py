@@ -24,9 +24,9 @@ from paimon_orch.cli_common import (
     print_write,
     spark_of,
 )
-from paimon_orch.steps import row_level
-from paimon_orch.steps.compact import CompactionResult
-from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult
+from paimon_orch.steps.compaction.compact import CompactionResult
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelResult
 from paimon_orch.table.table import Table
 
 Sets = Annotated[

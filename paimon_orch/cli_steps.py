@@ -25,9 +25,9 @@ from paimon_orch.cli_common import (
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
-from paimon_orch.steps import analyze as step
-from paimon_orch.steps import postpone
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.compaction import postpone
+from paimon_orch.steps.maintenance import analyze as step
 
 
 def add_commands(app: typer.Typer) -> None:

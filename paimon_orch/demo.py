@@ -15,8 +15,8 @@ from paimon_orch.flights import KIND, MONTHS, WAVES, create_flight_board, flight
 from paimon_orch.spark.executor import SparkExecutor
 from paimon_orch.spark.session import java_in_use, spark_session
 from paimon_orch.spark.writer import write
-from paimon_orch.steps.compact import CompactionResult, compact
-from paimon_orch.steps.inspect import TableReport, inspect
+from paimon_orch.steps.compaction.compact import CompactionResult, compact
+from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 

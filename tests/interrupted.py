@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 SLEEP = 60.0
 

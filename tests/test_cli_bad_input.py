@@ -17,9 +17,9 @@ from tables import new_table, table_of
 from typer.main import get_command
 
 from paimon_orch.cli import app, main
-from paimon_orch.steps import analyze
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance import analyze
 
 TABLE = "db.t"
 READS = [

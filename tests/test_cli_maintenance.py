@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from paimon_orch.cli import app
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
 

@@ -11,7 +11,7 @@ from steps.histories import loose_files
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
 

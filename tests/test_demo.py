@@ -16,8 +16,8 @@ from paimon_orch import Catalog
 from paimon_orch.demo import expected_board, run_demo
 from paimon_orch.flights import KIND, LIVE, TABLE, WAVES, WEATHER, wave
 from paimon_orch.outside_writer import write_next_day
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch import Catalog
 from paimon_orch.cli import main
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

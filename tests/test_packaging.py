@@ -103,7 +103,7 @@ def test_importing_leaves_out_what_is_slow_to_import_and_not_needed_yet(
 
 
 def test_the_steps_run_without_pyspark() -> None:
-    code = "import sys, paimon_orch.steps.executor; print('pyspark' in sys.modules)"
+    code = "import sys, paimon_orch.steps.common.executor; print('pyspark' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -33,7 +33,7 @@ from paimon_orch.dagster.schedules import (
     build_maintenance_schedules,
 )
 from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
-from paimon_orch.steps.policy import CompactionPolicy
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 __all__ = [
     "CompactionPolicy",

@@ -42,12 +42,12 @@ from paimon_orch.dagster.run_config import (
 )
 from paimon_orch.dagster.runs import executor_of, spark_links
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import Executor
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.ingest import IngestResult
-from paimon_orch.steps.inspect import TableReport, inspect
-from paimon_orch.steps.rewrite_file_index import RewriteResult, rewrite_file_index
-from paimon_orch.steps.rewrite_file_index import plan as plan_index
+from paimon_orch.steps.inspection.inspect import TableReport, inspect
+from paimon_orch.steps.maintenance.rewrite_file_index import RewriteResult, rewrite_file_index
+from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 

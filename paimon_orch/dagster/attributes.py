@@ -29,7 +29,7 @@ from paimon_orch.dagster.run_config import STALE_EXTERNAL, UNKNOWN_OPTIONS
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.format.times import parse_duration
-from paimon_orch.steps.policy import CompactionPolicy
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _Scalar = str | bool | int | float
 """Rendering a template makes a number of a text that looks like one."""

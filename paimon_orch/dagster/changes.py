@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from paimon_orch.dagster.partitions import parse_path
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.policy import CompactionPolicy, Decision, decide
+from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision, decide
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.table import Table
 

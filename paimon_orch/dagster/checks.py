@@ -12,8 +12,8 @@ from paimon_orch.dagster.failures import failures_by_type
 from paimon_orch.dagster.names import check_name, object_name, table_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.errors import InputError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.health import Health, health
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.inspection.health import Health, health
 from paimon_orch.table.table import Table
 
 FILE_REFERENCES = "file_references"

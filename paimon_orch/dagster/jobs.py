@@ -25,7 +25,7 @@ from paimon_orch.dagster.upkeep import (
     RemoveOrphanFilesConfig,
     Step,
 )
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
 

@@ -14,10 +14,10 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.merge.tree.levels import bucket_runs
-from paimon_orch.steps.compact import CompactionResult, CompactionUnit
-from paimon_orch.steps.inspect import TableReport
-from paimon_orch.steps.policy import Decision
-from paimon_orch.steps.rewrite_file_index import RewritePlan, RewriteResult
+from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
+from paimon_orch.steps.compaction.policy import Decision
+from paimon_orch.steps.inspection.inspect import TableReport
+from paimon_orch.steps.maintenance.rewrite_file_index import RewritePlan, RewriteResult
 from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.postpone_bucket import is_postponed

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from paimon_orch.steps.executor import Progress
+from paimon_orch.steps.common.executor import Progress
 
 INTERVAL_SECONDS = 10.0
 

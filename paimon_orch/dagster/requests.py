@@ -9,7 +9,7 @@ from paimon_orch.dagster.names import COMPACTION, compaction_key
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.policy import Decision
+from paimon_orch.steps.compaction.policy import Decision
 from paimon_orch.table.table import Table
 
 PartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from paimon_orch.format.options.step_support import Allowances
-from paimon_orch.steps.executor import Executor, Join, Progress, Undo
+from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
 from paimon_orch.storage.object_store_options import parse_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table

@@ -8,7 +8,7 @@ import dagster as dg
 from paimon_orch.dagster.failures import Context, op_context
 from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import SparkSessionResource
-from paimon_orch.steps.executor import Executor, Join, Progress, Undo
+from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
 
 U = TypeVar("U")
 
@@ -28,7 +28,7 @@ class NamedExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Run the units; see :class:`paimon_orch.steps.executor.Executor`."""
+        """Run the units; see :class:`paimon_orch.steps.common.executor.Executor`."""
         named = self._named(label)
         return self._executor.map(run, units, label=named, progress=progress, undo=undo)
 
@@ -42,7 +42,7 @@ class NamedExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Bring together what units found; see :class:`paimon_orch.steps.executor.Executor`."""
+        """Bring together what units found; see :class:`paimon_orch.steps.common.executor.Executor`."""
         named = self._named(label)
         return self._executor.shuffle(
             split, units, join, parts=parts, label=named, progress=progress

@@ -22,7 +22,7 @@ from paimon_orch.dagster.upkeep import (
 )
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
-from paimon_orch.steps.policy import CompactionPolicy, Decision
+from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision
 
 _CRON = {
     EXPIRE_SNAPSHOTS.action: "{minute} * * * *",

@@ -22,7 +22,7 @@ from paimon_orch.dagster.run_config import load_allowed
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.policy import CompactionPolicy, Decision, Figures
+from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision, Figures
 from paimon_orch.table.table import Table
 
 _SHOWN = 50

@@ -12,12 +12,12 @@ from paimon_orch.dagster.metadata import Metadata, rows_table
 from paimon_orch.dagster.run_config import AllowanceConfig, with_defaults
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
-from paimon_orch.steps import compact_manifests as manifest_step
-from paimon_orch.steps import expire_partitions as partition_step
-from paimon_orch.steps import expire_snapshots as snapshot_step
-from paimon_orch.steps import remove_orphan_files as orphan_step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.expiration import expire_partitions as partition_step
+from paimon_orch.steps.expiration import expire_snapshots as snapshot_step
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.table.table import Table
 
 _FINDINGS = 10

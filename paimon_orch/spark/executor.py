@@ -28,7 +28,7 @@ from paimon_orch.spark.failures import STAGE_LOST, failure_of
 from paimon_orch.spark.jobs import Jobs, jobs_of
 from paimon_orch.spark.session import TASK_ATTEMPTS
 from paimon_orch.spark.tasks import ArrowTask, in_tasks, lightened
-from paimon_orch.steps.executor import Join, Progress, Undo
+from paimon_orch.steps.common.executor import Join, Progress, Undo
 
 logger = logging.getLogger(__name__)
 

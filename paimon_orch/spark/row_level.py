@@ -29,11 +29,17 @@ from paimon_orch.spark.failures import failure_of
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.spark.writer import cluster
-from paimon_orch.steps import ingest, row_level
-from paimon_orch.steps.attempts import replanned
-from paimon_orch.steps.executor import Progress
-from paimon_orch.steps.row_changes import KIND, OLD, ROW, matched_twice
-from paimon_orch.steps.row_level import RowLevelPlan, RowLevelResult, TargetUnit, undo_changes
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import Progress
+from paimon_orch.steps.common.retry import replanned
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level.row_level import (
+    RowLevelPlan,
+    RowLevelResult,
+    TargetUnit,
+    undo_changes,
+)
+from paimon_orch.steps.row_level.task_result import KIND, OLD, ROW, matched_twice
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
@@ -59,7 +65,7 @@ def update(
     than microseconds its nanoseconds. On tables that merge rows (``partial-update``, ``aggregation``, a sequence field)
     what is written makes the new row of the old one; if the table's options make another one of it, say of a lowered
     ``max`` or sequence field, :class:`InputError` names the column and the rule, and nothing is changed. Conflicts are
-    answered as by :func:`paimon_orch.steps.row_level.delete`.
+    answered as by :func:`paimon_orch.steps.row_level.row_level.delete`.
     """
     if not assignments:
         raise InputError("an update needs at least one column to set")
@@ -96,7 +102,7 @@ def merge_into(
 
     Raises :class:`InputError` if several source rows change one row of the table, or if the table's merge engine would
     not make of a row what was asked for (see :func:`update`); a table that keeps first rows takes inserts only.
-    Conflicts are answered as by :func:`paimon_orch.steps.row_level.delete`; the source is computed again then.
+    Conflicts are answered as by :func:`paimon_orch.steps.row_level.row_level.delete`; the source is computed again then.
     """
     return _merge(
         source,

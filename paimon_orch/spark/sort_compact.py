@@ -18,13 +18,14 @@ from paimon_orch.spark.executor import (
 from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.tasks import in_tasks
 from paimon_orch.spark.writer import Clustered
-from paimon_orch.steps import ingest, sort_compact
-from paimon_orch.steps.append_compact import result_of
-from paimon_orch.steps.attempts import discard_results, replanned
-from paimon_orch.steps.compaction import CompactionPlan, CompactionResult, Partitions
-from paimon_orch.steps.executor import Progress
-from paimon_orch.steps.sort_compact import Order
-from paimon_orch.steps.tracked_writes import write_tracked
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import Progress
+from paimon_orch.steps.common.retry import discard_results, replanned
+from paimon_orch.steps.common.row_tracking_writer import write_tracked
+from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction.append import result_of
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult, Partitions
+from paimon_orch.steps.compaction.sort import Order
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -42,7 +43,7 @@ def sort_table(
 ) -> CompactionResult:
     """Rewrite partitions of an append table with their rows sorted, each by itself, in one OVERWRITE snapshot.
 
-    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Rows that arrive meanwhile stay, as
+    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compaction.compact.plan`. Rows that arrive meanwhile stay, as
     exactly the files that were read are replaced; if one of them changed, the sort is planned and run again, three times
     at most, then :class:`CommitConflictError` is raised and the table is unchanged.
     """

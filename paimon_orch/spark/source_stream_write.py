@@ -24,7 +24,7 @@ from paimon_orch.spark.source_write import (
     writable,
 )
 from paimon_orch.steps import ingest
-from paimon_orch.steps.attempts import discard_results
+from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.table import Table

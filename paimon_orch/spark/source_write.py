@@ -17,7 +17,7 @@ from paimon_orch.spark.packed import TASK_SHIFT, in_order
 from paimon_orch.spark.source_options import WRITE, SourceOptions
 from paimon_orch.spark.source_types import as_spark_casts
 from paimon_orch.steps import ingest
-from paimon_orch.steps.attempts import discard_results
+from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan, IngestResult
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import parse_spec

@@ -30,8 +30,8 @@ from paimon_orch.spark.packed import Numbers, packed, task_number, unpacked
 from paimon_orch.spark.rows import with_times_of
 from paimon_orch.spark.tasks import in_arrow
 from paimon_orch.steps import ingest
-from paimon_orch.steps.attempts import discard_results
-from paimon_orch.steps.executor import Progress
+from paimon_orch.steps.common.executor import Progress
+from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPreview, IngestResult, Mode
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import Spec

@@ -13,7 +13,7 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.attempts import discarded_if_refused
+from paimon_orch.steps.common.retry import discarded_if_refused
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
     Spec,

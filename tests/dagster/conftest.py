@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

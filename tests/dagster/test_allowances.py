@@ -15,7 +15,7 @@ from paimon_orch.dagster import (
     build_table_asset,
 )
 from paimon_orch.steps.ingest import IngestResult
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 ICEBERG = "metadata.iceberg.storage"

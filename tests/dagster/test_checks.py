@@ -7,7 +7,7 @@ import pytest
 from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
 from paimon_orch.dagster.checks import DEFAULT_LIMITS, MEASURES
 from paimon_orch.errors import InputError
-from paimon_orch.steps.health import Health
+from paimon_orch.steps.inspection.health import Health
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]

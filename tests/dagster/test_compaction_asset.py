@@ -22,7 +22,7 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]

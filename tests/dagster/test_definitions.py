@@ -29,9 +29,9 @@ from paimon_orch.flights import (
     create_flight_board,
     wave,
 )
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.warehouse import default_warehouse
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 from asset_runs import NeverStarted, Resources, reported
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
-from paimon_orch.steps.health import health
+from paimon_orch.steps.inspection.health import health
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -13,8 +13,8 @@ from paimon_orch.dagster.io_manager import of_partitions
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.predicate import Or
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02"]

@@ -15,9 +15,9 @@ from paimon_orch.dagster import (
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
-from paimon_orch.steps.executor import Executor, InProcessExecutor
-from paimon_orch.steps.inspect import inspect
-from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]

@@ -10,8 +10,8 @@ from paimon_orch.dagster.metadata import (
     plan_table,
     table_state,
 )
-from paimon_orch.steps.compact import plan
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.compaction.compact import plan
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 

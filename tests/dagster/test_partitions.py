@@ -15,7 +15,7 @@ from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.schema import TableSchema, new_schema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.steps.policy import decide
+from paimon_orch.steps.compaction.policy import decide
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 VALUES = TEXT | st.sampled_from(

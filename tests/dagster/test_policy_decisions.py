@@ -15,8 +15,8 @@ from paimon_orch.dagster import (
     build_latest_snapshot_sensor,
     changes,
 )
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -13,9 +13,9 @@ from interrupted import SLEEP, interrupted
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
 from paimon_orch.dagster.runs import spark_links
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

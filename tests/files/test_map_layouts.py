@@ -10,8 +10,8 @@ from golden import GOLDEN, copy_warehouse
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 
 
 @pytest.mark.parametrize("name", ["t", "t_pk"])

@@ -14,7 +14,7 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
 
 U = TypeVar("U")
 MONTHS = [f"2026-{month:02d}" for month in range(1, 13)]

@@ -14,7 +14,7 @@ import pytest
 from live.deployment import LOCATION, Commit, Deployment, eventually
 from live.location import MONTHS
 
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 pytestmark = pytest.mark.timeout(400)

@@ -12,7 +12,7 @@ import pytest
 from live.deployment import SHORT, Commit, Deployment, eventually
 from live.postgres import postgres_home, postgres_server
 
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 HOME = postgres_home()

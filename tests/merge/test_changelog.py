@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tables import new_table, table_of
 
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 
 COLUMNS = "k BIGINT, v STRING, at BIGINT, list ARRAY<INT>"
 Change = tuple[str, str | None, int | None]

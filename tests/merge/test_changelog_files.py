@@ -16,8 +16,8 @@ from tables import new_table, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import Strategy, compact
 from paimon_orch.table.table import Table
 
 FOLDER = GOLDEN / "java-2.0" / "changelog_options"

@@ -11,8 +11,8 @@ from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, Inde
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options import Options
 from paimon_orch.merge.tree.compact_strategy import mostly_hidden
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

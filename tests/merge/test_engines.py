@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tables import small_batches
 
 from paimon_orch import Catalog, PaimonError, Table
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 
 Row = dict[str, Any]
 few = settings(max_examples=12, deadline=None)

@@ -21,8 +21,8 @@ from tables import assert_healthy, levels_of, rows_of, small_batches
 
 from paimon_orch import Catalog
 from paimon_orch.merge.engine.record_level_expire import RecordExpiry
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -18,8 +18,8 @@ from golden import (
 )
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import Strategy, compact
 from paimon_orch.table.table import Table
 
 FOLDERS = (

@@ -22,8 +22,8 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.data_file_reader import POSITION
 from paimon_orch.merge.sort.key_order import KeyOrder
 from paimon_orch.merge.sort.late_materialization import RowGroupValues
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 COLUMNS: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {

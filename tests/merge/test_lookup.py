@@ -22,8 +22,8 @@ from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.compact.lookup import PositionLookup
 from paimon_orch.merge.sort.key_order import KeyColumns
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]

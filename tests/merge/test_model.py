@@ -24,9 +24,9 @@ from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.merge_compact import units_of
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.steps.compaction.primary_key import units_of
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

@@ -16,8 +16,8 @@ from paimon_orch.format.schema import new_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engine.merge_engine import merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import TableWriter, conform_rows
 

@@ -14,8 +14,8 @@ from tables import Row, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.scan import bucket_reader as read
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.table import Table

@@ -25,10 +25,10 @@ from steps.histories import apply, make_table
 from tables import Row, rows_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.compact_manifests import compact_manifests
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

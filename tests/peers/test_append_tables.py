@@ -22,10 +22,10 @@ from tables import assert_healthy, new_table, stored_files, table_of, vectors_of
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.steps import ingest
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_level import delete
-from paimon_orch.steps.sort_compact import Order, commit, plan, read_units
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.sort import Order, commit, plan, read_units
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 

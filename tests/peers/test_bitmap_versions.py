@@ -9,8 +9,8 @@ from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, ro
 from peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 
 
 @pytest.mark.parametrize("name", ["db.t_emb", "db.t_ext"])

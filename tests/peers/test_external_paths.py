@@ -10,8 +10,8 @@ from peers.kinds import Kind, compact, rows, write
 from peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps.check import check
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 
 OPTIONS = {
     "round-robin": {"changelog-producer": "lookup"},

@@ -22,9 +22,9 @@ from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import Blob, decode_container
 from paimon_orch.format.file_index.index_options import IndexSpec, index_specs
 from paimon_orch.format.types.predicate import Leaf
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 

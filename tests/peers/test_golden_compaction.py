@@ -20,8 +20,8 @@ from peers.environments import JAVA
 from peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import Strategy, compact
 from paimon_orch.table.table import Table
 
 STRATEGIES: tuple[Strategy, ...] = ("minor", "full")

@@ -18,10 +18,10 @@ from peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 ICEBERG = "metadata.iceberg.storage"

@@ -19,8 +19,8 @@ from tables import assert_healthy, new_table, table_of, vectors_of
 from paimon_orch import Catalog
 from paimon_orch.format.types.cast_rules import can_cast
 from paimon_orch.format.types.data_types import type_from_json
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,

@@ -15,8 +15,8 @@ from golden import assert_rows_equal, canonical_rows, rows_of
 from peers.peers import Peer, Record
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import Strategy, compact
 from paimon_orch.table.table import Table
 
 Options = dict[str, str]

@@ -11,7 +11,7 @@ from peers.peers import Peer
 from peers.turns import in_key_order, write_and_compact_in_turn
 
 from paimon_orch import Catalog
-from paimon_orch.steps.check import check
+from paimon_orch.steps.inspection.check import check
 
 VARIANTS: dict[str, dict[str, str]] = {
     "merge-on-read": {},

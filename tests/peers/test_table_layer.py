@@ -18,9 +18,9 @@ from paimon_orch.files.row_tracking import tracking_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import postpone
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import postpone
+from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.table import Table
 

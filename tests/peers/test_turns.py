@@ -15,8 +15,8 @@ from peers.kinds import Kind, Record, Step, compact, delete, write
 from peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps.check import check
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 
 TURNS = 9
 COLUMNS = "k INT NOT NULL, a BIGINT, b STRING, s INT"

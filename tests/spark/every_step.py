@@ -16,19 +16,19 @@ from paimon_orch.spark import SparkExecutor
 from paimon_orch.spark.row_level import merge_into, update
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.spark.writer import write
-from paimon_orch.steps import row_level
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_changelogs import expire_changelogs
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expire_tags import delete_tag
-from paimon_orch.steps.postpone import move_postponed
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.rescale import rescale
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.steps.sort_compact import Order
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.compaction.sort import Order
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.steps.maintenance.rescale import rescale
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level import row_level
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -28,7 +28,7 @@ def test_the_archive_is_the_package(tmp_path: Path, repository: Path) -> None:
 
 def test_python_imports_it_from_the_archive(tmp_path: Path) -> None:
     archive = package_archive(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import paimon_orch.steps.compact as c; print(c.__file__)"
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import paimon_orch.steps.compaction.compact as c; print(c.__file__)"
 
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -33,9 +33,9 @@ from steps.histories import loose_files, make_old
 
 from paimon_orch import Catalog
 from paimon_orch.spark import package_archive
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 pytestmark = [
@@ -235,7 +235,7 @@ PROGRAM = """
 import sys
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session
-from paimon_orch.steps.compact import compact
+from paimon_orch.steps.compaction.compact import compact
 
 session = spark_session()
 python = lambda unit: __import__("sys").executable.encode()

@@ -13,7 +13,7 @@ from paimon_orch import errors
 from paimon_orch.spark.executor import SparkExecutor, _decode, _encode
 from paimon_orch.spark.failures import failure_of
 from paimon_orch.spark.jobs import ClassicJobs
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 
 @pytest.fixture(params=["spark", "in process"])

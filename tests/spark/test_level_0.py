@@ -14,8 +14,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.spark import source
 from paimon_orch.spark.source import PaimonReader
 from paimon_orch.spark.source_stream import stream_reader_of
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

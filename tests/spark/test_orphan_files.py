@@ -11,8 +11,8 @@ from steps.histories import contents, loose_files, make_old, make_table
 from tables import new_table, table_of
 
 from paimon_orch.spark import SparkExecutor
-from paimon_orch.steps import remove_orphan_files as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

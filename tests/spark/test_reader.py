@@ -21,8 +21,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.spark import read
 from paimon_orch.spark.reader import divided
 from paimon_orch.spark.source_types import converted, visible_schema
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,

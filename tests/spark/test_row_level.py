@@ -16,8 +16,8 @@ from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_
 
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, UnsupportedError
 from paimon_orch.spark.row_level import merge_into, update
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 VECTORS = {"deletion_vectors__enabled": "true"}

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_orch import errors
 from paimon_orch.spark.executor import SparkExecutor
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 
 @pytest.fixture(params=["spark", "in process"])

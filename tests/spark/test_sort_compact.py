@@ -14,9 +14,9 @@ from tables import assert_healthy, new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.spark.sort_compact import sort_table
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_level import delete
-from paimon_orch.steps.sort_compact import Order, OrderStrategy
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.sort import Order, OrderStrategy
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 

@@ -16,9 +16,9 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.spark import source
 from paimon_orch.spark.source_stream import PaimonStreamReader, stream_reader_of
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.metadata.consumers import Consumers
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn, UpdateType
 

@@ -14,10 +14,10 @@ from multiprocessing.synchronize import Barrier
 from tables import rows_of, table_of
 
 from paimon_orch.errors import MissingFileError, NotFoundError, TransientError
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
 KEYS = 10  # of each of the two writers

@@ -13,8 +13,8 @@ from steps.damage import edit_snapshot
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.cleanup.references import Used, VersionStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST

@@ -22,8 +22,8 @@ import pytest
 from steps.histories import loose_files, make_old
 
 from paimon_orch import Catalog
-from paimon_orch.steps.check import check
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 MARKS = [

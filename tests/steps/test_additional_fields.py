@@ -34,14 +34,14 @@ from tables import new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps import row_level
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.compact_manifests import compact_manifests
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level import row_level
 from paimon_orch.table.schema_evolution.schema_changes import (
     SchemaChange,
     SetOption,

@@ -20,9 +20,9 @@ from paimon_orch.files.stats.column_stats import KEPT_HASHES, ColumnGatherer
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.steps import compact
-from paimon_orch.steps.analyze import analyze, commit, plan, run
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.maintenance.analyze import analyze, commit, plan, run
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 

@@ -30,9 +30,9 @@ from paimon_orch.errors import CommitConflictError, InputError, StorageError, Un
 from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import FileSource
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.compact import CompactionPlan, commit, compact, plan, run
-from paimon_orch.steps.executor import Executor, InProcessExecutor
-from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.compaction.compact import CompactionPlan, commit, compact, plan, run
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn, RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage

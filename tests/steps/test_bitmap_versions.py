@@ -11,11 +11,11 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.file_index_reader import stored_bitmap_version
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.rescale import rescale
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance.rescale import rescale
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SetOption
 from paimon_orch.table.table import Table
 

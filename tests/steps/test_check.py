@@ -18,10 +18,10 @@ from paimon_orch.errors import MissingFileError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 # pypaimon writes deletes and says that there are none

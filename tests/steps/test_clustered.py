@@ -24,10 +24,10 @@ from tables import levels_of, new_table, rows_of, small_batches, table_of, vecto
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, UnsupportedError
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.rescale import rescale
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage

@@ -21,7 +21,7 @@ from paimon_orch.errors import InputError, StorageError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
-from paimon_orch.steps import compact as step
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import TableWriter, conform_rows

@@ -9,8 +9,8 @@ from steps.histories import KINDS, contents, kept, make_table
 from tables import new_table
 
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact_manifests import compact_manifests, plan
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests, plan
 
 HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 3), ("minor", 0)]
 

@@ -20,7 +20,7 @@ from tables import (
     vectors_of,
 )
 
-from paimon_orch.steps import compact as step
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.table import Table
 

@@ -15,7 +15,7 @@ from tables import (
 )
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.steps import compact as step
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.write.commit_message import CommitMessage
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
@@ -103,7 +103,7 @@ def test_a_compaction_that_loses_plans_again(
             upsert(table, range(7), "c")
         return run(unit)
 
-    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
+    monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
     result = step.compact(table, EXECUTOR)
 
     assert result.attempts == 2
@@ -126,7 +126,7 @@ def test_a_compaction_that_always_loses_reports_the_conflict(
         upsert(table, range(start, start + 1), "c")
         return run(unit)
 
-    monkeypatch.setattr("paimon_orch.steps.compaction.run", run_while_another_commits)
+    monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
     with pytest.raises(CommitConflictError):
         step.compact(table, EXECUTOR)
 

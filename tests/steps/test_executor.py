@@ -11,9 +11,9 @@ from steps.histories import HISTORY, litter, make_old, make_table
 from tables import stored_files
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.steps import remove_orphan_files as step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import InProcessExecutor, SizedExecutor
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.common.executor import InProcessExecutor, SizedExecutor
+from paimon_orch.steps.inspection.check import check
 
 
 class Elsewhere(InProcessExecutor):

@@ -10,12 +10,12 @@ from steps.histories import contents, loose_files
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_changelogs import expire_changelogs, plan
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs, plan
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 

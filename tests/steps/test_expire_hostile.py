@@ -16,11 +16,11 @@ from steps.histories import (
 from tables import stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, MissingFileError, StorageError
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expire_tags import delete_tag
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 

@@ -13,9 +13,9 @@ from steps.damage import edit_files
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import plan as compact_plan
-from paimon_orch.steps.expire_partitions import expire_partitions, plan
+from paimon_orch.steps.compaction.compact import plan as compact_plan
+from paimon_orch.steps.expiration.expire_partitions import expire_partitions, plan
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 NOW = datetime(2026, 3, 10, 12)

@@ -34,12 +34,12 @@ from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import expire_snapshots as step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration import expire_snapshots as step
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table

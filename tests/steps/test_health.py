@@ -11,11 +11,11 @@ from steps.damage import edit_files, edit_snapshot
 from steps.histories import CountingFileIO, make_old
 from tables import new_table, table_of
 
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.health import Health, health
-from paimon_orch.steps.inspect import inspect
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.health import Health, health
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 

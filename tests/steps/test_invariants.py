@@ -31,16 +31,16 @@ from steps.test_kill_rewrites import sort
 from tables import Row, new_table, rows_of, small_batches, table_of, vectors_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.compact_manifests import compact_manifests
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_partitions import expire_partitions
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
-from paimon_orch.steps.rescale import rescale
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_partitions import expire_partitions
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
+from paimon_orch.steps.maintenance.rescale import rescale
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table

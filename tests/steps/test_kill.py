@@ -20,12 +20,12 @@ from steps.histories import (
 from steps.kill import MARKS, clean, deaths
 from tables import table_of
 
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 pytestmark = MARKS

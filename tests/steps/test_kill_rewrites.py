@@ -18,20 +18,21 @@ from steps.kill import MARKS, clean, deaths
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps import ingest, sort_compact
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.compact_manifests import compact_manifests
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_changelogs import expire_changelogs
-from paimon_orch.steps.expire_partitions import expire_partitions
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.postpone import move_postponed
-from paimon_orch.steps.remove_unexisting_files import remove_unexisting_files
-from paimon_orch.steps.rescale import rescale
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
-from paimon_orch.steps.row_level import delete
+from paimon_orch.steps import ingest
+from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expiration.expire_partitions import expire_partitions
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
+from paimon_orch.steps.maintenance.rescale import rescale
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage

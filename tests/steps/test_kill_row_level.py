@@ -17,10 +17,11 @@ from steps.histories import contents, kept, make_table
 from steps.kill import MARKS, clean, deaths
 from tables import new_table, rows_of, table_of
 
-from paimon_orch.steps import ingest, row_level
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_changes import KIND, ROW
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level.task_result import KIND, ROW
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 

@@ -14,8 +14,8 @@ from steps import at_once
 from steps.histories import loose_files, make_old
 from tables import new_table
 
-from paimon_orch.steps.check import check
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.inspection.check import check
 
 SECONDS = 5.0
 

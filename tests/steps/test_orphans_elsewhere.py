@@ -17,9 +17,9 @@ from paimon_orch import Catalog
 from paimon_orch.errors import (
     CorruptFileError,
 )
-from paimon_orch.steps import remove_orphan_files as step
-from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

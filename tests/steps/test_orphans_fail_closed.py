@@ -26,12 +26,12 @@ from paimon_orch.errors import (
     StorageError,
     UnsupportedError,
 )
-from paimon_orch.steps import remove_orphan_files as step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.cleanup.orphan_candidates import ManifestUnit
 from paimon_orch.table.table import Table

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tables import new_table, table_of
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.steps.compact import compact, plan
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.policy import CompactionPolicy, Decision, decide
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact, plan
+from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision, decide
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 

@@ -14,9 +14,10 @@ from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import buckets
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import compact, ingest, postpone
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact, postpone
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import in_order

@@ -13,9 +13,9 @@ from steps.histories import (
 from tables import stored_files
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 
 

@@ -10,10 +10,10 @@ from steps.histories import make_table
 from tables import new_table, rows_of, stored_files, table_of, vectors_of
 
 from paimon_orch.errors import PaimonError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.remove_unexisting_files import plan, remove_unexisting_files
+from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
 
 
 def test_the_rest_can_be_read_again(tmp_path: Path) -> None:

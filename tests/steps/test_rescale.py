@@ -20,11 +20,11 @@ from paimon_orch.errors import (
 )
 from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.types.data_types import parse_type
-from paimon_orch.steps import rescale as step
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.rescale import rescale
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance import rescale as step
+from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -18,11 +18,11 @@ from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import rewrite_file_index as step
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.maintenance import rewrite_file_index as step
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,

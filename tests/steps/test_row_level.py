@@ -25,11 +25,16 @@ from tables import (
 from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import hide_rows
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_changes import RowChanges, addressed, first_address, marked_rows
-from paimon_orch.steps.row_level import delete, plan
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level import delete_rows as hide_rows
+from paimon_orch.steps.row_level.row_level import delete, plan
+from paimon_orch.steps.row_level.task_result import (
+    RowChanges,
+    addressed,
+    first_address,
+    marked_rows,
+)
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

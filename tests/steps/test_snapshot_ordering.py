@@ -30,9 +30,9 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource,
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import Strategy, compact
-from paimon_orch.steps.rescale import rescale
+from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table

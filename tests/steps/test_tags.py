@@ -15,10 +15,10 @@ from steps.histories import Operation, contents, kept, loose_files, make_table, 
 from tables import new_table, small_batches, stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
-from paimon_orch.steps.check import check
-from paimon_orch.steps.create_tags import create_tags
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.expire_tags import delete_tag, expire_tags, plan
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags, plan
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.create_tags import create_tags
 from paimon_orch.table.table import Table
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, small_batches, table_of
 
 from paimon_orch.merge.engine.row_update import merges_changes
-from paimon_orch.steps import ingest, row_level
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_changes import KIND, OLD
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.steps.row_level.task_result import KIND, OLD
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

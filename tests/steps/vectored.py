@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tables import new_table, table_of
 
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

@@ -12,12 +12,12 @@ from tables import rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.steps import compact
-from paimon_orch.steps.check import check
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.quarantine import Quarantine
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table

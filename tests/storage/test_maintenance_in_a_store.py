@@ -9,8 +9,8 @@ import pytest
 from steps import at_once
 from storage.conftest import Bucket
 
-from paimon_orch.steps.check import check
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 

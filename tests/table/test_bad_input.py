@@ -17,8 +17,8 @@ from paimon_orch.format.manifest.index_manifest import decode_index_manifest, en
 from paimon_orch.format.manifest.manifest_entry import decode_manifest, encode_manifest
 from paimon_orch.format.manifest.manifest_list import decode_manifest_list, encode_manifest_list
 from paimon_orch.format.row.simple_stats import SimpleStats
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 
 KINDS = (
     "snapshot",

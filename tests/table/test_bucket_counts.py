@@ -9,9 +9,9 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.compact_manifests import compact_manifests
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

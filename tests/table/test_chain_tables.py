@@ -12,9 +12,9 @@ from golden import GOLDEN, copy_warehouse
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.types.arrow import arrow_schema
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_partitions import expire_partitions
-from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.expiration.expire_partitions import expire_partitions
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 
 

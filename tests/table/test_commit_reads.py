@@ -12,8 +12,8 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 

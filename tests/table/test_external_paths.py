@@ -12,14 +12,14 @@ from tables import new_table, rows_of, table_of, vectors_of
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.steps import compact as compact_step
-from paimon_orch.steps.attempts import discard_results
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.retry import discard_results
+from paimon_orch.steps.compaction import compact as compact_step
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -11,12 +11,12 @@ from tables import Row, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.steps.analyze import analyze
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.expire_snapshots import expire_snapshots
-from paimon_orch.steps.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 

@@ -21,8 +21,8 @@ from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.predicate import to_arrow
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.filter.bind import bound_filter
 from paimon_orch.table.schema_evolution.schema_changes import RenameColumn, SchemaChange
 from paimon_orch.table.table import Table

@@ -14,8 +14,8 @@ from tables import Row, new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

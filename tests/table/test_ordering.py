@@ -17,9 +17,9 @@ from tables import new_table, small_batches, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
-from paimon_orch.steps.row_level import delete
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

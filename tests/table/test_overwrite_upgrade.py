@@ -8,8 +8,8 @@ import pytest
 from tables import assert_healthy, levels_of, new_table, rows_of, table_of
 
 from paimon_orch.steps import ingest
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 NEW = [(1, "new"), (2, "new")]

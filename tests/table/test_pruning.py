@@ -25,8 +25,8 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 

@@ -28,8 +28,8 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.filter.bind import bound_filter
 from paimon_orch.table.scan.file_stats import FileStats

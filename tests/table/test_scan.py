@@ -9,8 +9,8 @@ import pytest
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from golden import GOLDEN, copy_warehouse
 
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.metadata.max_sequence_number import MAX_SEQUENCE_NUMBER
 from paimon_orch.table.table import Table

@@ -16,8 +16,8 @@ from tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.steps import compact as step
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn
 from paimon_orch.table.system_table import NAMES
 from paimon_orch.table.table import Table

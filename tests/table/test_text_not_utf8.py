@@ -15,10 +15,10 @@ from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.row.simple_stats import truncate_max
 from paimon_orch.format.text import RawText, decode_text, encode_text, readable_bytes
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.steps import analyze, rescale
-from paimon_orch.steps.check import check
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance import analyze, rescale
 from paimon_orch.table.table import Table
 from paimon_orch.table.write import table_write as write
 

@@ -24,8 +24,8 @@ from tables import (
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.bucket.bucket_function import buckets
-from paimon_orch.steps.compact import compact
-from paimon_orch.steps.executor import InProcessExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import TableWriter, conform_rows, split_by_bucket
 
@@ -435,8 +435,8 @@ def test_overwriting_the_whole_table(tmp_path: Path, way: str) -> None:
 
 
 def test_an_overwrite_drops_the_vectors_of_what_it_replaces(tmp_path: Path) -> None:
-    from paimon_orch.steps import compact
-    from paimon_orch.steps.executor import InProcessExecutor
+    from paimon_orch.steps.common.executor import InProcessExecutor
+    from paimon_orch.steps.compaction import compact
 
     table = partitioned(tmp_path, deletion_vectors__enabled="true")
     compact.compact(table, InProcessExecutor())

@@ -31,9 +31,9 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.attempts import discard_results, discarded_if_refused, replanned
-from paimon_orch.steps.compaction import Partitions, chosen_splits
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.retry import discard_results, discarded_if_refused, replanned
+from paimon_orch.steps.compaction.plan import Partitions, chosen_splits
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.metadata.bitmap_index_version import kept_bitmap_version

@@ -14,14 +14,14 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
 from paimon_orch.merge.sort.space_filling_curves import hilbert, order_bytes, words_of, z_order
-from paimon_orch.steps.append_compact import (
+from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.steps.compaction.append import (
     AppendUnit,
     check_compactable,
     units_of,
 )
-from paimon_orch.steps.attempts import discarded_if_refused
-from paimon_orch.steps.compaction import CompactionPlan, Partitions, chosen_splits
-from paimon_orch.steps.row_level import TargetUnit, packed
+from paimon_orch.steps.compaction.plan import CompactionPlan, Partitions, chosen_splits
+from paimon_orch.steps.row_level.row_level import TargetUnit, packed
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from paimon_orch.errors import corrupt_unless_decoded
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.deletion import delete_files
-from paimon_orch.steps.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.file_deletion import delete_files
 from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
 from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
 from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector

@@ -8,7 +8,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.merge.tree.levels import bucket_runs
-from paimon_orch.steps import remove_orphan_files
+from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 

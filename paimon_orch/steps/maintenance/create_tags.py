@@ -9,7 +9,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.expire_tags import delete_tag
+from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.table.metadata.time_travel import NO_WATERMARK
 from paimon_orch.table.table import Table
 

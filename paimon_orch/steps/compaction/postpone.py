@@ -14,9 +14,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.attempts import discard_results, discarded_if_refused
-from paimon_orch.steps.compaction import Partitions, chosen_splits
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.retry import discard_results, discarded_if_refused
+from paimon_orch.steps.compaction.plan import Partitions, chosen_splits
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.table import Table
@@ -84,7 +84,7 @@ def plan(
 ) -> PostponePlan:
     """Find the files that wait. A partition with buckets keeps their number, a new one gets what the options ask for.
 
-    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compact.plan`. Raises :class:`InputError` for
+    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compaction.compact.plan`. Raises :class:`InputError` for
     tables without postpone buckets.
     """
     table.check_step(StepKind.COMPACT)

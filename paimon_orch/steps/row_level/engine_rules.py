@@ -11,7 +11,7 @@ from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.merge.engine.row_update import contributions, merges_changes
-from paimon_orch.steps.row_changes import KIND, OLD, ROW, addressed
+from paimon_orch.steps.row_level.task_result import KIND, OLD, ROW, addressed
 from paimon_orch.table.write.table_write import check_writable, conform_rows
 
 

@@ -21,11 +21,13 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, columns_of, to_arrow
 from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.steps.attempts import discarded_if_refused, replanned
-from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.steps.hide_rows import hide, hide_units
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.retry import discarded_if_refused, replanned
+from paimon_orch.steps.common.row_tracking_writer import write_tracked
 from paimon_orch.steps.ingest import IngestPlan
-from paimon_orch.steps.row_changes import (
+from paimon_orch.steps.row_level.delete_rows import hide, hide_units
+from paimon_orch.steps.row_level.engine_rules import check_changeable, deletions, to_write
+from paimon_orch.steps.row_level.task_result import (
     KIND,
     ROW,
     Addresses,
@@ -34,8 +36,6 @@ from paimon_orch.steps.row_changes import (
     first_address,
     marked_rows,
 )
-from paimon_orch.steps.row_rules import check_changeable, deletions, to_write
-from paimon_orch.steps.tracked_writes import write_tracked
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard

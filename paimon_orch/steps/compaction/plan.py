@@ -14,8 +14,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import columns_of
-from paimon_orch.steps.attempts import discard_results, replanned
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.retry import discard_results, replanned
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import any_of, parse_spec, partition_text
 from paimon_orch.table.scan.file_pruner import manifest_filter

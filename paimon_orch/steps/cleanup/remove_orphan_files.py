@@ -13,9 +13,9 @@ from functools import partial
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.deletion import DeletionResult, delete_files
-from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.quarantine import Quarantine
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,

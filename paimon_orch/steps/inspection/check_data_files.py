@@ -20,8 +20,8 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
 from paimon_orch.merge.sort.key_order import KeyColumns, comparable_value, key_bounds
-from paimon_orch.steps.check_versions import State
-from paimon_orch.steps.findings import Findings
+from paimon_orch.steps.inspection.check_metadata import State
+from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.file_stats import FileStats

@@ -13,7 +13,7 @@ from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.levels import bucket_runs
-from paimon_orch.steps.findings import Findings
+from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version
 from paimon_orch.table.filter.partition_spec import partition_text

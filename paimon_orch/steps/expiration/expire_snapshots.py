@@ -14,10 +14,10 @@ from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.deletion import DeletionResult, delete_all, delete_files
-from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.expire_changelogs import expire_changelogs
-from paimon_orch.steps.retention import Limits, Retention, decoupled
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.file_deletion import DeletionResult, delete_all, delete_files
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expiration.retention import Limits, Retention, decoupled
 from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
     Kind,

@@ -23,8 +23,8 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite, is_unaware
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
 from paimon_orch.merge.tree.append_compaction import AppendPicker, Group, marks_of
-from paimon_orch.steps.attempts import discarded_if_refused
-from paimon_orch.steps.compaction import (
+from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
     CompactionUnit,
@@ -32,7 +32,7 @@ from paimon_orch.steps.compaction import (
     Strategy,
     chosen_splits,
 )
-from paimon_orch.steps.expire_partitions import without_expired
+from paimon_orch.steps.expiration.expire_partitions import without_expired
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
@@ -105,7 +105,7 @@ def plan(
     where: str | None = None,
     strategy: Strategy = "minor",
 ) -> CompactionPlan:
-    """Choose what to compact in the newest snapshot of an append table; see :func:`paimon_orch.steps.compact.plan`.
+    """Choose what to compact in the newest snapshot of an append table; see :func:`paimon_orch.steps.compaction.compact.plan`.
 
     ``minor`` waits until small files are worth a rewrite, or enough of their rows are hidden; ``full`` does not wait.
     """

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.steps.check_files import FileChecker
-from paimon_orch.steps.check_versions import State, VersionChecker
-from paimon_orch.steps.findings import Finding, Findings
+from paimon_orch.steps.inspection.check_data_files import FileChecker
+from paimon_orch.steps.inspection.check_metadata import State, VersionChecker
+from paimon_orch.steps.inspection.findings import Finding, Findings
 from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.deletion import delete_all, delete_files
-from paimon_orch.steps.executor import Executor, InProcessExecutor
-from paimon_orch.steps.retention import Limits, Retention
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.file_deletion import delete_all, delete_files
+from paimon_orch.steps.expiration.retention import Limits, Retention
 from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
     Kind,

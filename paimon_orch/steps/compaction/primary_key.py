@@ -19,8 +19,8 @@ from paimon_orch.merge.compact.splitter import parts_of
 from paimon_orch.merge.engine.merge_engine import merge_engine
 from paimon_orch.merge.tree.compact_strategy import choose_full, choose_minor
 from paimon_orch.merge.tree.levels import bucket_runs
-from paimon_orch.steps.attempts import discarded_if_refused
-from paimon_orch.steps.compaction import (
+from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
     CompactionUnit,
@@ -28,7 +28,7 @@ from paimon_orch.steps.compaction import (
     Strategy,
     chosen_splits,
 )
-from paimon_orch.steps.expire_partitions import without_expired
+from paimon_orch.steps.expiration.expire_partitions import without_expired
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
@@ -81,7 +81,7 @@ def plan(
     strategy: Strategy,
     now: datetime | None,
 ) -> CompactionPlan:
-    """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compact.plan`."""
+    """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compaction.compact.plan`."""
     table.check_step(StepKind.COMPACT)
     schema, options = table.schema, table.schema.typed_options
     merge_engine(schema)
@@ -184,7 +184,7 @@ def _parts(unit: MergeUnit) -> list[MergeUnit]:
 def commit(
     table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Commit the results of all units in one snapshot; see :func:`paimon_orch.steps.compact.commit`."""
+    """Commit the results of all units in one snapshot; see :func:`paimon_orch.steps.compaction.compact.commit`."""
     buckets = _by_bucket(planned, messages)
     entries = tuple(entry for message in buckets.values() for entry in message.entries)
     index = tuple(item for message in buckets.values() for item in message.index)

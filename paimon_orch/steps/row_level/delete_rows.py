@@ -15,7 +15,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.steps.append_compact import copy_rows
+from paimon_orch.steps.compaction.append import copy_rows
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId

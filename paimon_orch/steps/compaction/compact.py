@@ -5,8 +5,10 @@ from datetime import datetime
 
 from paimon_orch.format.partition_path import partition_names
 from paimon_orch.format.row.binary_row import deserialize_row
-from paimon_orch.steps import append_compact, merge_compact
-from paimon_orch.steps.compaction import (
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.compaction import append as append_compact
+from paimon_orch.steps.compaction import primary_key as merge_compact
+from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
     CompactionUnit,
@@ -15,8 +17,7 @@ from paimon_orch.steps.compaction import (
     compacted,
     run,
 )
-from paimon_orch.steps.executor import Executor, Progress
-from paimon_orch.steps.postpone import move_postponed
+from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import is_postponed

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import Remover
 

@@ -17,9 +17,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps.attempts import discard_results, discarded_if_refused
-from paimon_orch.steps.compaction import Partitions
-from paimon_orch.steps.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.retry import discard_results, discarded_if_refused
+from paimon_orch.steps.compaction.plan import Partitions
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import any_of, parse_specs, partition_text

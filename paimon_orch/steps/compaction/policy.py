@@ -8,10 +8,10 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.options import Options
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.steps.append_compact import bucket_units, check_compactable
-from paimon_orch.steps.compaction import CompactionUnit, Partitions, Strategy, chosen_splits
-from paimon_orch.steps.health import deleted_ratio, most_runs, small_files
-from paimon_orch.steps.merge_compact import bucket_unit
+from paimon_orch.steps.compaction.append import bucket_units, check_compactable
+from paimon_orch.steps.compaction.plan import CompactionUnit, Partitions, Strategy, chosen_splits
+from paimon_orch.steps.compaction.primary_key import bucket_unit
+from paimon_orch.steps.inspection.health import deleted_ratio, most_runs, small_files
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
@@ -133,7 +133,7 @@ def decide(
 ) -> list[Decision]:
     """Return what a policy says of each partition of the newest snapshot, in order.
 
-    Only manifests are read, and of ``partitions`` (as :func:`paimon_orch.steps.compact.plan` takes them) those that may
+    Only manifests are read, and of ``partitions`` (as :func:`paimon_orch.steps.compaction.compact.plan` takes them) those that may
     name their files. ``overdue`` are paths that have waited for too long, None for all; without ``may_be_full`` nothing
     but a minor compaction is advised.
     """

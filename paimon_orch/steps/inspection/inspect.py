@@ -8,7 +8,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.steps.health import Health, health, health_of
+from paimon_orch.steps.inspection.health import Health, health, health_of
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.scan.visibility import Visibility

@@ -11,7 +11,7 @@ from paimon_orch.format.paths import FileNames
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.steps.executor import Executor, Progress
+from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.table.commit.commit_changes import Changes
 from paimon_orch.table.filter.partition_spec import partition_text
 from paimon_orch.table.scan.scan import Scan

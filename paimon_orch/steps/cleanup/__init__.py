@@ -1,0 +1,1 @@
+"""Removal of orphan files and of entries whose files are missing."""

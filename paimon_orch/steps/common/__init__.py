@@ -1,0 +1,1 @@
+"""What all steps share: executors, retries and the deletion of files."""

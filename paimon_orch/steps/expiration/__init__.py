@@ -1,0 +1,1 @@
+"""Expiration of snapshots, changelogs, partitions and tags."""

@@ -1,0 +1,1 @@
+"""Statistics, bucket rescale, file indexes, manifests and tags."""
