@@ -32,7 +32,7 @@ from live.deployment import Deployment, eventually, free_port, listens
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.spark.java import find_java
+from paimon_orch.spark.session.java_home import find_java
 from paimon_orch.table.table import Table
 
 COLUMNS = "dt STRING, id BIGINT, amount INT"

@@ -309,7 +309,7 @@ def ingest(
 
     With --dry-run all rows are read and checked, but nothing is written.
     """
-    from paimon_orch.spark.files import read_files
+    from paimon_orch.spark.input_files import read_files
     from paimon_orch.spark.writer import preview, write
 
     target = open_to_write(ctx, warehouse, table, compact=compact_after)
@@ -446,7 +446,7 @@ def _order(columns: str | None, how: OrderBy | None, strategy: Strategy | None) 
 def _compacted(
     target: Table, session: "SparkSession", how: Order | Strategy, **chosen: Any
 ) -> compact_step.CompactionResult:
-    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.sort_compact import sort_table
 
     if isinstance(how, Order):

@@ -262,7 +262,7 @@ def compact_written(
     table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
 ) -> CompactionResult | None:
     """Compact the partitions that a commit wrote to; returns None without a commit."""
-    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     if snapshot_id is None:
         return None
@@ -291,7 +291,7 @@ def note_rows_not_visible(opened: Table | SystemTable, scan: Rows) -> None:
 
 def spark_of(master: str) -> "SparkSession":
     """Start Spark, or connect to it, and say which it is."""
-    from paimon_orch.spark.session import java_in_use, spark_session
+    from paimon_orch.spark.session.session import java_in_use, spark_session
 
     remote = master.startswith("sc://")
     session = spark_session(remote=master) if remote else spark_session(master)

@@ -53,7 +53,7 @@ def rewrite_file_index(
     if not planned:
         print_result(step.RewriteResult().to_dict(), as_json, _NOTHING)
         return
-    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     with Progress(console=errors, transient=True) as bars:
         result = step.rewrite_file_index(

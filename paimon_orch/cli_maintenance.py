@@ -155,7 +155,7 @@ def _executor(master: str, *, large: bool = False) -> Executor:
     """Return what starts Spark when there are many units, or any of ``large`` ones."""
 
     def spark() -> Executor:
-        from paimon_orch.spark.executor import SparkExecutor
+        from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
         return SparkExecutor(spark_of(master))
 

@@ -59,7 +59,7 @@ def delete(
     if dry_run or not planned:
         _print_undone(target, planned, dry_run, as_json)
         return
-    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     with Progress(console=errors, transient=True) as bars:
         progress = bar(bars, f"delete rows of {table}")
@@ -128,7 +128,7 @@ def merge_into(
     Conditions and values are Spark's SQL over target.column and source.column. CSV and JSON values come as text.
     """
     from paimon_orch.spark import row_level as on_spark
-    from paimon_orch.spark.files import read_files
+    from paimon_orch.spark.input_files import read_files
 
     target = open_to_write(ctx, warehouse, table, compact=compact_after)
     check_there(source)

@@ -80,7 +80,7 @@ def _executor(units: Sequence[object], master: str) -> Executor:
     """Return Spark if there is anything to read."""
     if not units:
         return InProcessExecutor()
-    from paimon_orch.spark.executor import SparkExecutor
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     return SparkExecutor(spark_of(master))
 

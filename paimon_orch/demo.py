@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from paimon_orch.flights import KIND, MONTHS, WAVES, create_flight_board, flights_zip, wave
-from paimon_orch.spark.executor import SparkExecutor
-from paimon_orch.spark.session import java_in_use, spark_session
+from paimon_orch.spark.execution.spark_executor import SparkExecutor
+from paimon_orch.spark.session.session import java_in_use, spark_session
 from paimon_orch.spark.writer import write
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.inspection.inspect import TableReport, inspect

@@ -11,7 +11,7 @@ from commands import said
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.failures import failure_of
+from paimon_orch.spark.execution.job_failures import failure_of
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

@@ -96,11 +96,11 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return _LazyExecutor(self)
 
     def links(self) -> dict[str, str]:
-        """Return where the session can be looked at (see :mod:`paimon_orch.spark.links`), nothing if none runs."""
+        """Return where the session can be looked at (see :mod:`paimon_orch.spark.session.ui_links`), nothing if none runs."""
         if "pyspark" not in sys.modules:
             return {}
         from paimon_orch.spark import active_session
-        from paimon_orch.spark.links import links_of
+        from paimon_orch.spark.session.ui_links import links_of
 
         active = active_session()
         return {} if active is None else links_of(active)

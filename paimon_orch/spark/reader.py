@@ -16,11 +16,11 @@ from pyspark.sql.datasource import InputPartition
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import columns_of
-from paimon_orch.spark.rows import spark_schema
-from paimon_orch.spark.source import PaimonReader, Part, warn_of_rows_left_out
-from paimon_orch.spark.source_splits import packed, pieces
-from paimon_orch.spark.source_types import is_exact, visible_schema
-from paimon_orch.spark.tasks import in_tasks
+from paimon_orch.spark.column_types import is_exact, visible_schema
+from paimon_orch.spark.datasource.batch_read import PaimonReader, Part, warn_of_rows_left_out
+from paimon_orch.spark.datasource.input_partitions import packed, pieces
+from paimon_orch.spark.execution.tasks import in_tasks
+from paimon_orch.spark.row_conversion import spark_schema
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.scan.data_evolution import is_evolving
 from paimon_orch.table.scan.file_pruner import takes_first
@@ -45,7 +45,7 @@ def read(session: SparkSession, scan: Rows, *, native: bool | None = None) -> Da
     Spark's own Parquet reader takes the files whose rows are rows of the table as they lie: of a scan without a filter on
     rows, no other file with the same keys, no vector, no change of the columns since, no nested or finer type than Spark
     has. All other rows come from tasks that read as ``scan`` does, through file indexes too. The types are those of
-    the data source (:mod:`paimon_orch.spark.source_types`).
+    the data source (:mod:`paimon_orch.spark.column_types`).
 
     :param native: whether Spark reads files itself; if not given, where they are local. In a store Spark needs that store's
         settings (``spark.hadoop.*``) of its own

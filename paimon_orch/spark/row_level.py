@@ -22,12 +22,12 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
 from paimon_orch.merge.engine.row_update import merges_changes
-from paimon_orch.spark.executor import (
+from paimon_orch.spark.execution.job_failures import failure_of
+from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
-from paimon_orch.spark.failures import failure_of
-from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.tasks import in_tasks
+from paimon_orch.spark.execution.tasks import in_tasks
+from paimon_orch.spark.row_conversion import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.writer import cluster
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress

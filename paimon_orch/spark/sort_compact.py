@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.spark.executor import (
+from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
-from paimon_orch.spark.rows import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.tasks import in_tasks
+from paimon_orch.spark.execution.tasks import in_tasks
+from paimon_orch.spark.row_conversion import carried, carrier_schema, quoted, spark_schema
 from paimon_orch.spark.writer import Clustered
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress

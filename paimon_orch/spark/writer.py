@@ -20,15 +20,15 @@ from paimon_orch.files.schema_evolution.evolve import stored_as
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import arrow_type
-from paimon_orch.spark.executor import (
+from paimon_orch.spark.execution.spark_executor import (
     RESULT_COLUMNS,
     SparkExecutor,
     result_batch,
     task_attempts,
 )
-from paimon_orch.spark.packed import Numbers, packed, task_number, unpacked
-from paimon_orch.spark.rows import with_times_of
-from paimon_orch.spark.tasks import in_arrow
+from paimon_orch.spark.execution.tasks import in_arrow
+from paimon_orch.spark.row_conversion import with_times_of
+from paimon_orch.spark.shuffle import Numbers, packed, task_number, unpacked
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.retry import discard_results

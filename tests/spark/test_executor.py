@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch import errors
-from paimon_orch.spark.executor import SparkExecutor, _decode, _encode
-from paimon_orch.spark.failures import failure_of
-from paimon_orch.spark.jobs import ClassicJobs
+from paimon_orch.spark.execution.job_failures import failure_of
+from paimon_orch.spark.execution.job_monitor import ClassicJobs
+from paimon_orch.spark.execution.spark_executor import SparkExecutor, _decode, _encode
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 
@@ -229,7 +229,9 @@ def test_ctrl_c_is_a_cancellation(
     def interrupt(_done: int, _count: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("paimon_orch.spark.jobs.ClassicJobs.tasks_done", lambda _: 1)
+    monkeypatch.setattr(
+        "paimon_orch.spark.execution.job_monitor.ClassicJobs.tasks_done", lambda _: 1
+    )
 
     with pytest.raises(errors.CancelledError) as caught:
         SparkExecutor(spark).map(waiting_unit(started), [1, 2], label="compact", progress=interrupt)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.java import find_java
+from paimon_orch.spark.session.java_home import find_java
 
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 

@@ -11,9 +11,9 @@ from tables import Row, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
-from paimon_orch.spark import source
-from paimon_orch.spark.source import PaimonReader
-from paimon_orch.spark.source_stream import stream_reader_of
+from paimon_orch.spark.datasource import batch_read as source
+from paimon_orch.spark.datasource.batch_read import PaimonReader
+from paimon_orch.spark.datasource.stream_read import stream_reader_of
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table

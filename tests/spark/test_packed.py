@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as fn
 
-from paimon_orch.spark import packed
-from paimon_orch.spark.packed import Numbers, task_number, unpacked
+from paimon_orch.spark import shuffle as packed
+from paimon_orch.spark.shuffle import Numbers, task_number, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from tables import new_table, rows_of, stored_files, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.spark import read
+from paimon_orch.spark.column_types import converted, visible_schema
 from paimon_orch.spark.reader import divided
-from paimon_orch.spark.source_types import converted, visible_schema
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.schema_evolution.schema_changes import (

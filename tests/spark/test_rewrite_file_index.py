@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.spark.executor import SparkExecutor
+from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.steps.maintenance.rewrite_file_index import plan, rewrite_file_index
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 

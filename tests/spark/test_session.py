@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.errors import InputError
 from paimon_orch.spark import java_in_use, spark_session, stop_session
-from paimon_orch.spark.session import with_retries
+from paimon_orch.spark.session.session import with_retries
 
 TOKEN = "very-secret-value=="  # noqa: S105 - opens nothing
 
@@ -120,23 +120,23 @@ def test_local_masters_get_retries(given: str, used: str) -> None:
 def test_a_session_that_does_not_start_says_where_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
 
     def refuse(*_: object) -> SparkSession:
         raise ModuleNotFoundError("No module named 'grpc'")
 
-    monkeypatch.setattr("paimon_orch.spark.session._start_connect", refuse)
+    monkeypatch.setattr("paimon_orch.spark.session.session._start_connect", refuse)
 
     with pytest.raises(InputError, match=r"sc://nowhere did not start.*paimon-orch\[connect\]"):
         spark_session(remote="sc://nowhere")
 
 
 def test_no_error_tells_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
     # what Spark says of a token that ends in equal signs
     invalid = PySparkValueError(f"Parameter 'token={TOKEN}' should be a key and a value")
     monkeypatch.setattr(
-        "paimon_orch.spark.session._start_connect", Mock(side_effect=invalid, spec=())
+        "paimon_orch.spark.session.session._start_connect", Mock(side_effect=invalid, spec=())
     )
 
     with pytest.raises(InputError, match=r"sc://nowhere/ did not start: .*token=\*\*\*") as caught:
@@ -150,8 +150,8 @@ def test_no_error_tells_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a session would be built with; none is started."""
-    monkeypatch.setattr("paimon_orch.spark.session.active_session", lambda: None)
-    monkeypatch.setattr("paimon_orch.spark.session._started", [])
+    monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
+    monkeypatch.setattr("paimon_orch.spark.session.session._started", [])
     monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
     settings: dict[str, str] = {}
 
@@ -159,7 +159,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         settings.update(builder._options)
         settings.update(more)
 
-    monkeypatch.setattr("paimon_orch.spark.session._start", keep)
+    monkeypatch.setattr("paimon_orch.spark.session.session._start", keep)
     return settings
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from paimon_orch import errors
-from paimon_orch.spark.executor import SparkExecutor
+from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 

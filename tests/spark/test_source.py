@@ -23,12 +23,12 @@ from tables import Row, new_table, rows_of, stored_files, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.types.predicate import to_arrow
-from paimon_orch.spark import source
-from paimon_orch.spark.rows import spark_schema
-from paimon_orch.spark.source import Part
-from paimon_orch.spark.source_filters import predicate_of
-from paimon_orch.spark.source_options import READ, SourceOptions
-from paimon_orch.spark.source_types import converted, visible_schema
+from paimon_orch.spark.column_types import converted, visible_schema
+from paimon_orch.spark.datasource import batch_read as source
+from paimon_orch.spark.datasource.batch_read import Part
+from paimon_orch.spark.datasource.datasource_options import READ, SourceOptions
+from paimon_orch.spark.datasource.filters import predicate_of
+from paimon_orch.spark.row_conversion import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

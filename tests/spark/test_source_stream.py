@@ -14,8 +14,8 @@ from tables import Row, new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.spark import source
-from paimon_orch.spark.source_stream import PaimonStreamReader, stream_reader_of
+from paimon_orch.spark.datasource import batch_read as source
+from paimon_orch.spark.datasource.stream_read import PaimonStreamReader, stream_reader_of
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots

@@ -16,8 +16,8 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.spark.source_types import as_spark_casts
-from paimon_orch.spark.source_write import PaimonWriter, Written, writer_of
+from paimon_orch.spark.column_types import as_spark_casts
+from paimon_orch.spark.datasource.batch_write import PaimonWriter, Written, writer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark import write
-from paimon_orch.spark.source_stream_write import PaimonStreamWriter, stream_writer_of
+from paimon_orch.spark.datasource.stream_write import PaimonStreamWriter, stream_writer_of
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.table import Table
 

@@ -16,8 +16,8 @@ from zipimport import zipimporter
 import pyarrow as pa
 import pytest
 
-from paimon_orch.spark import tasks
-from paimon_orch.spark.tasks import in_tasks, lightened
+from paimon_orch.spark.execution import tasks
+from paimon_orch.spark.execution.tasks import in_tasks, lightened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

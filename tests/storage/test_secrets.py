@@ -14,8 +14,8 @@ from storage.conftest import SECRET, Bucket
 from tables import rows_of, table_of
 
 from paimon_orch.errors import InputError, StorageError
-from paimon_orch.spark import executor as spark_executor
-from paimon_orch.spark.tasks import in_tasks
+from paimon_orch.spark.execution import spark_executor
+from paimon_orch.spark.execution.tasks import in_tasks
 from paimon_orch.steps.compaction import compact
 from paimon_orch.storage import resolve_warehouse
 from paimon_orch.storage.object_store_options import ENVIRONMENT, StorageOptions, parse_option

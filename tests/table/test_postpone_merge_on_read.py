@@ -14,7 +14,7 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.spark.source_splits import pieces
+from paimon_orch.spark.datasource.input_partitions import pieces
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_evolution.schema_changes import SetOption

@@ -13,9 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.packed import TASK_SHIFT, in_order
-from paimon_orch.spark.source_options import WRITE, SourceOptions
-from paimon_orch.spark.source_types import as_spark_casts
+from paimon_orch.spark.column_types import as_spark_casts
+from paimon_orch.spark.datasource.datasource_options import WRITE, SourceOptions
+from paimon_orch.spark.shuffle import TASK_SHIFT, in_order
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan, IngestResult

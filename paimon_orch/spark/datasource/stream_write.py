@@ -14,8 +14,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.spark.source_options import STREAM_WRITE, SourceOptions
-from paimon_orch.spark.source_write import (
+from paimon_orch.spark.datasource.batch_write import (
     Written,
     messages_of,
     numbered,
@@ -23,6 +22,7 @@ from paimon_orch.spark.source_write import (
     warn_of_small_files,
     writable,
 )
+from paimon_orch.spark.datasource.datasource_options import STREAM_WRITE, SourceOptions
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan

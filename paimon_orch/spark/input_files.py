@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.rows import quoted
+from paimon_orch.spark.row_conversion import quoted
 
 _FORMATS = {
     ".parquet": "parquet",

@@ -24,10 +24,10 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 
 from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
-from paimon_orch.spark.failures import STAGE_LOST, failure_of
-from paimon_orch.spark.jobs import Jobs, jobs_of
-from paimon_orch.spark.session import TASK_ATTEMPTS
-from paimon_orch.spark.tasks import ArrowTask, in_tasks, lightened
+from paimon_orch.spark.execution.job_failures import STAGE_LOST, failure_of
+from paimon_orch.spark.execution.job_monitor import Jobs, jobs_of
+from paimon_orch.spark.execution.tasks import ArrowTask, in_tasks, lightened
+from paimon_orch.spark.session.session import TASK_ATTEMPTS
 from paimon_orch.steps.common.executor import Join, Progress, Undo
 
 logger = logging.getLogger(__name__)

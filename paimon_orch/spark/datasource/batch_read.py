@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from paimon_orch.format.types.predicate import And
-from paimon_orch.spark.rows import spark_schema
-from paimon_orch.spark.source_filters import predicate_of
-from paimon_orch.spark.source_options import FOLLOW, READ, SourceOptions
-from paimon_orch.spark.source_splits import packed, pieces
-from paimon_orch.spark.source_types import converted, target_schema, visible_schema
-from paimon_orch.spark.tasks import lighten_worker
+from paimon_orch.spark.column_types import converted, target_schema, visible_schema
+from paimon_orch.spark.datasource.datasource_options import FOLLOW, READ, SourceOptions
+from paimon_orch.spark.datasource.filters import predicate_of
+from paimon_orch.spark.datasource.input_partitions import packed, pieces
+from paimon_orch.spark.execution.tasks import lighten_worker
+from paimon_orch.spark.row_conversion import spark_schema
 from paimon_orch.table.scan.incremental_scan import Incremental
 from paimon_orch.table.scan.lazy_rows import ROW_KIND, Rows
 from paimon_orch.table.scan.scan import Scan

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.types.arrow import arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.spark.rows import spark_schema
+from paimon_orch.spark.row_conversion import spark_schema
 
 
 def is_exact(kind: pa.DataType) -> bool:

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark import archive
-from paimon_orch.spark.java import find_java
-from paimon_orch.spark.source import register
+from paimon_orch.spark.datasource.batch_read import register
+from paimon_orch.spark.session import package_archive as archive
+from paimon_orch.spark.session.java_home import find_java
 
 logger = logging.getLogger(__name__)
 

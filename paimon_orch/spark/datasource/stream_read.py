@@ -17,10 +17,10 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import columns_of
-from paimon_orch.spark.source_follow import Follower, Position
-from paimon_orch.spark.source_options import FOLLOW, SourceOptions
-from paimon_orch.spark.source_splits import packed, pieces
-from paimon_orch.spark.source_types import converted, target_schema
+from paimon_orch.spark.column_types import converted, target_schema
+from paimon_orch.spark.datasource.datasource_options import FOLLOW, SourceOptions
+from paimon_orch.spark.datasource.input_partitions import packed, pieces
+from paimon_orch.spark.datasource.offsets import Follower, Position
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_reader import with_constant_kind
 from paimon_orch.table.scan.incremental_scan import Incremental, Span

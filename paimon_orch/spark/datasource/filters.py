@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate, bind
-from paimon_orch.spark.source_types import is_exact
+from paimon_orch.spark.column_types import is_exact
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter

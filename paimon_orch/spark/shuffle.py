@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.format.schema import SEQUENCE_NUMBER
-from paimon_orch.spark.tasks import in_arrow
+from paimon_orch.spark.execution.tasks import in_arrow
 
 Numbers = npt.NDArray[np.int64]
 _TASK = "task"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from paimon_orch.spark.source_options import SourceOptions
+from paimon_orch.spark.datasource.datasource_options import SourceOptions
 from paimon_orch.table.metadata.consumers import Consumers
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.incremental_scan import kept_changelogs, kept_snapshot
