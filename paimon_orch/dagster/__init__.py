@@ -17,8 +17,8 @@ from paimon_orch.dagster.assets import (
     build_table_asset,
 )
 from paimon_orch.dagster.checks import Limit, build_paimon_table_checks
-from paimon_orch.dagster.component import PaimonTableComponent
-from paimon_orch.dagster.database_component import PaimonDatabaseComponent
+from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
+from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.io_manager import PaimonArrowIOManager
 from paimon_orch.dagster.jobs import (
     build_compact_manifests_job,
@@ -32,7 +32,7 @@ from paimon_orch.dagster.schedules import (
     build_compaction_schedule,
     build_maintenance_schedules,
 )
-from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
+from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 __all__ = [

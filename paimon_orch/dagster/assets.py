@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from paimon_orch.dagster.failures import RETRY_TRANSIENT, failures_by_type
 from paimon_orch.dagster.metadata import (
     Metadata,
     PaimonMetadata,
@@ -34,13 +33,14 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.progress import log_progress
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.retries import RETRY_TRANSIENT, failures_by_type
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     allowance_config,
     report_stale_options,
     with_defaults,
 )
-from paimon_orch.dagster.runs import executor_of, spark_links
+from paimon_orch.dagster.run_context import executor_of, spark_links
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.compaction.compact import compact

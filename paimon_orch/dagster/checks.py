@@ -7,10 +7,10 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
-from paimon_orch.dagster.attribute_rules import Attributes
-from paimon_orch.dagster.failures import failures_by_type
+from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.names import check_name, object_name, table_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.retries import failures_by_type
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.inspection.health import Health, health

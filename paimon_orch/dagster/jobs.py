@@ -10,13 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.failures import failures_by_type
-from paimon_orch.dagster.names import object_name, pool_name, table_key
-from paimon_orch.dagster.progress import log_progress
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.runs import executor_of, spark_links
-from paimon_orch.dagster.upkeep import (
+from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
@@ -25,6 +19,12 @@ from paimon_orch.dagster.upkeep import (
     RemoveOrphanFilesConfig,
     Step,
 )
+from paimon_orch.dagster.names import object_name, pool_name, table_key
+from paimon_orch.dagster.progress import log_progress
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.retries import failures_by_type
+from paimon_orch.dagster.run_config import report_stale_options
+from paimon_orch.dagster.run_context import executor_of, spark_links
 from paimon_orch.steps.common.executor import InProcessExecutor
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"

@@ -7,19 +7,19 @@ from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.changes import Watch, identity
 from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, job_config
-from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
-from paimon_orch.dagster.requests import CompactionTarget, run_key
-from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.run_config import load_allowed
-from paimon_orch.dagster.upkeep import (
+from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
     STEPS,
 )
+from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
+from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_config import load_allowed
+from paimon_orch.dagster.run_requests import CompactionTarget, run_key
+from paimon_orch.dagster.sensor_cursor import Watch, identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision

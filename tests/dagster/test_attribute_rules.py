@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
-from paimon_orch.dagster.attribute_rules import AGE, CRON, DURATION, SIZE, TABLE, TextRule
+from paimon_orch.dagster.components.attribute_rules import (
+    AGE,
+    CRON,
+    DURATION,
+    SIZE,
+    TABLE,
+    TextRule,
+)
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import typed_options
 from paimon_orch.format.times import parse_duration

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
-from paimon_orch.dagster.attributes import CompactionAttributes
+from paimon_orch.dagster.components.component_attributes import CompactionAttributes
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table

@@ -13,8 +13,8 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_compaction_schedule,
     build_latest_snapshot_sensor,
-    changes,
 )
+from paimon_orch.dagster import sensor_cursor as changes
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.schema_evolution.schema_changes import SetOption

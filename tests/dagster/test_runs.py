@@ -12,7 +12,7 @@ import pytest
 from interrupted import SLEEP, interrupted
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
-from paimon_orch.dagster.runs import spark_links
+from paimon_orch.dagster.run_context import spark_links
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check

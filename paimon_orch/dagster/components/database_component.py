@@ -12,9 +12,12 @@ import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, Field
 
-from paimon_orch.dagster.attribute_rules import DATABASE
-from paimon_orch.dagster.attributes import PartitionsAttributes, TableAttributes
-from paimon_orch.dagster.component import PaimonTableComponent
+from paimon_orch.dagster.components.attribute_rules import DATABASE
+from paimon_orch.dagster.components.component_attributes import (
+    PartitionsAttributes,
+    TableAttributes,
+)
+from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.names import check_name
 from paimon_orch.errors import InputError, NotFoundError
 

@@ -7,24 +7,27 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
-from paimon_orch.dagster.attribute_rules import TABLE
-from paimon_orch.dagster.attributes import MaintenanceAttributes, TableAttributes
 from paimon_orch.dagster.checks import build_paimon_table_checks
+from paimon_orch.dagster.components.attribute_rules import TABLE
+from paimon_orch.dagster.components.component_attributes import (
+    MaintenanceAttributes,
+    TableAttributes,
+)
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
     build_expire_partitions_job,
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
-from paimon_orch.dagster.names import group_name, table_key
-from paimon_orch.dagster.run_config import allowance_config
-from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
-from paimon_orch.dagster.sensors import build_latest_snapshot_sensor
-from paimon_orch.dagster.upkeep import (
+from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
 )
+from paimon_orch.dagster.names import group_name, table_key
+from paimon_orch.dagster.run_config import allowance_config
+from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
+from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 
 
 class TableScaffoldParams(BaseModel):

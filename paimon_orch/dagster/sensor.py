@@ -6,7 +6,12 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from paimon_orch.dagster.changes import (
+from paimon_orch.dagster.metadata import column_schema, decisions_metadata
+from paimon_orch.dagster.names import compaction_key, object_name, table_key
+from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.run_config import load_allowed
+from paimon_orch.dagster.run_requests import CompactionTarget, run_key
+from paimon_orch.dagster.sensor_cursor import (
     FIRST_LOOK,
     Changes,
     Cursor,
@@ -14,11 +19,6 @@ from paimon_orch.dagster.changes import (
     changes_since,
     is_newest,
 )
-from paimon_orch.dagster.metadata import column_schema, decisions_metadata
-from paimon_orch.dagster.names import compaction_key, object_name, table_key
-from paimon_orch.dagster.requests import CompactionTarget, run_key
-from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.run_config import load_allowed
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot

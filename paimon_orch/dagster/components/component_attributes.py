@@ -10,7 +10,8 @@ import dagster as dg
 from pydantic import Field, model_validator
 
 from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.attribute_rules import (
+from paimon_orch.dagster.checks import CHECKS, Limit
+from paimon_orch.dagster.components.attribute_rules import (
     AGE,
     CRON,
     DURATION,
@@ -22,7 +23,6 @@ from paimon_orch.dagster.attribute_rules import (
     one_of,
     text_like,
 )
-from paimon_orch.dagster.checks import CHECKS, Limit
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import STALE_EXTERNAL, UNKNOWN_OPTIONS

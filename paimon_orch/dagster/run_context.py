@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import dagster as dg
 
-from paimon_orch.dagster.failures import Context, op_context
 from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import SparkSessionResource
+from paimon_orch.dagster.retries import Context, op_context
 from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
 
 U = TypeVar("U")

@@ -1,0 +1,1 @@
+"""Dagster components: tables and databases from YAML."""
