@@ -222,7 +222,7 @@ def _by_sensor(table: Table, deployment: Deployment, turn: int) -> float:
 
 def _by_shell(table: Table, warehouse: Path, address: str) -> float:
     commit(table, DAYS[0])
-    code = "from paimon_orch.cli import main; main()"
+    code = "from paimon_orch.cli.app import main; main()"
     command = [sys.executable, "-c", code, "compact", str(warehouse), table.identifier]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     return seconds(

@@ -1,6 +1,6 @@
 """The code location behind ``make dev``: New York's flights of 2013, loaded and compacted month by month, and kept small.
 
-What is computed is in ``assets``, another engine's commits in ``outside_writer``; ``components/`` holds a ``defs.yaml``
+What is computed is in ``assets``, another engine's commits in ``external_writer``; ``components/`` holds a ``defs.yaml``
 for each table that is looked after. The environment variable ``PAIMON_WAREHOUSE`` names the warehouse; without it one in
 the user's cache is used.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from definitions.assets import delays_by_carrier, flight_board, flights, planes_by_tail
-from definitions.outside_writer import outside_writer, outside_writer_schedule
+from definitions.external_writer import external_writer, external_writer_schedule
 from paimon_orch.dagster import (
     PaimonArrowIOManager,
     PaimonCatalogResource,
@@ -18,8 +18,8 @@ from paimon_orch.dagster import (
     build_compact_manifests_job,
     build_maintenance_schedules,
 )
-from paimon_orch.flights import TABLE
-from paimon_orch.warehouse import default_warehouse
+from paimon_orch.demo.flights import TABLE
+from paimon_orch.demo.warehouse import default_warehouse
 
 warehouse = PaimonCatalogResource(
     warehouse=dg.EnvVar("PAIMON_WAREHOUSE").get_value() or default_warehouse()
@@ -28,9 +28,9 @@ manifests = build_compact_manifests_job(TABLE)
 
 loaded = dg.Definitions(
     assets=[flights, flight_board, planes_by_tail, delays_by_carrier],
-    jobs=[outside_writer, manifests],
+    jobs=[external_writer, manifests],
     schedules=[
-        outside_writer_schedule,
+        external_writer_schedule,
         *build_maintenance_schedules([manifests], default_status=dg.DefaultScheduleStatus.RUNNING),
     ],
     sensors=[

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_table_asset
-from paimon_orch.flights import (
+from paimon_orch.demo.flights import (
     DELAYS,
     KIND,
     MONTHS,

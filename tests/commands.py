@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner, Result
 
-from paimon_orch.cli import app
+from paimon_orch.cli.app import app
 from paimon_orch.errors import PaimonError
 
 

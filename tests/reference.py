@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
-from paimon_orch.cli import app
+from paimon_orch.cli.app import app
 from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

@@ -17,8 +17,9 @@ import pytest
 from steps.damage import edit_files
 from tables import levels_of, rows_of, stored_files, table_of
 
-from paimon_orch import Catalog, cli
-from paimon_orch.cli import main
+from paimon_orch import Catalog
+from paimon_orch.cli import app as cli
+from paimon_orch.cli.app import main
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import typer
 from tables import new_table, table_of
 from typer.main import get_command
 
-from paimon_orch.cli import app, main
+from paimon_orch.cli.app import app, main
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance import analyze

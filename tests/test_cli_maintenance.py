@@ -12,7 +12,7 @@ from steps.histories import make_old
 from tables import new_table, rows_of, stored_files, table_of
 from typer.testing import CliRunner, Result
 
-from paimon_orch.cli import app
+from paimon_orch.cli.app import app
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table

@@ -10,7 +10,8 @@ from commands import invoke, said
 from pyspark.sql import SparkSession
 from tables import rows_of, table_of
 
-from paimon_orch import Catalog, cli_common
+from paimon_orch import Catalog
+from paimon_orch.cli import common as cli_common
 from paimon_orch.errors import InputError, StorageError, UnsupportedError
 from paimon_orch.table.table import Table
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from tables import assert_healthy, levels_of, vectors_of
 
 from paimon_orch import Catalog
-from paimon_orch.demo import expected_board, run_demo
-from paimon_orch.flights import KIND, LIVE, TABLE, WAVES, WEATHER, wave
-from paimon_orch.outside_writer import write_next_day
+from paimon_orch.demo.external_writer import write_next_day
+from paimon_orch.demo.flights import KIND, LIVE, TABLE, WAVES, WEATHER, wave
+from paimon_orch.demo.pipeline import expected_board, run_demo
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 
@@ -61,7 +61,7 @@ def test_days_and_months_are_the_same_flights() -> None:
         assert sum(wave(name, day).num_rows for day in days) == wave(name, MONTH).num_rows
 
 
-def test_the_outside_writer_commits_a_day_at_a_time_until_the_year_is_over(
+def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = Catalog(str(tmp_path))
@@ -74,7 +74,7 @@ def test_the_outside_writer_commits_a_day_at_a_time_until_the_year_is_over(
     flown = expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
     assert measured.scan().to_arrow().num_rows == 139  # lines of the CSV of those days
-    monkeypatch.setattr("paimon_orch.outside_writer._DAYS_OF_2013", 2)
+    monkeypatch.setattr("paimon_orch.demo.external_writer._DAYS_OF_2013", 2)
     assert write_next_day(catalog) is None
 
 
@@ -110,7 +110,7 @@ def test_a_table_that_is_wrong_is_told(
     def with_another_status(months: tuple[str, ...]) -> object:
         return expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
 
-    monkeypatch.setattr("paimon_orch.demo.expected_board", with_another_status)
+    monkeypatch.setattr("paimon_orch.demo.pipeline.expected_board", with_another_status)
     said = io.StringIO()
 
     assert not run_demo(str(tmp_path), 1, Console(file=said, width=120))

@@ -18,7 +18,7 @@ import reference
 from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch import Catalog
-from paimon_orch.cli import main
+from paimon_orch.cli.app import main
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from paimon_orch.cli.output import write_rows
 from paimon_orch.errors import InputError
-from paimon_orch.output import write_rows
 
 NOT_UTF8 = pa.array([b"\xff\xe9a", b"ok", None], pa.binary()).view(pa.string())
 SHOWN = ["\ufffd\ufffda", "ok", None]

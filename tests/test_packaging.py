@@ -88,7 +88,7 @@ def test_without_a_suitable_python_make_install_says_so_in_a_paragraph(
     [
         ("paimon_orch", {"dagster", "filelock", "importlib.metadata"}),
         ("paimon_orch.dagster", set()),
-        ("paimon_orch.cli", {"dagster"}),
+        ("paimon_orch.cli.app", {"dagster"}),
     ],
 )
 def test_importing_leaves_out_what_is_slow_to_import_and_not_needed_yet(

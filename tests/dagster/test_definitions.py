@@ -16,8 +16,7 @@ from paimon_orch.dagster import (
     SparkSessionResource,
     build_compaction_asset,
 )
-from paimon_orch.demo import expected_board
-from paimon_orch.flights import (
+from paimon_orch.demo.flights import (
     DELAYS,
     KIND,
     LIVE,
@@ -29,10 +28,11 @@ from paimon_orch.flights import (
     create_flight_board,
     wave,
 )
+from paimon_orch.demo.pipeline import expected_board
+from paimon_orch.demo.warehouse import default_warehouse
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.inspect import inspect
-from paimon_orch.warehouse import default_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +121,7 @@ def test_sensors_and_schedules_of_all_tables_are_there_and_run(defs: dg.Definiti
     )
     assert schedules == dict.fromkeys(
         [
-            "outside_writer_schedule",
+            "external_writer_schedule",
             "compact_manifests__nyc__flight_board_schedule",
             "expire_snapshots__nyc__flight_board_schedule",
             "expire_snapshots__nyc__live_board_schedule",
@@ -141,10 +141,10 @@ def test_the_health_of_each_table_is_checked(defs: dg.Definitions) -> None:
     }
 
 
-def test_the_outside_writer_says_nothing_to_dagster(
+def test_the_external_writer_says_nothing_to_dagster(
     defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
-    job = defs.resolve_job_def("outside_writer")
+    job = defs.resolve_job_def("external_writer")
 
     for _ in range(2):
         assert job.execute_in_process(resources={"paimon": paimon}, instance=instance).success

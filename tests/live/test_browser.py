@@ -20,7 +20,7 @@ import pytest
 from live.deployment import SHORT, Deployment, eventually
 
 from paimon_orch import Catalog
-from paimon_orch.flights import (
+from paimon_orch.demo.flights import (
     DELAYS,
     KIND,
     LIVE,
@@ -201,7 +201,7 @@ def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str
 
 
 def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: Deployment) -> None:
-    launch_job(page, "outside_writer")
+    launch_job(page, "external_writer")
     page.get_by_text("committed 2013-01-01").first.wait_for()
 
     page.goto("/assets/nyc/planes?view=overview")

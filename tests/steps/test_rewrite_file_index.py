@@ -13,7 +13,7 @@ from tables import assert_healthy, new_table, rows_of, table_of
 from typer.testing import CliRunner
 
 from paimon_orch import Catalog
-from paimon_orch.cli import app
+from paimon_orch.cli.app import app
 from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from paimon_orch import cli, cli_common
+from paimon_orch.cli import app as cli
+from paimon_orch.cli import common as cli_common
 from paimon_orch.storage.object_store_options import ENVIRONMENT
 from paimon_orch.table.catalog import Catalog
 

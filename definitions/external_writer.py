@@ -3,7 +3,7 @@
 import dagster as dg
 
 from paimon_orch.dagster import PaimonCatalogResource
-from paimon_orch.outside_writer import write_next_day
+from paimon_orch.demo.external_writer import write_next_day
 
 
 @dg.op
@@ -17,13 +17,13 @@ def commit_next_day(context: dg.OpExecutionContext, paimon: PaimonCatalogResourc
     description="Stands in for Flink, say: each run commits another day of 2013 to `nyc.live_board` and `nyc.weather`. "
     "Their sensors see the commits, add partitions and request compaction."
 )
-def outside_writer() -> None:
+def external_writer() -> None:
     """Write as others do: in no pool, and without an asset."""
     commit_next_day()
 
 
-outside_writer_schedule = dg.ScheduleDefinition(
-    job=outside_writer,
+external_writer_schedule = dg.ScheduleDefinition(
+    job=external_writer,
     cron_schedule="*/5 * * * *",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="A day of 2013 every five minutes. Stop it to have quiet, run the job to have more.",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli_common import (
+from paimon_orch.cli.common import (
     AsJson,
     DryRun,
     Identifier,

@@ -13,16 +13,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from paimon_orch import (
-    cli_alter,
-    cli_catalog,
-    cli_index,
-    cli_maintenance,
-    cli_refs,
-    cli_rows,
-    cli_steps,
-)
-from paimon_orch.cli_common import (
+from paimon_orch.cli import alter as cli_alter
+from paimon_orch.cli import analyze as cli_steps
+from paimon_orch.cli import catalog as cli_catalog
+from paimon_orch.cli import file_index as cli_index
+from paimon_orch.cli import maintenance as cli_maintenance
+from paimon_orch.cli import refs as cli_refs
+from paimon_orch.cli import row_level as cli_rows
+from paimon_orch.cli.common import (
     AsJson,
     CompactAfter,
     DryRun,
@@ -50,8 +48,8 @@ from paimon_orch.cli_common import (
     print_write,
     spark_of,
 )
+from paimon_orch.cli.output import write_rows
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.output import write_rows
 from paimon_orch.steps.common.executor import Progress as ProgressOf
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import postpone
@@ -178,8 +176,8 @@ def demo(
 
     Three waves of upserts, compaction after each, and a check of every row.
     """
-    from paimon_orch.demo import run_demo
-    from paimon_orch.warehouse import fresh_warehouse
+    from paimon_orch.demo.pipeline import run_demo
+    from paimon_orch.demo.warehouse import fresh_warehouse
 
     if not run_demo(warehouse or fresh_warehouse(), months, _out):
         sys.exit(1)

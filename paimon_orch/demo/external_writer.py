@@ -3,7 +3,7 @@
 import pendulum
 import pyarrow.compute as pc
 
-from paimon_orch.flights import KIND, WAVES, create_live_board, create_weather, wave, weather
+from paimon_orch.demo.flights import KIND, WAVES, create_live_board, create_weather, wave, weather
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.commit.commit import CommitId

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_orch.cli_common import DryRun, Identifier, Warehouse, open_catalog, pair_of
+from paimon_orch.cli.common import DryRun, Identifier, Warehouse, open_catalog, pair_of
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql

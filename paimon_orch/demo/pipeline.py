@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from paimon_orch.flights import KIND, MONTHS, WAVES, create_flight_board, flights_zip, wave
+from paimon_orch.demo.flights import KIND, MONTHS, WAVES, create_flight_board, flights_zip, wave
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.session.session import java_in_use, spark_session
 from paimon_orch.spark.writer import write

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli_common import (
+from paimon_orch.cli.common import (
     AsJson,
     DryRun,
     Identifier,

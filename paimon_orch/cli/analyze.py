@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from paimon_orch.cli_common import (
+from paimon_orch.cli.common import (
     AsJson,
     DryRun,
     Identifier,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypedDict
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli_common import (
+from paimon_orch.cli.common import (
     AsJson,
     CompactAfter,
     DryRun,

@@ -1,0 +1,1 @@
+"""The demo: real flights through ingest, compaction and checks."""
