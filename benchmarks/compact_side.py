@@ -16,7 +16,7 @@ from paimon_orch.spark import SparkExecutor, spark_session
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
 
 def seconds_of(table: Table, executor: Executor) -> float:
@@ -25,7 +25,7 @@ def seconds_of(table: Table, executor: Executor) -> float:
     begin = time.perf_counter()
     results = executor.map(compact.run, planned.units, label="compact")
     seconds = time.perf_counter() - begin
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])
+    discard_written_files(table.reader(), [CommitMessage.decode(result) for result in results])
     return seconds
 
 

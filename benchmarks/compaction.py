@@ -36,7 +36,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
 BUCKETS, BATCHES, UPDATES, DELETES = 4, 10, 0.02, 0.002
 VALUES = "amount BIGINT, price DOUBLE, status STRING, note STRING, day INT"
@@ -147,7 +147,7 @@ def copies(paths: Iterable[str], target: Path) -> Iterator[Callable[[], None]]:
 class Compaction:
     """One compaction, planned and ready to run again and again; nothing of it is committed."""
 
-    def __init__(self, table: Table, strategy: compact.Strategy) -> None:
+    def __init__(self, table: Table, strategy: compact.CompactionStrategy) -> None:
         self._table = table
         self._plan = compact.plan(table, strategy=strategy)
         self.rows = sum(unit.rows for unit in self._plan.units)
@@ -158,7 +158,7 @@ class Compaction:
 
     def run_and_forget(self) -> None:
         """Compact and remove the results."""
-        discard(self._table.reader(), self.run())
+        discard_written_files(self._table.reader(), self.run())
 
     def floor(self, warehouse: Path) -> Callable[[], None]:
         """Return what does the reading and writing alone."""
@@ -179,7 +179,7 @@ class Compaction:
                 warehouse / "copy.parquet",
             )
         )
-        discard(table.reader(), messages)
+        discard_written_files(table.reader(), messages)
         whole, above = self._paths(above=False), self._paths(above=True)
 
         def run() -> None:
@@ -205,7 +205,7 @@ class Compaction:
 def measure(table: Table, mode: str, repeat: int, peer: Java | None) -> tuple[str, ...]:
     """Return a line of the result: rows in, CPU seconds of the floor and ours, their ratio, our speed beside Java."""
     warehouse = Path(table.paths.root).parents[1]
-    strategy: compact.Strategy = "full" if mode == "full" else "minor"
+    strategy: compact.CompactionStrategy = "full" if mode == "full" else "minor"
     work = Compaction(table, strategy)
     floor = work.floor(warehouse.parent)
     seconds = medians({"floor": floor, "ours": work.run_and_forget}, repeat)

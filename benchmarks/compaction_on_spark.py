@@ -53,7 +53,7 @@ class Contestant:
         return taken
 
 
-def ours(warehouse: Path, table: str, strategy: compact.Strategy) -> None:
+def ours(warehouse: Path, table: str, strategy: compact.CompactionStrategy) -> None:
     """Compact with our executor, on the one session of this process."""
     executor = SparkExecutor(spark_session(MASTER))
     compact.compact(Catalog(str(warehouse)).table(table), executor, strategy=strategy)
@@ -73,7 +73,7 @@ def measure(
     contestants: list[Contestant], warehouse: Path, table: str, mode: str, repeat: int
 ) -> tuple[str, ...]:
     """Return rows, the median seconds and million rows per second of each side, and their ratio; one run warms up."""
-    strategy: compact.Strategy = "full" if mode == "full" else "minor"
+    strategy: compact.CompactionStrategy = "full" if mode == "full" else "minor"
     planned = compact.plan(Catalog(str(warehouse)).table(table), strategy=strategy)
     rows = sum(unit.rows for unit in planned.units)
     found: dict[str, list[float]] = {one.name: [] for one in contestants}

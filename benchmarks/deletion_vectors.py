@@ -19,8 +19,12 @@ import typer
 from measure import console, medians, show
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
-from paimon_orch.format.deletion_vector import DeletionVector, Positions, decode_payload
-from paimon_orch.format.row_mask import HiddenRows
+from paimon_orch.format.deletion_vector import (
+    DeletionVector,
+    Positions,
+    decode_deletion_vector_payload,
+)
+from paimon_orch.format.row_mask import DeletedRowMask
 
 SHARES = (0.2, 0.5, 0.8)
 SIZES = (2_000_000, 20_000_000, 200_000_000)
@@ -37,7 +41,7 @@ PUBLISHED = {
 
 def count_visible(vector: DeletionVector, rows: int) -> int:
     """Return how many rows are not hidden, batch by batch."""
-    hidden, visible = HiddenRows.of(vector), 0
+    hidden, visible = DeletedRowMask.of(vector), 0
     for start in range(0, rows, BATCH_ROWS):
         size = min(BATCH_ROWS, rows - start)
         kept = hidden.kept(start, size)
@@ -52,12 +56,12 @@ def measure(share: float, most: int, repeat: int) -> tuple[str, ...]:
     positions: Positions = np.flatnonzero(chosen)
     del chosen
     vector = DeletionVector.of(positions)
-    data = vector.payload(bitmap64=False)
-    assert count_visible(decode_payload(data, ""), most) == most - len(positions)
+    data = vector.encode_payload(bitmap64=False)
+    assert count_visible(decode_deletion_vector_payload(data, ""), most) == most - len(positions)
     runs: dict[str, Callable[[], object]] = {
         "add": lambda: DeletionVector.of(positions),
-        "serialize": lambda: vector.payload(bitmap64=False),
-        "deserialize": lambda: decode_payload(data, ""),
+        "serialize": lambda: vector.encode_payload(bitmap64=False),
+        "deserialize": lambda: decode_deletion_vector_payload(data, ""),
         "contains": lambda: count_visible(vector, most),
     }
     seconds = medians(runs, repeat)

@@ -25,7 +25,11 @@ from peers.environments import PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.index_options import READ_ENABLED, IndexSpec, index_specs
+from paimon_orch.format.file_index.index_options import (
+    FILE_INDEX_READ_ENABLED,
+    IndexSpec,
+    parse_index_specs,
+)
 from paimon_orch.format.manifest.columnar_manifest import open_manifest
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -38,7 +42,7 @@ from paimon_orch.format.types.data_types import Field, parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -101,7 +105,7 @@ def building(rows: int, repeat: int, *, peers: bool) -> None:
         kind, values = columns[what]
 
         def build(kind: str = kind, values: pa.Array = values, index: str = index) -> bytes:
-            specs = index_specs({f"file-index.{index}.columns": "c"})
+            specs = parse_index_specs({f"file-index.{index}.columns": "c"})
             builder = FileIndexBuilder(specs, parse_columns(f"c {kind}"))
             builder.add(pa.table({"c": values}))
             return builder.finish()
@@ -147,7 +151,7 @@ def asking(files: int, repeat: int) -> None:
     for index in ("bitmap", "bloom-filter", "range-bitmap"):
         options = {f"file-index.{index}.columns": "s"}
         options |= {"file-index.bloom-filter.s.items": "20"} if index == "bloom-filter" else {}
-        specs = index_specs(options)
+        specs = parse_index_specs(options)
         entries = [_entry(fields, specs, number) for number in range(files)]
         data = encode_manifest(entries, "zstandard")
         with tempfile.TemporaryDirectory() as folder:
@@ -172,8 +176,8 @@ def _questions(table: Table, data: bytes) -> dict[str, Callable[[], object]]:
     entries = opened.entries()
     found, everything = [entry.file for entry in entries], np.arange(len(entries))
 
-    def pruner() -> Pruner:
-        return Pruner(table.schema, predicate, table.schemas.get)
+    def pruner() -> FilePruner:
+        return FilePruner(table.schema, predicate, table.schemas.get)
 
     def ask() -> int:
         return len(pruner().files(entries[0].partition, found))
@@ -264,7 +268,7 @@ def _stored(folder: str) -> int:
 
 
 def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
-    options = {**table.schema.options, READ_ENABLED: str(indexed).lower()}
+    options = {**table.schema.options, FILE_INDEX_READ_ENABLED: str(indexed).lower()}
     scan = table.scan(columns, filter="status = 'PENDING'")
     return replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
 

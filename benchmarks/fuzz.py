@@ -16,8 +16,8 @@ import atheris
 
 with atheris.instrument_imports(include=["paimon_orch.format"]):
     from paimon_orch.errors import PaimonError
-    from paimon_orch.format.deletion_vector import decode_payload
-    from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+    from paimon_orch.format.deletion_vector import decode_deletion_vector_payload
+    from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
     from paimon_orch.format.manifest.index_manifest import decode_index_manifest
     from paimon_orch.format.manifest.manifest_entry import decode_manifest
     from paimon_orch.format.manifest.manifest_list import decode_manifest_list
@@ -30,7 +30,7 @@ DECODERS = (
     decode_manifest,
     decode_manifest_list,
     decode_index_manifest,
-    decode_payload,
+    decode_deletion_vector_payload,
     Snapshot.from_json,
     TableSchema.from_json,
 )
@@ -44,7 +44,7 @@ def one_input(data: bytes) -> None:
     try:
         if number < len(DECODERS):
             DECODERS[number](content, "file")
-        elif (columns := ManifestColumns.decode(content, "file")) is not None:
+        elif (columns := ColumnarManifest.decode(content, "file")) is not None:
             assert columns.entries() == decode_manifest(content, "file")
     except PaimonError:
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import console, cpu_seconds
 from peers.environments import PeerUnavailableError, peer_start
-from peers.talk import Talk
+from peers.talk import PeerProcess
 
 _PEER = "java-1.4"
 _FOR_TESTS_ALONE = ("-XX:TieredStopAtLevel=1", "-Xmx1g")
@@ -24,7 +24,7 @@ class Java:
         start = peer_start(_PEER)
         command = [word for word in start.command if word not in _FOR_TESTS_ALONE]
         command.insert(1, "-Xmx4g")
-        self._talk = Talk(command, start.environment)
+        self._talk = PeerProcess(command, start.environment)
 
     def compact(self, warehouse: Path, table: str, repeat: int, *, full: bool) -> float:
         """Return the median CPU seconds of compacting copies of a table, after one that warms the process up."""
@@ -52,7 +52,7 @@ class JavaOnSpark:
     def __init__(self, peer: str, master: str) -> None:
         start = peer_start(peer)
         memory = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 4g pyspark-shell"}
-        self._talk = Talk([*start.command, master], {**start.environment, **memory})
+        self._talk = PeerProcess([*start.command, master], {**start.environment, **memory})
 
     def compact(self, warehouse: Path, table: str, strategy: str) -> None:
         """Compact a table by ``CALL sys.compact``."""

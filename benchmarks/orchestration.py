@@ -27,7 +27,7 @@ import typer
 from measure import HERE, console, show
 
 # isort: split
-from live.deployment import Deployment, eventually, free_port, listens
+from live.deployment import Deployment, free_port, is_listening, wait_for_result
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
@@ -171,7 +171,7 @@ def _seconds_of_runs(deployment: Deployment) -> list[float]:
     """Return how long the runs took, the start of their processes included, the oldest first."""
     with deployment.instance() as instance:
         unfinished = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
-        eventually(lambda: not instance.get_runs(unfinished), deployment.logs)
+        wait_for_result(lambda: not instance.get_runs(unfinished), deployment.logs)
         found = [instance.get_run_stats(run.run_id) for run in reversed(instance.get_runs())]
     return [(stats.end_time or 0) - (stats.launch_time or 0) for stats in found]
 
@@ -200,7 +200,7 @@ def connect_server() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: listens(port))
+        wait_for_result(lambda: is_listening(port))
         yield f"sc://127.0.0.1:{port}"
     finally:
         process.communicate()  # its input ends, and so does it
@@ -211,7 +211,7 @@ def _until_compacted(table: Table, deployment: Deployment) -> None:
         latest = table.snapshot()
         return latest is not None and latest.commit_kind is CommitKind.COMPACT
 
-    eventually(compacted, deployment.logs, seconds=180)
+    wait_for_result(compacted, deployment.logs, seconds=180)
 
 
 def _by_sensor(table: Table, deployment: Deployment, turn: int) -> float:

@@ -23,7 +23,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 COLUMNS = (
@@ -45,7 +45,7 @@ def make_table(warehouse: Path, files: int) -> Table:
     step = -(-files // COMMITS)
     for start in range(0, files, step):
         entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
-        table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.APPEND, entries))
+        table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.APPEND, entries))
     return table
 
 

@@ -41,7 +41,7 @@ from spark_clock import compare
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session
-from paimon_orch.spark.writer import cluster, write
+from paimon_orch.spark.writer import cluster_by_bucket, write
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
@@ -201,7 +201,7 @@ def measure_ingest(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iter
 
 def _check_plan(frame: DataFrame, table: Table) -> None:
     with redirect_stdout(io.StringIO()) as text:
-        cluster(frame, table.schema).frame.explain()
+        cluster_by_bucket(frame, table.schema).frame.explain()
     shuffles = text.getvalue().count("Exchange hashpartitioning")
     by_rows = [word for word in ("BatchEvalPython", "PythonRDD") if word in text.getvalue()]
     if shuffles != 1 or by_rows:

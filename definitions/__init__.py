@@ -18,20 +18,22 @@ from paimon_orch.dagster import (
     build_compact_manifests_job,
     build_maintenance_schedules,
 )
-from paimon_orch.demo.flights import TABLE
+from paimon_orch.demo.flights import FLIGHT_BOARD_TABLE
 from paimon_orch.demo.warehouse import default_warehouse
 
 warehouse = PaimonCatalogResource(
     warehouse=dg.EnvVar("PAIMON_WAREHOUSE").get_value() or default_warehouse()
 )
-manifests = build_compact_manifests_job(TABLE)
+compact_manifests_job = build_compact_manifests_job(FLIGHT_BOARD_TABLE)
 
-loaded = dg.Definitions(
+python_definitions = dg.Definitions(
     assets=[flights, flight_board, planes_by_tail, delays_by_carrier],
-    jobs=[external_writer, manifests],
+    jobs=[external_writer, compact_manifests_job],
     schedules=[
         external_writer_schedule,
-        *build_maintenance_schedules([manifests], default_status=dg.DefaultScheduleStatus.RUNNING),
+        *build_maintenance_schedules(
+            [compact_manifests_job], default_status=dg.DefaultScheduleStatus.RUNNING
+        ),
     ],
     sensors=[
         dg.AutomationConditionSensorDefinition(
@@ -54,4 +56,6 @@ loaded = dg.Definitions(
 def defs() -> dg.Definitions:
     """Return everything: what stands in Python, and the components."""
     here = Path(__file__).parent
-    return dg.Definitions.merge(loaded, dg.load_from_defs_folder(path_within_project=here))
+    return dg.Definitions.merge(
+        python_definitions, dg.load_from_defs_folder(path_within_project=here)
+    )

@@ -10,18 +10,18 @@ import pyarrow.compute as pc
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_table_asset
 from paimon_orch.demo.flights import (
-    DELAYS,
-    KIND,
+    DELAYS_TABLE,
+    FLIGHT_BOARD_TABLE,
     MONTHS,
-    PLANES,
-    TABLE,
+    PLANES_TABLE,
+    ROW_KIND_COLUMN,
     WAVES,
-    carriers,
+    build_wave,
     create_delays,
     create_flight_board,
     create_planes,
-    planes,
-    wave,
+    read_carriers,
+    read_planes,
 )
 from paimon_orch.steps.ingest import IngestResult
 
@@ -50,11 +50,13 @@ def load_waves(
     table = create_flight_board(catalog)
     for month in keys:
         for name in WAVES:
-            yield write(session.createDataFrame(wave(name, month)), table, row_kind=KIND)
+            yield write(
+                session.createDataFrame(build_wave(name, month)), table, row_kind=ROW_KIND_COLUMN
+            )
 
 
 flight_board = build_table_asset(
-    TABLE,
+    FLIGHT_BOARD_TABLE,
     load_waves,
     partitions_def=months,
     deps=[flights],
@@ -63,29 +65,29 @@ flight_board = build_table_asset(
 
 
 @dg.asset(
-    key=PLANES.split("."),
+    key=PLANES_TABLE.split("."),
     description="The planes, by the number on their tail: few enough to be upserted without Spark.",
     group_name="nyc",
     kinds={"paimon"},
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "upsert"},
-    pool=f"paimon/{PLANES}",
+    pool=f"paimon/{PLANES_TABLE}",
 )
 def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
     """Create the table if need be, and return its rows."""
     create_planes(paimon.catalog())
-    return planes()
+    return read_planes()
 
 
 @dg.asset(
-    key=DELAYS.split("."),
+    key=DELAYS_TABLE.split("."),
     description="How late each carrier is, from the compacted board: nothing is merged to be read.",
     group_name="nyc",
     kinds={"paimon"},
-    deps=[[*TABLE.split("."), "compaction"]],
+    deps=[[*FLIGHT_BOARD_TABLE.split("."), "compaction"]],
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "overwrite"},
-    pool=f"paimon/{DELAYS}",
+    pool=f"paimon/{DELAYS_TABLE}",
     # Once after compactions, not once for each month of a backfill.
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.any_deps_in_progress()
@@ -94,8 +96,12 @@ def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
 def delays_by_carrier(context: dg.AssetExecutionContext, paimon: PaimonCatalogResource) -> pa.Table:
     """Create the table if need be, and return its rows."""
     create_delays(paimon.catalog())
-    board = paimon.load_table(TABLE).scan(columns=["carrier", "dep_delay", "arr_delay"]).to_arrow()
-    delays = delays_of(board)
+    board = (
+        paimon.load_table(FLIGHT_BOARD_TABLE)
+        .scan(columns=["carrier", "dep_delay", "arr_delay"])
+        .to_arrow()
+    )
+    delays = compute_delays(board)
     shown = [dg.TableRecord(row) for row in delays.to_pandas().round(2).to_dict("records")]
     context.add_output_metadata(
         {"delays": dg.MetadataValue.table(shown), "paimon/flights": board.num_rows}
@@ -103,10 +109,10 @@ def delays_by_carrier(context: dg.AssetExecutionContext, paimon: PaimonCatalogRe
     return delays
 
 
-def delays_of(board: pa.Table) -> pa.Table:
+def compute_delays(board: pa.Table) -> pa.Table:
     """Return flights, mean delays in minutes and the share that arrived late, by carrier, the most punctual first."""
     late = pc.greater(board["arr_delay"], LATE_MINUTES).cast(pa.float64())
     sums = [("carrier", "count"), ("dep_delay", "mean"), ("arr_delay", "mean"), ("late", "mean")]
     found = board.append_column("late", late).group_by("carrier").aggregate(sums)
     named = found.rename_columns(["carrier", "flights", "dep_delay", "arr_delay", "late"])
-    return named.join(carriers(), "carrier").sort_by("late")
+    return named.join(read_carriers(), "carrier").sort_by("late")

@@ -72,7 +72,7 @@ class CancelledError(PaimonError):
 
 
 @contextmanager
-def corrupt_unless_decoded(path: str) -> Iterator[None]:
+def wrap_decode_errors(path: str) -> Iterator[None]:
     """Turn whatever a decoder raises on garbage into a :class:`CorruptFileError` naming ``path``.
 
     What the system or a network raises says nothing of the content: it becomes a :class:`StorageError`.

@@ -26,30 +26,30 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the table."""
-        from paimon_orch.spark.datasource.batch_read import schema_of
+        from paimon_orch.spark.datasource.batch_read import read_source_schema
 
-        return schema_of(self.options)
+        return read_source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the columns of ``schema``."""
-        from paimon_orch.spark.datasource.batch_read import reader_of
+        from paimon_orch.spark.datasource.batch_read import build_reader
 
-        return reader_of(self.options, schema)
+        return build_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Return what writes rows of ``schema``."""
-        from paimon_orch.spark.datasource.batch_write import writer_of
+        from paimon_orch.spark.datasource.batch_write import build_writer
 
-        return writer_of(self.options, schema.names, overwrite=overwrite)
+        return build_writer(self.options, schema.names, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names
         """Return what follows the table, in the columns of ``schema``."""
-        from paimon_orch.spark.datasource.stream_read import stream_reader_of
+        from paimon_orch.spark.datasource.stream_read import build_stream_reader
 
-        return stream_reader_of(self.options, schema)
+        return build_stream_reader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Return what writes the batches of a stream."""
-        from paimon_orch.spark.datasource.stream_write import stream_writer_of
+        from paimon_orch.spark.datasource.stream_write import build_stream_writer
 
-        return stream_writer_of(self.options, schema.names, overwrite=overwrite)
+        return build_stream_writer(self.options, schema.names, overwrite=overwrite)

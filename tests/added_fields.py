@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 PREFIX = "_LATER"
 KEY = "laterKey"
-NOTHING = "[]"
-RANGES = "_DELETIONS_VECTORS_RANGES"
+NO_ADDED_VALUES = "[]"
+RANGES_FIELD = "_DELETIONS_VECTORS_RANGES"
 PLACES = {
     "manifest": ("", "_FILE.", "_FILE._KEY_STATS.", "_FILE._VALUE_STATS."),
     "manifest-list": ("", "_PARTITION_STATS."),
-    "index-manifest": ("", "_GLOBAL_INDEX.", f"{RANGES}."),
+    "index-manifest": ("", "_GLOBAL_INDEX.", f"{RANGES_FIELD}."),
 }
 _ATOMS: list[Any] = [
     *("boolean", "int", "long", "float", "double", "string", "bytes"),
@@ -31,17 +31,17 @@ _ATOMS: list[Any] = [
 JAVA_ATOMS = ["boolean", "int", "long", "float", "double", "string", "bytes"]
 
 
-def seeded(text: str) -> random.Random:
+def seeded_random(text: str) -> random.Random:
     """Return a source of values that follow from a text."""
     return random.Random(text)  # noqa: S311 - no secrets
 
 
-def types(atoms: list[Any] | None = None, depth: int = 2) -> st.SearchStrategy[Any]:
-    """Draw Avro types; :func:`named` gives names to those that need one."""
+def avro_types(atoms: list[Any] | None = None, depth: int = 2) -> st.SearchStrategy[Any]:
+    """Draw Avro types; :func:`with_type_names` gives names to those that need one."""
     atom = st.sampled_from(_ATOMS if atoms is None else atoms)
     if depth == 0:
         return atom
-    inner = types(atoms, depth - 1)
+    inner = avro_types(atoms, depth - 1)
     nested = st.one_of(
         st.builds(lambda item: {"type": "array", "items": item}, inner),
         st.builds(lambda item: {"type": "map", "values": item}, inner),
@@ -56,37 +56,39 @@ def _record(kinds: list[Any]) -> dict[str, Any]:
     return {"type": "record", "fields": fields}
 
 
-def named(kind: Any, name: str) -> Any:
+def with_type_names(kind: Any, name: str) -> Any:
     """Name the types that need a name, each after its place."""
     if isinstance(kind, list):
-        return [named(option, name) for option in kind]
+        return [with_type_names(option, name) for option in kind]
     if not isinstance(kind, dict):
         return kind
     kind = dict(kind)
     for key in ("items", "values"):
         if key in kind:
-            kind[key] = named(kind[key], f"{name}_{key}")
+            kind[key] = with_type_names(kind[key], f"{name}_{key}")
     if "fields" in kind:
         kind["fields"] = [
-            {**field, "type": named(field["type"], f"{name}_{field['name']}")}
+            {**field, "type": with_type_names(field["type"], f"{name}_{field['name']}")}
             for field in kind["fields"]
         ]
     return kind | ({"name": name} if kind["type"] in ("record", "fixed", "enum") else {})
 
 
-def value(kind: Any, chance: random.Random) -> Any:
+def random_value(kind: Any, chance: random.Random) -> Any:
     """Return a value of a type."""
     if isinstance(kind, list):
-        return value(chance.choice(kind), chance)
+        return random_value(chance.choice(kind), chance)
     if isinstance(kind, str):
-        return _atom(kind, chance)
+        return _random_atom(kind, chance)
     match kind["type"]:
         case "array":
-            return [value(kind["items"], chance) for _ in range(chance.randrange(3))]
+            return [random_value(kind["items"], chance) for _ in range(chance.randrange(3))]
         case "map":
-            return {f"k{n}": value(kind["values"], chance) for n in range(chance.randrange(3))}
+            return {
+                f"k{n}": random_value(kind["values"], chance) for n in range(chance.randrange(3))
+            }
         case "record":
-            return {field["name"]: value(field["type"], chance) for field in kind["fields"]}
+            return {field["name"]: random_value(field["type"], chance) for field in kind["fields"]}
         case "enum":
             return chance.choice(kind["symbols"])
         case "fixed":
@@ -95,7 +97,7 @@ def value(kind: Any, chance: random.Random) -> Any:
             return chance.randbytes(3) if other == "bytes" else chance.randrange(10_000)
 
 
-def _atom(kind: str, chance: random.Random) -> Any:
+def _random_atom(kind: str, chance: random.Random) -> Any:
     number = chance.randrange(-(2**31), 2**31)
     atoms = {
         "null": None,
@@ -110,16 +112,16 @@ def _atom(kind: str, chance: random.Random) -> Any:
     return atoms[kind]
 
 
-def kind_of(path: Path) -> str:
+def metadata_kind(path: Path) -> str:
     """Return which of :data:`PLACES` a metadata file has."""
     name = path.name
     return next(k for k in ("manifest-list", "index-manifest", "manifest") if name.startswith(k))
 
 
-def metadata(root: Path) -> Iterator[Path]:
+def metadata_files(root: Path) -> Iterator[Path]:
     """Yield all manifests, then all index manifests, then all manifest lists of a table."""
     order = ("manifest", "index-manifest", "manifest-list")
-    yield from sorted(root.glob("manifest/*"), key=lambda path: order.index(kind_of(path)))
+    yield from sorted(root.glob("manifest/*"), key=lambda path: order.index(metadata_kind(path)))
 
 
 def json_files(root: Path) -> list[Path]:
@@ -145,15 +147,15 @@ def add_fields(
     ``convert`` writes a manifest in another form.
     """
     sizes: dict[str, int] = {}
-    for path in metadata(root):
-        random_of_file = seeded(f"{seed} {path.name}")
-        kind = kind_of(path)
-        schema, records = read(path)
+    for path in metadata_files(root):
+        random_of_file = seeded_random(f"{seed} {path.name}")
+        kind = metadata_kind(path)
+        schema, records = read_metadata_file(path)
         for record in records if kind == "manifest-list" else ():
             record["_FILE_SIZE"] = sizes[record["_FILE_NAME"]]
         for name, of_type in fields.get(kind, {}).items():
             if random_of_file.random() < chance and only in (path.name, ""):
-                _add(schema, records, name, of_type, seed)
+                _add_field(schema, records, name, of_type, seed)
         if convert is not None and kind == "manifest":
             convert(path, records)
         else:
@@ -164,23 +166,23 @@ def add_fields(
         _add_keys(path, sizes)
 
 
-def _add(schema: Any, records: list[Any], path: str, kind: Any, seed: int) -> None:
+def _add_field(schema: Any, records: list[Any], path: str, kind: Any, seed: int) -> None:
     *above, name = path.split(".")
-    schema = record_of(schema)
+    schema = record_type(schema)
     for step in above:
         types_by_name = {field["name"]: field["type"] for field in schema["fields"]}
         if step not in types_by_name:  # an older release wrote the file
             return
-        schema = record_of(types_by_name[step])
-    field = {"name": name, "type": named(kind, path.replace(".", "_"))}
+        schema = record_type(types_by_name[step])
+    field = {"name": name, "type": with_type_names(kind, path.replace(".", "_"))}
     if isinstance(kind, list):
         field["default"] = None
     schema["fields"].insert(len(path) % (len(schema["fields"]) + 1), field)
-    for key, record in _at(records, above):
-        record[name] = value(kind, seeded(f"{seed} {path} {key}"))
+    for key, record in _records_at(records, above):
+        record[name] = random_value(kind, seeded_random(f"{seed} {path} {key}"))
 
 
-def _at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
+def _records_at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the records at a path, and the name of the file that each is about."""
     for record in records:
         found, key = [record], (record.get("_FILE") or record).get("_FILE_NAME")
@@ -193,14 +195,14 @@ def _at(records: list[Any], above: list[str]) -> Iterator[tuple[str, Any]]:
             yield part.get("f0", key), part
 
 
-def record_of(schema: Any) -> Any:
+def record_type(schema: Any) -> Any:
     """Return the record type inside of arrays and unions with null."""
     while not isinstance(schema, dict) or schema["type"] == "array":
         schema = schema["items"] if isinstance(schema, dict) else next(o for o in schema if o != "null")  # fmt: skip
     return schema
 
 
-def read(path: Path) -> tuple[Any, list[Any]]:
+def read_metadata_file(path: Path) -> tuple[Any, list[Any]]:
     """Return the schema and the records of a metadata file."""
     with path.open("rb") as file:
         reader: Any = fastavro.reader(file)
@@ -237,21 +239,21 @@ def _add_to_fields(fields: list[Any]) -> None:
             _add_to_fields(field["type"].get("fields", []))
 
 
-def additional(root: Path) -> dict[tuple[str, str, str], set[str]]:
+def added_values(root: Path) -> dict[tuple[str, str, str], set[str]]:
     """Return the values of added fields that are not null, by kind, place and file, of all metadata files."""
     result: dict[tuple[str, str, str], set[str]] = {}
-    for path in metadata(root):
-        _, records = read(path)
-        for place in PLACES[kind_of(path)]:
-            for key, record in _at(records, place.split(".")[:-1]):
+    for path in metadata_files(root):
+        _, records = read_metadata_file(path)
+        for place in PLACES[metadata_kind(path)]:
+            for key, record in _records_at(records, place.split(".")[:-1]):
                 values = {k: v for k, v in record.items() if PREFIX in k and v is not None}
-                result.setdefault((kind_of(path), place, key), set()).add(repr(sorted(values.items())))  # fmt: skip
+                result.setdefault((metadata_kind(path), place, key), set()).add(repr(sorted(values.items())))  # fmt: skip
     return result
 
 
-def assert_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
+def assert_added_values_kept(root: Path, before: Mapping[tuple[str, str, str], set[str]]) -> None:
     """Check that what is said of a file that was there is what was said of it, and nothing of others."""
-    for at, values in additional(root).items():
+    for at, values in added_values(root).items():
         is_range = at[1].startswith("_DELETIONS")  # a vector that was changed is another one
-        known = before.get(at, {NOTHING})
-        assert values <= (known | {NOTHING} if is_range else known), at
+        known = before.get(at, {NO_ADDED_VALUES})
+        assert values <= (known | {NO_ADDED_VALUES} if is_range else known), at

@@ -27,7 +27,7 @@ def materialize_range(
     return materialize(asset, resources, tags=tags, instance=instance)
 
 
-def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
+def metadata_by_partition(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
     """The metadata of a run by partition."""
     return {
         event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
@@ -35,7 +35,7 @@ def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, An
     }
 
 
-class NeverStarted(SparkSessionResource):
+class UnavailableSparkResource(SparkSessionResource):
     """The real executor, over a session that nobody may ask for."""
 
     def session(self) -> Any:

@@ -14,7 +14,7 @@ def invoke(*arguments: str, answer: str | None = None) -> Result:
     return result
 
 
-def said(*arguments: str, answer: str | None = None) -> str:
+def run_command(*arguments: str, answer: str | None = None) -> str:
     """What a command printed that did what it was told."""
     result = invoke(*arguments, answer=answer)
     assert result.exit_code == 0, result.output

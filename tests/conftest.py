@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _unsynced() -> Iterator[None]:
+def _without_fsync() -> Iterator[None]:
     """Nothing is synced to the disk, which takes most of the time of small tables.
 
     Tests kill processes, and those lose nothing that they have written: only a machine that dies does.

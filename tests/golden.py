@@ -66,7 +66,7 @@ def expected_rows(snapshot: Mapping[str, Any]) -> list[Row]:
     return [row[1:] for row in snapshot["rows"]]
 
 
-def rows_of(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[Row]:
+def records_to_rows(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[Row]:
     """Records as rows in the order of `columns`; a record with other columns is an error."""
     for record in records:
         if list(record) != list(columns):
@@ -97,17 +97,17 @@ def _row_text(row: Row, types: Sequence[str] | None) -> str:
     if types is not None:
         if len(types) != len(row):
             raise AssertionError(f"a row of {len(row)} values for {len(types)} columns: {row}")
-        row = [_rounded(value, kind.upper()) for value, kind in zip(row, types, strict=True)]
+        row = [_round_value(value, kind.upper()) for value, kind in zip(row, types, strict=True)]
     return json.dumps(row, ensure_ascii=False, sort_keys=True)
 
 
-def _rounded(value: Any, kind: str) -> Any:
+def _round_value(value: Any, kind: str) -> Any:
     if "FLOAT" not in kind and "DOUBLE" not in kind:
         return value
     if isinstance(value, list):
-        return [_rounded(item, kind) for item in value]
+        return [_round_value(item, kind) for item in value]
     if isinstance(value, dict):
-        return {name: _rounded(item, kind) for name, item in value.items()}
+        return {name: _round_value(item, kind) for name, item in value.items()}
     if kind.startswith("DOUBLE") and isinstance(value, int):
         return float(value)
     is_number = isinstance(value, float) or (isinstance(value, int) and kind.startswith("FLOAT"))
@@ -224,12 +224,13 @@ def arrow_table(records: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.T
         if unknown := record.keys() - names:
             raise ValueError(f"no column {sorted(unknown)} in {schema.names}")
     columns = [
-        _arrow_array([record.get(field.name) for record in records], field.type) for field in schema
+        _to_arrow_array([record.get(field.name) for record in records], field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _arrow_array(values: Sequence[Any], kind: pa.DataType) -> Any:
+def _to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> Any:
     decode = _decoder(kind)
     return pa.array([None if value is None else decode(value) for value in values], kind)
 

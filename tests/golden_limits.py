@@ -21,7 +21,7 @@ MERGED_BY_ENGINES = {"java-2.0/postpone_merge_on_read/db.t"}
 """Tables whose waiting rows Spark and Flink merge, as we do; the core library, which their rows are from, does not."""
 
 
-def refusal(name: str) -> str | None:
+def refusal_pattern(name: str) -> str | None:
     """Return a pattern of what we lack to read a table, if we refuse to."""
     return UNREADABLE.get(name) or UNREADABLE.get(name.rpartition("/")[0])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from packed_data import data_file
 
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 
 Vector = dict[str, Any]
@@ -31,7 +31,7 @@ def vectors(kind: str, index: str | None = None) -> list[Vector]:
     return [v for v in found if v["kind"] == kind and index in (None, v.get("index"))]
 
 
-def rows_of(vector: Vector) -> list[Any]:
+def vector_rows(vector: Vector) -> list[Any]:
     """The rows of a vector, which may be those of a data set."""
     if "rows" in vector:
         return list(vector["rows"])
@@ -41,7 +41,7 @@ def rows_of(vector: Vector) -> list[Any]:
     return [value for value, count in dataset["rows_rle"] for _ in range(count)]
 
 
-def output_of(vector: Vector) -> bytes:
+def java_bytes(vector: Vector) -> bytes:
     """The bytes that Java wrote."""
     if "hex" in vector:
         return bytes.fromhex(vector["hex"])
@@ -50,16 +50,16 @@ def output_of(vector: Vector) -> bytes:
     return base64.b64decode(vector["base64"])
 
 
-def atomic(text: str) -> AtomicType:
+def parse_atomic_type(text: str) -> AtomicType:
     """The type of a column."""
     found = parse_type(text)
     assert isinstance(found, AtomicType)
     return found
 
 
-def column(values: Iterable[Any], data_type: AtomicType) -> pa.Array:
+def to_column(values: Iterable[Any], data_type: AtomicType) -> pa.Array:
     """Values in the notation of the vectors as a column."""
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     rows = list(values)
     missing = np.array([value is None for value in rows], bool)
     match data_type.name:

@@ -17,7 +17,7 @@ from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 SLEEP = 60.0
 
 
-class Sleepy(InProcessExecutor):
+class SleepingExecutor(InProcessExecutor):
     """Lets each unit sleep before it works; a file ``started`` says that one does, ``ended`` that it was left alone."""
 
     def __init__(self, executor: Executor, folder: Path) -> None:
@@ -35,14 +35,14 @@ class Sleepy(InProcessExecutor):
         return self._executor.map(slowly, units, **given)
 
 
-def interrupted(
+def interrupt_compaction(
     warehouse: str, folder: Path, remote: str | None, signal: Signals
 ) -> tuple[type[BaseException] | None, float]:
     """Compact lake.orders, send the signal to this process when a unit runs, and return what was raised and how soon."""
 
     class Slow(SparkSessionResource):
         def executor(self) -> Executor:
-            return Sleepy(super().executor(), folder)
+            return SleepingExecutor(super().executor(), folder)
 
     told = list[float]()
 
@@ -66,5 +66,7 @@ def interrupted(
 
 
 if __name__ == "__main__":
-    kind, seconds = interrupted(sys.argv[1], Path(sys.argv[2]), "local[2]", Signals.SIGTERM)
+    kind, seconds = interrupt_compaction(
+        sys.argv[1], Path(sys.argv[2]), "local[2]", Signals.SIGTERM
+    )
     sys.stdout.write(f"{kind.__name__ if kind else None} {seconds < SLEEP / 2}\n")

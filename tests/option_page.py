@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from paimon_orch.format.options.core_options import FAMILIES
-from paimon_orch.format.options.register import REGISTER
+from paimon_orch.format.options.register import OPTION_REGISTRY
 from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption
 
 _STEPS = {
@@ -40,11 +40,11 @@ readers warn once. Any other key is your own property. `create` and `alter` warn
 def option_section() -> Iterator[str]:
     """Yield the lines of the section."""
     yield _INTRODUCTION
-    options = [*REGISTER.values(), *FAMILIES]
+    options = [*OPTION_REGISTRY.values(), *FAMILIES]
     for option_class in (OptionClass.EXTERNAL, OptionClass.CHANGES_FORMAT):
         yield f"### {option_class.value.capitalize()}\n"
         yield "| option | default | refused | without it |\n| --- | --- | --- | --- |"
-        for option in _of(options, option_class):
+        for option in _select_by_class(options, option_class):
             values = f" = {', '.join(option.choices)}" if option.choices else ""
             yield (
                 f"| `{option.key}`{values} | {_default(option)} | {_steps(option.steps)} | {option.consequence} |"
@@ -52,16 +52,18 @@ def option_section() -> Iterator[str]:
         yield ""
     yield "### Honoured\n"
     yield "| option | default | implemented values |\n| --- | --- | --- |"
-    for option in _of(options, OptionClass.HONOURED):
+    for option in _select_by_class(options, OptionClass.HONOURED):
         values = ", ".join(f"`{choice}`" for choice in option.choices) or option.type.value
         values += f" {option.range}" if option.range else ""
         yield f"| `{option.key}` | {_default(option)} | {values} |"
     yield "\n### Harmless\n"
-    harmless = _of(options, OptionClass.HARMLESS)
+    harmless = _select_by_class(options, OptionClass.HARMLESS)
     yield ", ".join(f"`{option.key}`" for option in harmless) + "."
 
 
-def _of(options: Sequence[TableOption], option_class: OptionClass) -> list[TableOption]:
+def _select_by_class(
+    options: Sequence[TableOption], option_class: OptionClass
+) -> list[TableOption]:
     chosen = (option for option in options if option.option_class is option_class)
     return sorted(chosen, key=lambda option: option.key)
 

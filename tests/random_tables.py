@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -142,7 +142,7 @@ def tables(draw: st.DrawFn, kind: str) -> tuple[list[Field], pa.Table]:
     columns = draw(st.lists(types().filter(lambda t: is_writable(kind, t)), min_size=1, max_size=4))
     fields = [Field(i, f"c{i}", column) for i, column in enumerate(columns)]
     size = draw(st.integers(0, 20))
-    schema = arrow_schema(fields)
+    schema = to_arrow_schema(fields)
     arrays = [
         pa.array(draw(st.lists(values(kind, f.type), min_size=size, max_size=size)), target)
         for f, target in zip(fields, schema.types, strict=True)

@@ -17,11 +17,11 @@ from paimon_orch import Catalog
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest.manifest_entry import live_entries
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.format.manifest.manifest_entry import filter_live_entries
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.sort import sort_merge_reader as stream
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
-from paimon_orch.merge.tree.levels import sorted_runs
+from paimon_orch.merge.tree.levels import build_sorted_runs
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
@@ -38,7 +38,7 @@ def small_batches(rows: int) -> Iterator[None]:
         assert defaults is not None
         patch.setitem(defaults, "batch_rows", rows)
         patch.setattr(stream, "BATCH_ROWS", rows)
-        patch.setattr(stream, "_FEWEST_ROWS", 1)
+        patch.setattr(stream, "_MIN_BATCH_ROWS", 1)
         yield
 
 
@@ -75,10 +75,10 @@ def levels_of(table: Table) -> list[int]:
     return sorted(file.level for split in table.files() for file in split.files)
 
 
-def vectors_of(table: Table) -> dict[str, DeletionVector]:
+def deletion_vectors_of(table: Table) -> dict[str, DeletionVector]:
     """Return the deletion vectors of the newest snapshot by data file."""
-    index = table.manifests.index_entries(table.snapshot())
-    return read_vectors(table.io, table.paths, table.schema, index)
+    index = table.manifests.read_index_entries(table.snapshot())
+    return read_deletion_vectors(table.io, table.paths, table.schema, index)
 
 
 def stored_files(table: Table) -> set[str]:
@@ -91,9 +91,9 @@ def assert_healthy(table: Table) -> None:
     """Check all that a snapshot promises: its files exist, say what they hold, and no key is live twice above level 0."""
     snapshot = table.snapshot()
     assert snapshot is not None
-    entries = live_entries(table.manifests.entries(table.manifests.manifests(snapshot)))
+    entries = filter_live_entries(table.manifests.entries(table.manifests.manifests(snapshot)))
     assert snapshot.total_record_count == sum(entry.file.row_count for entry in entries)
-    vectors, reader = vectors_of(table), table.reader()
+    vectors, reader = deletion_vectors_of(table), table.reader()
     rows = {entry.file.file_name: entry.file.row_count for entry in entries}
     assert set(vectors) <= set(rows), "a vector names a file that is not live"
     for name, vector in vectors.items():
@@ -109,7 +109,7 @@ def _assert_bucket_healthy(
 ) -> None:
     schema = reader.schema
     if schema.primary_keys:
-        sorted_runs(split.files, schema.key_fields)  # raises if files of one level overlap
+        build_sorted_runs(split.files, schema.key_fields)  # raises if files of one level overlap
     live: Counter[Row] = Counter()
     for file in split.files:
         at = BucketFile(split.partition, split.bucket, file)
@@ -129,7 +129,7 @@ def _assert_bucket_healthy(
         ends = [decode_key(data, schema.key_fields) for data in (file.min_key, file.max_key)]
         columns = KeyColumns.of(stored, names)
         assert ends == [columns.at(0), columns.at(len(columns) - 1)]
-        if file.level > 0 and schema.typed_options.deletion_vectors:
+        if file.level > 0 and schema.typed_options.has_deletion_vectors:
             vector = vectors.get(file.file_name)
             for batch in reader.read(at, schema.key_fields, vector):
                 live.update(_keys(batch, names))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands import invoke, said
+from commands import invoke, run_command
 from tables import rows_of, table_of
 
 if TYPE_CHECKING:
@@ -33,46 +33,46 @@ def table(root: str) -> Table:
 def test_databases_are_made_listed_and_dropped(root: str) -> None:
     for command in (["database", "list"], ["tables"]):
         with pytest.raises(NotFoundError, match="does not exist; check the path of the warehouse"):
-            said(*command, root)
+            run_command(*command, root)
     Path(root).mkdir()
-    assert said("database", "list", root) == "none"
-    said("database", "create", root, "b")
-    said("database", "create", root, "a")
-    said("database", "create", root, "a", "--if-not-exists")
-    assert said("database", "list", root).split() == ["a", "b"]
-    said("create", root, "b.t", "--columns", "id INT")
+    assert run_command("database", "list", root) == "none"
+    run_command("database", "create", root, "b")
+    run_command("database", "create", root, "a")
+    run_command("database", "create", root, "a", "--if-not-exists")
+    assert run_command("database", "list", root).split() == ["a", "b"]
+    run_command("create", root, "b.t", "--columns", "id INT")
 
     with pytest.raises(InputError, match="exists already"):
-        said("database", "create", root, "a")
+        run_command("database", "create", root, "a")
     with pytest.raises(InputError, match="has the tables t"):
-        said("database", "drop", root, "b")
-    said("database", "drop", root, "b", "--cascade")
-    said("database", "drop", root, "c", "--if-exists")
+        run_command("database", "drop", root, "b")
+    run_command("database", "drop", root, "b", "--cascade")
+    run_command("database", "drop", root, "c", "--if-exists")
 
-    assert json.loads(said("database", "list", root, "--json")) == ["a"]
+    assert json.loads(run_command("database", "list", root, "--json")) == ["a"]
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a/b", "..", "sys", "a$b"])
 def test_a_database_needs_a_name_of_its_own(root: str, name: str) -> None:
     with pytest.raises(InputError, match="database name"):
-        said("database", "create", root, name)
+        run_command("database", "create", root, name)
     assert not Path(root).exists()
 
 
 def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
-    said("database", "create", root, "other")
-    said("rename", root, "db.t", "other.t2")
+    run_command("database", "create", root, "other")
+    run_command("rename", root, "db.t", "other.t2")
 
-    assert said("tables", root) == "other.t2"
-    assert said("tables", root, "db") == "none"
+    assert run_command("tables", root) == "other.t2"
+    assert run_command("tables", root, "db") == "none"
     assert len(rows_of(Catalog(root).table("other.t2"))) == 1
     assert invoke("drop", root, "other.t2").exit_code == 1  # nobody answers
     with pytest.raises(InputError, match="still exists"):
-        said("drop", root, "other.t2", answer="n\n")
-    said("drop", root, "other.t2", answer="y\n")
-    said("drop", root, "other.t2", "--yes", "--if-exists")
+        run_command("drop", root, "other.t2", answer="n\n")
+    run_command("drop", root, "other.t2", answer="y\n")
+    run_command("drop", root, "other.t2", "--yes", "--if-exists")
 
-    assert said("tables", root) == "none"
+    assert run_command("tables", root) == "none"
 
 
 def test_a_rename_meets_what_is_there(root: str, table: Table) -> None:
@@ -98,11 +98,11 @@ def test_alter_changes_everything_at_once(root: str, table: Table) -> None:
         *("--set", "snapshot.num-retained.max=20", "--set", "x.y=a=b"),
     ]
     before = table.schema
-    planned = said("alter", root, "db.t", *changes, "--dry-run")
+    planned = run_command("alter", root, "db.t", *changes, "--dry-run")
     assert table.schema == before
     assert planned.endswith("nothing was changed")
 
-    done = said("alter", root, "db.t", *changes)
+    done = run_command("alter", root, "db.t", *changes)
 
     assert planned.startswith(done)
     assert done.splitlines() == [
@@ -122,9 +122,9 @@ def test_alter_changes_everything_at_once(root: str, table: Table) -> None:
 
 
 def test_alter_takes_things_back(root: str, table: Table) -> None:
-    said("alter", root, "db.t", "--set", "k=1", "--comment", "c", "--column-comment", "v=x")
-    said("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
-    said("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST")
+    run_command("alter", root, "db.t", "--set", "k=1", "--comment", "c", "--column-comment", "v=x")
+    run_command("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
+    run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST")
 
     schema = table.schema
     assert (schema.names, schema.comment, schema.field("v").description) == (
@@ -133,7 +133,7 @@ def test_alter_takes_things_back(root: str, table: Table) -> None:
         None,
     )
     assert "k" not in schema.options
-    assert said("alter", root, "db.t", "--reset", "k") == "the table is like this already"
+    assert run_command("alter", root, "db.t", "--reset", "k") == "the table is like this already"
 
 
 @pytest.mark.parametrize(
@@ -155,31 +155,33 @@ def test_alter_refuses_and_changes_nothing(
     root: str, table: Table, arguments: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        said("alter", root, "db.t", *arguments)
+        run_command("alter", root, "db.t", *arguments)
     assert table.schemas.ids() == [0]
 
 
 def test_every_command_says_what_it_is_for() -> None:
     for command in ("database", "tables", "create", "rename", "drop", "alter"):
-        assert len(said(command, "--help").splitlines()) > 5
+        assert len(run_command(command, "--help").splitlines()) > 5
 
 
 def test_analyze_tells_what_it_found(root: str, table: Table) -> None:
-    assert said("analyze", root, "db.t", "--dry-run").startswith("would read 0 buckets")
-    planned = json.loads(said("analyze", root, "db.t", "--columns", "id", "--dry-run", "--json"))
+    assert run_command("analyze", root, "db.t", "--dry-run").startswith("would read 0 buckets")
+    planned = json.loads(
+        run_command("analyze", root, "db.t", "--columns", "id", "--dry-run", "--json")
+    )
     assert (planned["columns"], planned["buckets_to_read"]) == (["id"], 1)
     assert table.snapshots.latest_id() == 1
 
-    found = said("analyze", root, "db.t").splitlines()
+    found = run_command("analyze", root, "db.t").splitlines()
     assert (found[0].split(",")[0], found[-1]) == ("1 rows", "snapshot 2")
-    as_json = json.loads(said("analyze", root, "db.t", "--json"))
+    as_json = json.loads(run_command("analyze", root, "db.t", "--json"))
     assert as_json["statistics"]["mergedRecordCount"] == 1
     with pytest.raises(InputError, match="exclude each other"):
-        said("analyze", root, "db.t", "--columns", "id", "--all-columns")
+        run_command("analyze", root, "db.t", "--columns", "id", "--all-columns")
 
 
 def test_rows_that_wait_are_told_and_moved(root: str) -> None:
-    said(
+    run_command(
         "create",
         root,
         "db.t",
@@ -190,27 +192,29 @@ def test_rows_that_wait_are_told_and_moved(root: str) -> None:
         "--option",
         "bucket=-2",
     )
-    assert said("move-postponed", root, "db.t") == "no rows wait"
-    said("alter", root, "db.t", "--set", "postpone.batch-write-fixed-bucket=false")
+    assert run_command("move-postponed", root, "db.t") == "no rows wait"
+    run_command("alter", root, "db.t", "--set", "postpone.batch-write-fixed-bucket=false")
     Catalog(root).table("db.t").upsert(table_of("id", [(1,), (2,)]))
 
-    assert said("move-postponed", root, "db.t", "--dry-run").startswith("would move 2 rows of 1 ")
+    assert run_command("move-postponed", root, "db.t", "--dry-run").startswith(
+        "would move 2 rows of 1 "
+    )
 
 
 def test_rows_that_wait_are_compacted(root: str, spark: SparkSession) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.batch-write-fixed-bucket=false")
-    said("create", root, "db.t", "--columns", "id INT", "--primary-key", "id", *options)
+    run_command("create", root, "db.t", "--columns", "id INT", "--primary-key", "id", *options)
     table = Catalog(root).table("db.t")
     table.upsert(table_of("id", [(1,), (2,)]))
 
-    assert "were moved; nothing to compact" in said("compact", root, "db.t")
+    assert "were moved; nothing to compact" in run_command("compact", root, "db.t")
     assert rows_of(table) == [(1,), (2,)]
 
 
 def test_a_load_that_is_repeated_is_committed_once(
     root: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    said("create", root, "db.t", "--columns", "id INT")
+    run_command("create", root, "db.t", "--columns", "id INT")
     source = tmp_path / "rows.jsonl"
     source.write_text('{"id": 1}\n{"id": 2}\n')
     load = ("ingest", root, "db.t", "--from", str(source), "--commit-user", "etl", "--json")
@@ -220,14 +224,16 @@ def test_a_load_that_is_repeated_is_committed_once(
     assert [answer.exit_code for answer in answers] == [0, 0, 0]
     assert len(rows_of(Catalog(root).table("db.t"))) == 4
     with pytest.raises(InputError, match="belong together"):
-        said(*load)
+        run_command(*load)
 
 
 def test_spark_writes_to_postpone_buckets_that_are_real_at_once(
     root: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.default-bucket-num=2")
-    said("create", root, "db.t", "--columns", "id INT, v STRING", "--primary-key", "id", *options)
+    run_command(
+        "create", root, "db.t", "--columns", "id INT, v STRING", "--primary-key", "id", *options
+    )
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(f'{{"id": {n % 50}, "v": "{n}"}}\n' for n in range(100)))
 

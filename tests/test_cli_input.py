@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands import said
+from commands import run_command
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.execution.job_failures import failure_of
+from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_files_that_cannot_be_read_are_refused_before_anything_is_written(
     before, root = stored_files(table), str(tmp_path / "w")
 
     with pytest.raises(InputError, match=message):
-        said("ingest", root, "db.t", "--from", stored(tmp_path, name, content), *options)
+        run_command("ingest", root, "db.t", "--from", stored(tmp_path, name, content), *options)
 
     assert stored_files(table) == before
 
@@ -72,9 +72,9 @@ def test_encodings_are_decoded(
     for number, (encoding, text) in enumerate(texts.items(), 10):
         content = f"p,k,v,n\nc,{number},{text},\n".encode(encoding)
         path = stored(tmp_path, f"{encoding}.csv", content)
-        said("ingest", root, "db.t", "--from", path, "--encoding", encoding)
+        run_command("ingest", root, "db.t", "--from", path, "--encoding", encoding)
     path = stored(tmp_path, "bom.csv", "\ufeffp,k,v,n\nc,13,z,\n")
-    said("ingest", root, "db.t", "--from", path)
+    run_command("ingest", root, "db.t", "--from", path)
 
     assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
 
@@ -88,7 +88,7 @@ def test_files_with_different_headers_are_refused(
     ]
 
     with pytest.raises(InputError, match=r"have different headers.*two\.csv"):
-        said("ingest", root, "db.t", "--from", *paths)
+        run_command("ingest", root, "db.t", "--from", *paths)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_new_value_that_cannot_be_computed_is_named_with_its_column(
     before = stored_files(table)
 
     with pytest.raises(InputError, match=message) as raised:
-        said("update", root, "db.t", "--set", assignment)
+        run_command("update", root, "db.t", "--set", assignment)
 
     assert stored_files(table) == before
     assert ".py" not in str(raised.value)
@@ -122,19 +122,21 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
     wrong = stored(tmp_path, "wrong.csv", "p,k,v,n\nb,x,z,1\n")
     overwrite = ("--mode", "overwrite", "--dry-run")
 
-    assert said("ingest", root, "db.t", "--from", good, "--dry-run") == (
+    assert run_command("ingest", root, "db.t", "--from", good, "--dry-run") == (
         "would load 2 rows; nothing was changed"
     )
-    assert said("ingest", root, "db.t", "--from", good, *overwrite) == (
+    assert run_command("ingest", root, "db.t", "--from", good, *overwrite) == (
         "would replace partition p=b\nwould load 2 rows in place of 1; nothing was changed"
     )
-    assert json.loads(said("ingest", root, "db.t", "--from", good, *overwrite, "--json")) == {
+    assert json.loads(
+        run_command("ingest", root, "db.t", "--from", good, *overwrite, "--json")
+    ) == {
         "rows": 2,
         "replaced_partitions": ["p=b"],
         "replaced_rows": 1,
     }
     with pytest.raises(InputError, match=r"column 'k' .*'x'"):
-        said("ingest", root, "db.t", "--from", wrong, *overwrite)
+        run_command("ingest", root, "db.t", "--from", wrong, *overwrite)
     assert stored_files(table) == before
 
 
@@ -146,15 +148,15 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     merge = ("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--dry-run")
     clauses = ("--update", "v = source.v", "--delete", "source.v is null", "--insert", "*")
 
-    assert said(*merge, *clauses) == (
+    assert run_command(*merge, *clauses) == (
         "rows that would be changed: 1 inserted, 1 updated, 1 deleted; nothing was changed"
     )
-    assert json.loads(said(*merge, *clauses, "--json"))["inserted"] == 1
+    assert json.loads(run_command(*merge, *clauses, "--json"))["inserted"] == 1
     with pytest.raises(InputError, match=r"^column 'n': the value 'new' is not"):
-        said(*merge, "--update", "n = source.v")
+        run_command(*merge, "--update", "n = source.v")
     twice = stored(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\na,1,newer,1\n")
     with pytest.raises(InputError, match="several rows of the source match"):
-        said("merge-into", root, "db.t", "--from", twice, "--on", "target.k = source.k", "--dry-run", "--update", "v = source.v")  # fmt: skip
+        run_command("merge-into", root, "db.t", "--from", twice, "--on", "target.k = source.k", "--dry-run", "--update", "v = source.v")  # fmt: skip
     assert stored_files(table) == before
 
 
@@ -165,7 +167,7 @@ def test_a_merge_parses_decimal_text_exactly(
     table.upsert(table_of("k n", [(1, None)]))
     path = stored(tmp_path, "m.csv", "k,n\n1,123456789012345678.91\n2,123456789012345678.93\n")
 
-    said("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--update", "n = source.n", "--insert", "*")  # fmt: skip
+    run_command("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--update", "n = source.n", "--insert", "*")  # fmt: skip
 
     assert [str(row[1]) for row in rows_of(table)] == [
         "123456789012345678.91",
@@ -174,7 +176,9 @@ def test_a_merge_parses_decimal_text_exactly(
 
 
 def test_failures_of_spark_that_are_not_of_the_data_keep_their_class() -> None:
-    failure = failure_of("load", RuntimeError("[TASK_LOST] An executor is gone SQLSTATE: XX000"), 3)
+    failure = translate_failure(
+        "load", RuntimeError("[TASK_LOST] An executor is gone SQLSTATE: XX000"), 3
+    )
 
     assert not isinstance(failure, InputError)
     assert str(failure) == "load: Spark could not run it: [TASK_LOST] An executor is gone"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from commands import invoke
-from steps.histories import make_old
+from steps.histories import backdate_files
 from tables import new_table, rows_of, stored_files, table_of
 from typer.testing import CliRunner, Result
 
@@ -79,7 +79,7 @@ def test_snapshots_expire_by_time(tmp_path: Path, table: Table) -> None:
 def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Table) -> None:
     orphan = Path(table.paths.manifest_dir) / "manifest-x"
     orphan.write_bytes(b"12345")
-    make_old(table)
+    backdate_files(table)
     where = (str(tmp_path), "db.t")
 
     dry = run("remove-orphan-files", *where, "--dry-run")
@@ -98,7 +98,7 @@ def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Ta
 
 def test_quarantined_files_are_deleted_after_their_time(tmp_path: Path, table: Table) -> None:
     (Path(table.paths.manifest_dir) / "manifest-x").write_bytes(b"12345")
-    make_old(table)
+    backdate_files(table)
     where = (str(tmp_path), "db.t")
     run("remove-orphan-files", *where, "--quarantine")
 
@@ -143,7 +143,7 @@ def test_a_partition_alone_is_cleaned(tmp_path: Path) -> None:
     table.upsert(table_of("p k", [(1, 1), (2, 2)]))
     for number in (1, 2):
         (Path(table.paths.root) / f"p={number}/bucket-0/data-x.parquet").write_bytes(b"1")
-    make_old(table)
+    backdate_files(table)
 
     result = run("remove-orphan-files", str(tmp_path), "db.t", "--partitions", "p=2", "--json")
 
@@ -232,7 +232,7 @@ def test_numbers_that_are_no_time_of_a_table_are_refused(
 def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
     orphan = Path(table.paths.manifest_dir) / "manifest-x"
     orphan.write_bytes(b"12345")
-    make_old(table)
+    backdate_files(table)
     where = (str(tmp_path), "db.t")
     run("remove-orphan-files", *where, "--quarantine")
 
@@ -270,7 +270,7 @@ def test_orphans_of_a_partition_without_rows_are_removed(tmp_path: Path) -> None
     orphan = Path(table.paths.root) / "p=2/bucket-0/data-x.parquet"
     orphan.parent.mkdir(parents=True)
     orphan.write_bytes(b"1")
-    make_old(table)
+    backdate_files(table)
 
     invoke("remove-orphan-files", str(tmp_path), "db.t", "--partitions", "p=2")
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import said
-from steps.histories import loose_files
+from commands import run_command
+from steps.histories import unreferenced_files
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError, PaimonError
@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> Table:
 def run(table: Table, command: str, *arguments: str) -> str:
     """Run a command; the warehouse and the table come after its name."""
     warehouse = str(Path(table.paths.root).parents[1])
-    return said(*command.split(), warehouse, "db.t", *arguments)
+    return run_command(*command.split(), warehouse, "db.t", *arguments)
 
 
 def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
@@ -60,7 +60,7 @@ def test_a_tag_is_deleted_with_what_only_it_keeps(table: Table) -> None:
     gone = before - stored_files(table)
     assert done == f"tag kept is deleted, with {len(gone) - 1} files"
     assert any("/bucket-0/data-" in path for path in gone)
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_branches_are_made_followed_and_deleted(table: Table) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import invoke, said
+from commands import invoke, run_command
 from pyspark.sql import SparkSession
 from tables import rows_of, table_of
 
@@ -30,25 +30,25 @@ def table(root: str) -> Table:
 
 
 def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
-    dry = said("delete", root, "db.t", "--where", "id < 5", "--dry-run")
+    dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
     assert dry == "would look into 1 files of 1 buckets, 10 rows; nothing was changed"
 
-    done = json.loads(said("delete", root, "db.t", "--where", "id < 5", "--json"))
+    done = json.loads(run_command("delete", root, "db.t", "--where", "id < 5", "--json"))
 
     assert (done["snapshot_id"], done["deleted"]) == (3, 5)
     assert [row[0] for row in rows_of(table)] == list(range(5, 20))
-    nothing = said("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
+    nothing = run_command("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
     assert nothing == "no row matches: nothing was committed"
 
 
 def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
-    said("update", root, "db.t", "--set", "v = concat('n=', id)", "--where", "id in (3, 4)")
+    run_command("update", root, "db.t", "--set", "v = concat('n=', id)", "--where", "id in (3, 4)")
 
     assert rows_of(table)[3:5] == [(3, "n=3"), (4, "n=4")]
     with pytest.raises(InputError, match=r"Spark does not understand an expression"):
-        said("update", root, "db.t", "--set", "v = nope")
+        run_command("update", root, "db.t", "--set", "v = nope")
     with pytest.raises(InputError, match="must look like key=value"):
-        said("update", root, "db.t", "--set", "v")
+        run_command("update", root, "db.t", "--set", "v")
 
 
 def test_files_are_merged_into_a_table(
@@ -59,7 +59,7 @@ def test_files_are_merged_into_a_table(
     clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
 
     done = json.loads(
-        said(
+        run_command(
             *("merge-into", root, "db.t", "--from", str(path)),
             *("--on", "target.id = source.id", "--json", *clauses),
         )
@@ -72,9 +72,9 @@ def test_files_are_merged_into_a_table(
 
 def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None:
     order = ["--order-by", "id", "--order-strategy", "hilbert"]
-    assert "hilbert by id" in said("compact", root, "db.t", "--dry-run", "--json", *order)
+    assert "hilbert by id" in run_command("compact", root, "db.t", "--dry-run", "--json", *order)
 
-    done = json.loads(said("compact", root, "db.t", "--json", *order))
+    done = json.loads(run_command("compact", root, "db.t", "--json", *order))
 
     assert (done["files_before"], done["files_after"]) == (2, 1)
     assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(20))
@@ -92,14 +92,14 @@ def test_options_of_sorting_that_contradict_are_refused(
     root: str, table: Table, arguments: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        said("compact", root, "db.t", *arguments)
+        run_command("compact", root, "db.t", *arguments)
 
 
 def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
     Catalog(root).create_table("db.k", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
 
     with pytest.raises(UnsupportedError, match="only append tables without buckets"):
-        said("compact", root, "db.k", "--order-by", "id", "--dry-run")
+        run_command("compact", root, "db.k", "--order-by", "id", "--dry-run")
 
 
 def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
@@ -137,7 +137,7 @@ def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
     assert "note: 1 of the records" in deleted.stderr
     assert rows_of(table) == [(1, "cd"), (2, "cd")]
     clauses = ["--on", "target.id = source.id", "--update", "*", "--compact"]
-    assert "files after 1" in said("merge-into", *at, *load, *clauses)
+    assert "files after 1" in run_command("merge-into", *at, *load, *clauses)
     assert rows_of(table) == [(2, "b")]
 
 
@@ -147,10 +147,10 @@ def test_a_failed_compaction_reports_that_the_write_is_committed(
     def fail(*args: object, **options: object) -> None:
         raise StorageError("the store did not answer")
 
-    monkeypatch.setattr(cli_common, "compact_partitions_of", fail)
+    monkeypatch.setattr(cli_common, "compact_written_partitions", fail)
 
     with pytest.raises(StorageError) as failed:
-        said("delete", root, "db.t", "--where", "id < 5", "--compact")
+        run_command("delete", root, "db.t", "--where", "id < 5", "--compact")
 
     command = f"paimon-orch compact {root} db.t"
     text = f"the write itself is committed as snapshot 3; do not repeat it, run `{command}`"
@@ -175,5 +175,5 @@ def test_a_compaction_that_is_not_possible_is_refused_before_the_write(
     table.append(table_of("id v", [(1, "a")]))
 
     with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
-        said(command, root, "db.k", *arguments, "--compact")
+        run_command(command, root, "db.k", *arguments, "--compact")
     assert table.snapshots.latest_id() == 1

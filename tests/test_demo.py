@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pytest
 from rich.console import Console
-from tables import assert_healthy, levels_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, levels_of
 
 from paimon_orch import Catalog
 from paimon_orch.demo.external_writer import write_next_day
-from paimon_orch.demo.flights import KIND, LIVE, TABLE, WAVES, WEATHER, wave
-from paimon_orch.demo.pipeline import expected_board, run_demo
+from paimon_orch.demo.flights import (
+    FLIGHT_BOARD_TABLE,
+    LIVE_BOARD_TABLE,
+    ROW_KIND_COLUMN,
+    WAVES,
+    WEATHER_TABLE,
+    build_wave,
+)
+from paimon_orch.demo.pipeline import compute_expected_board, run_demo
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 
@@ -30,7 +37,7 @@ MONTH = "2013-01"
 
 def test_every_wave_knows_what_is_known_by_then() -> None:
     scheduled, departed, arrived = (
-        wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
+        build_wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
     )
 
     assert scheduled.num_rows == 27_004  # the flights of January 2013
@@ -38,7 +45,8 @@ def test_every_wave_knows_what_is_known_by_then() -> None:
     assert departed["dep_time"].null_count == 0
     assert departed["arr_time"].null_count == departed.num_rows
     kinds = {
-        entry["values"]: entry["counts"] for entry in pc.value_counts(arrived[KIND]).to_pylist()
+        entry["values"]: entry["counts"]
+        for entry in pc.value_counts(arrived[ROW_KIND_COLUMN]).to_pylist()
     }
     assert kinds["-D"] == scheduled.num_rows - departed.num_rows
     assert (
@@ -58,7 +66,9 @@ def test_days_and_months_are_the_same_flights() -> None:
     days = [f"{MONTH}-{day:02d}" for day in range(1, 32)]
 
     for name in WAVES:
-        assert sum(wave(name, day).num_rows for day in days) == wave(name, MONTH).num_rows
+        assert (
+            sum(build_wave(name, day).num_rows for day in days) == build_wave(name, MONTH).num_rows
+        )
 
 
 def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
@@ -68,10 +78,10 @@ def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
 
     assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
 
-    board, measured = catalog.table(LIVE), catalog.table(WEATHER)
+    board, measured = catalog.table(LIVE_BOARD_TABLE), catalog.table(WEATHER_TABLE)
     assert len(list(board.snapshots.ids())) == 2 * len(WAVES)
     compact(board, InProcessExecutor())
-    flown = expected_board((MONTH,))["day"].isin([1, 2]).sum()
+    flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
     assert measured.scan().to_arrow().num_rows == 139  # lines of the CSV of those days
     monkeypatch.setattr("paimon_orch.demo.external_writer._DAYS_OF_2013", 2)
@@ -89,14 +99,14 @@ def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path
     assert "\nevery row equals what pandas computes from the CSV" in text
     assert "MISMATCH" not in text
     assert f"PAIMON_WAREHOUSE={tmp_path} make dev" in text
-    table = Catalog(str(tmp_path)).table(TABLE)
+    table = Catalog(str(tmp_path)).table(FLIGHT_BOARD_TABLE)
     assert set(levels_of(table)) == {5}
-    assert not vectors_of(table)
+    assert not deletion_vectors_of(table)
     assert_healthy(table)
     hidden = [
         sum(r.cardinality or 0 for entry in index for r in entry.ranges or ())
         for index in (
-            table.manifests.index_entries(table.snapshot(n)) for n in table.snapshots.ids()
+            table.manifests.read_index_entries(table.snapshot(n)) for n in table.snapshots.ids()
         )
     ]
     assert max(hidden) > 20_000, "each wave hides the rows that it replaces"
@@ -108,9 +118,9 @@ def test_a_table_that_is_wrong_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_another_status(months: tuple[str, ...]) -> object:
-        return expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
+        return compute_expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
 
-    monkeypatch.setattr("paimon_orch.demo.pipeline.expected_board", with_another_status)
+    monkeypatch.setattr("paimon_orch.demo.pipeline.compute_expected_board", with_another_status)
     said = io.StringIO()
 
     assert not run_demo(str(tmp_path), 1, Console(file=said, width=120))

@@ -5,7 +5,7 @@ import dagster as dg
 from paimon_orch.dagster import PaimonCatalogResource
 
 
-class Ticks:
+class SensorTicks:
     """A sensor with its cursor and its run keys; dynamic partitions are added and deleted as it asks."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Ticks:
         self.run_keys |= {request.run_key for request in new if request.run_key}
         return new
 
-    def requested(self) -> list[str | None]:
+    def requested_partitions(self) -> list[str | None]:
         """The partitions that a tick asks to compact."""
         return [request.partition_key for request in self.requests()]
 

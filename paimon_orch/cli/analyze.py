@@ -15,13 +15,13 @@ from paimon_orch.cli.common import (
     Identifier,
     Master,
     Warehouse,
-    bar,
-    errors,
-    names_of,
+    add_progress_bar,
+    error_console,
     open_table,
+    parse_names,
     print_result,
     print_values,
-    spark_of,
+    start_spark,
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
@@ -57,14 +57,17 @@ def analyze(
     if columns and all_columns:
         raise InputError("--columns and --all-columns exclude each other; name one")
     target = open_table(ctx, warehouse, table)
-    planned = step.plan(target, None if all_columns else names_of(columns))
+    planned = step.plan(target, None if all_columns else parse_names(columns))
     if dry_run:
         text = f"would read {len(planned.units)} buckets; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
-    with Progress(console=errors, transient=True) as bars:
-        results = _executor(planned.units, master).map(
-            step.run, planned.units, label=f"analyze {table}", progress=bar(bars, "analyze")
+    with Progress(console=error_console, transient=True) as bars:
+        results = _build_executor(planned.units, master).map(
+            step.run,
+            planned.units,
+            label=f"analyze {table}",
+            progress=add_progress_bar(bars, "analyze"),
         )
     result = step.commit(target, planned, results)
     if as_json:
@@ -72,20 +75,20 @@ def analyze(
     elif result.statistics is None:
         print("no snapshot yet: the table is empty")
     else:
-        _print(result.statistics)
+        _print_statistics(result.statistics)
         print(f"snapshot {result.snapshot_id}")
 
 
-def _executor(units: Sequence[object], master: str) -> Executor:
+def _build_executor(units: Sequence[object], master: str) -> Executor:
     """Return Spark if there is anything to read."""
     if not units:
         return InProcessExecutor()
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
-    return SparkExecutor(spark_of(master))
+    return SparkExecutor(start_spark(master))
 
 
-def _print(found: TableStatistics) -> None:
+def _print_statistics(found: TableStatistics) -> None:
     print(f"{found.row_count:,} rows, {(found.size or 0) / 1e6:,.1f} MB")
     if not found.columns:
         return
@@ -122,9 +125,11 @@ def move_postponed(
         text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
-    with Progress(console=errors, transient=True) as bars:
+    with Progress(console=error_console, transient=True) as bars:
         snapshot = postpone.move_postponed(
-            target, _executor(planned.units, master), progress=bar(bars, f"move {table}")
+            target,
+            _build_executor(planned.units, master),
+            progress=add_progress_bar(bars, f"move {table}"),
         )
     values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
     print_result(values | {"rows": rows}, as_json, "no rows wait")

@@ -22,31 +22,31 @@ from paimon_orch.cli import refs as cli_refs
 from paimon_orch.cli import row_level as cli_rows
 from paimon_orch.cli.common import (
     AsJson,
+    CliSettings,
     CompactAfter,
     DryRun,
     Encoding,
     Identifier,
     Master,
     MergeLevel0,
-    Partitions,
-    Settings,
+    PartitionsOption,
     Warehouse,
     add_allowance_switches,
-    bar,
-    check_there,
-    compact_written,
-    errors,
-    millis_of,
-    names_of,
+    add_progress_bar,
+    check_files_exist,
+    compact_after_write,
+    error_console,
     note_rows_not_visible,
     open_catalog,
     open_table,
-    open_to_write,
-    partitions_of,
+    open_table_for_write,
+    parse_names,
+    parse_optional_timestamp,
+    parse_partitions,
     print_result,
     print_values,
-    print_write,
-    spark_of,
+    print_write_result,
+    start_spark,
 )
 from paimon_orch.cli.output import write_rows
 from paimon_orch.errors import InputError, PaimonError
@@ -54,17 +54,17 @@ from paimon_orch.steps.common.executor import Progress as ProgressOf
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.compaction import sort as sort_compact
-from paimon_orch.steps.compaction.policy import Decision, decide
-from paimon_orch.steps.compaction.sort import Order
+from paimon_orch.steps.compaction.policy import CompactionDecision, decide
+from paimon_orch.steps.compaction.sort import SortOrder
 from paimon_orch.steps.ingest import IngestPreview, IngestResult
-from paimon_orch.steps.ingest import Mode as IngestMode
+from paimon_orch.steps.ingest import WriteMode as IngestMode
 from paimon_orch.steps.inspection.inspect import TableReport
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table
-from paimon_orch.storage.object_store_options import parse_option
+from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.partition_spec import Spec, parse_spec
+from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_spec
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,19 +76,19 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 100},
 )
-_out = Console(highlight=False, markup=False, emoji=False)
+_console = Console(highlight=False, markup=False, emoji=False)
 logger = logging.getLogger(__name__)
-_DECISIONS = 20  # partitions of which a dry run tells what a policy says
+_MAX_SHOWN_DECISIONS = 20  # partitions of which a dry run tells what a policy says
 
 
-class Strategy(StrEnum):
+class CompactStrategyOption(StrEnum):
     """How much to compact."""
 
     MINOR = "minor"
     FULL = "full"
 
 
-class OrderBy(StrEnum):
+class OrderStrategyOption(StrEnum):
     """How the rows of append tables are sorted."""
 
     ORDER = "order"
@@ -96,14 +96,14 @@ class OrderBy(StrEnum):
     HILBERT = "hilbert"
 
 
-class Mode(StrEnum):
+class IngestModeOption(StrEnum):
     """What happens to the rows that are there."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
 
 
-class Format(StrEnum):
+class OutputFormatOption(StrEnum):
     """How rows are printed."""
 
     TABLE = "table"
@@ -119,32 +119,32 @@ def main() -> None:
     try:
         app()
     except PaimonError as error:
-        errors.print(f"error: {error}{_notes(error)}")
+        error_console.print(f"error: {error}{_format_notes(error)}")
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        errors.print(f"error: {where}{error.strerror or error}{_notes(error)}")
+        error_console.print(f"error: {where}{error.strerror or error}{_format_notes(error)}")
         sys.exit(1)
     except MemoryError:
-        errors.print("error: out of memory; nothing was committed")
+        error_console.print("error: out of memory; nothing was committed")
         sys.exit(1)
     except Exception as error:
         logger.info("the command failed", exc_info=True)
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        errors.print(
+        error_console.print(
             f"error: internal error ({text}). This is a bug; please report it with what the command prints with "
             "--verbose (paimon-orch --verbose COMMAND ...)"
         )
         sys.exit(1)
 
 
-def _notes(error: Exception) -> str:
+def _format_notes(error: Exception) -> str:
     """Return what was added to an error on its way, such as what was committed before."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 @app.callback()
-def _settings(
+def _read_settings(
     ctx: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="tell every decision")] = False,
     storage_option: Annotated[
@@ -156,7 +156,7 @@ def _settings(
         ),
     ] = None,
 ) -> None:
-    ctx.obj = Settings(dict(map(parse_option, storage_option or [])))
+    ctx.obj = CliSettings(dict(map(parse_storage_option, storage_option or [])))
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
@@ -179,7 +179,7 @@ def demo(
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse
 
-    if not run_demo(warehouse or fresh_warehouse(), months, _out):
+    if not run_demo(warehouse or fresh_warehouse(), months, _console):
         sys.exit(1)
 
 
@@ -198,7 +198,7 @@ def inspect_command(
     else:
         _print_report(report)
     if report.problem is not None:
-        errors.print(f"error: {report.identifier}: {report.problem}")
+        error_console.print(f"error: {report.identifier}: {report.problem}")
         raise typer.Exit(1)
 
 
@@ -213,7 +213,7 @@ def _print_report(report: TableReport) -> None:
     rows = "known after a merge only" if report.row_count is None else f"{report.row_count:,}"
     print(
         f"rows {rows}; physical {report.physical_rows:,}, hidden by deletion vectors "
-        f"{report.hidden_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
+        f"{report.deleted_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
         f"level 0 {report.level0_files}, small {report.small_files}"
     )
     if report.rows_not_visible:
@@ -231,10 +231,10 @@ def _print_report(report: TableReport) -> None:
             str(bucket.bucket),
             by_level,
             f"{sum(file.row_count for file in bucket.files):,}",
-            f"{bucket.hidden_rows:,}",
+            f"{bucket.deleted_rows:,}",
             f"{sum(file.file_size for file in bucket.files) / 1e6:,.2f}",
         )
-    _out.print(shown)
+    _console.print(shown)
 
 
 @app.command()
@@ -256,7 +256,9 @@ def read(
     ] = None,
     branch: Annotated[str | None, typer.Option(help="branch")] = None,
     merge_level_0: MergeLevel0 = None,
-    form: Annotated[Format, typer.Option("--format", help="how to print")] = Format.TABLE,
+    form: Annotated[
+        OutputFormatOption, typer.Option("--format", help="how to print")
+    ] = OutputFormatOption.TABLE,
 ) -> None:
     """Print rows."""
     if branch == "":
@@ -270,8 +272,8 @@ def read(
         order_by=order_by,
         snapshot_id=snapshot,
         tag=tag,
-        timestamp=millis_of("--timestamp", timestamp),
-        watermark=millis_of("--watermark", watermark),
+        timestamp=parse_optional_timestamp("--timestamp", timestamp),
+        watermark=parse_optional_timestamp("--watermark", watermark),
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)
@@ -285,7 +287,9 @@ def ingest(
     table: Identifier,
     source: Annotated[list[str], typer.Option("--from", help="Parquet, CSV or JSON lines")],
     more: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="more of --from")] = None,
-    mode: Annotated[Mode, typer.Option(help="append (upsert by key) or overwrite")] = Mode.APPEND,
+    mode: Annotated[
+        IngestModeOption, typer.Option(help="append (upsert by key) or overwrite")
+    ] = IngestModeOption.APPEND,
     row_kind: Annotated[str | None, typer.Option(help="column of +I, -U, +U, -D")] = None,
     encoding: Encoding = None,
     partition: Annotated[
@@ -310,32 +314,39 @@ def ingest(
     from paimon_orch.spark.input_files import read_files
     from paimon_orch.spark.writer import preview, write
 
-    target = open_to_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     paths = [*source, *(more or [])]
-    check_there(paths)
-    commit_id = _commit_id(commit_user, commit_identifier)
-    replaced = None if partition is None else parse_spec(partition, target.schema)
-    session = spark_of(master)
-    with Progress(console=errors, transient=True) as bars:
-        rows, progress = read_files(session, paths, encoding=encoding), bar(bars, f"ingest {table}")
+    check_files_exist(paths)
+    commit_id = _parse_commit_id(commit_user, commit_identifier)
+    replaced = None if partition is None else parse_partition_spec(partition, target.schema)
+    session = start_spark(master)
+    with Progress(console=error_console, transient=True) as bars:
+        rows, progress = (
+            read_files(session, paths, encoding=encoding),
+            add_progress_bar(bars, f"ingest {table}"),
+        )
         how: IngestArguments = {
-            "mode": "overwrite" if mode is Mode.OVERWRITE else "append",
+            "mode": "overwrite" if mode is IngestModeOption.OVERWRITE else "append",
             "row_kind": row_kind,
             "partitions": replaced,
             "progress": progress,
         }
         if dry_run:
-            _print_ingest(preview(rows, target, **how), as_json)
+            _print_ingest_preview(preview(rows, target, **how), as_json)
             return
         result = write(rows, target, **how, commit_id=commit_id)
         compaction = (
-            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+            compact_after_write(target, result.snapshot_id, session, bars)
+            if compact_after
+            else None
         )
     nothing = "no rows: nothing was committed"
-    print_write(target, _ingest_values(result), as_json, nothing=nothing, compaction=compaction)
+    print_write_result(
+        target, _build_ingest_values(result), as_json, nothing=nothing, compaction=compaction
+    )
 
 
-def _ingest_values(result: IngestResult) -> dict[str, object]:
+def _build_ingest_values(result: IngestResult) -> dict[str, object]:
     return {
         "snapshot_id": result.snapshot_id,
         "rows": result.rows,
@@ -351,11 +362,11 @@ class IngestArguments(TypedDict):
 
     mode: IngestMode
     row_kind: str | None
-    partitions: Spec | None
+    partitions: PartitionSpec | None
     progress: ProgressOf
 
 
-def _print_ingest(planned: IngestPreview, as_json: bool) -> None:
+def _print_ingest_preview(planned: IngestPreview, as_json: bool) -> None:
     """Print what an ingest would load and replace."""
     lines = [f"would replace partition {name}" for name in planned.replaced_partitions if name]
     text = f"would load {planned.rows:,} rows"
@@ -364,7 +375,7 @@ def _print_ingest(planned: IngestPreview, as_json: bool) -> None:
     print_values(planned.to_dict(), as_json, "\n".join([*lines, f"{text}; nothing was changed"]))
 
 
-def _commit_id(user: str | None, identifier: int | None) -> CommitId | None:
+def _parse_commit_id(user: str | None, identifier: int | None) -> CommitId | None:
     if user is None and identifier is None:
         return None
     if user is None or identifier is None:
@@ -377,16 +388,17 @@ def compact(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Partitions = None,
+    partitions: PartitionsOption = None,
     where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
     strategy: Annotated[
-        Strategy | None, typer.Option(help="how much [default: minor]", show_default=False)
+        CompactStrategyOption | None,
+        typer.Option(help="how much [default: minor]", show_default=False),
     ] = None,
     order_by: Annotated[
         str | None, typer.Option(help="sort append tables: columns, separated by commas")
     ] = None,
     order_strategy: Annotated[
-        OrderBy | None,
+        OrderStrategyOption | None,
         typer.Option(
             help="with --order-by: by the columns in turn, or along a curve [default: order]",
             show_default=False,
@@ -402,9 +414,9 @@ def compact(
     postpone buckets are moved first.
     """
     target = open_table(ctx, warehouse, table)
-    specs = partitions_of(target, partitions)
-    order = _order(order_by, order_strategy, strategy)
-    strategy = strategy or Strategy.MINOR
+    specs = parse_partitions(target, partitions)
+    order = _parse_order(order_by, order_strategy, strategy)
+    strategy = strategy or CompactStrategyOption.MINOR
     if order is None:
         planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
     else:
@@ -414,47 +426,51 @@ def compact(
         decisions = [] if sorting else decide(target, partitions=specs, where=where)
         _print_plan(planned, decisions, as_json)
         return
-    waiting = is_postponed(target.schema) and postpone.plan(target, partitions=specs, where=where)
+    waiting = has_postpone_buckets(target.schema) and postpone.plan(
+        target, partitions=specs, where=where
+    )
     if not planned and not waiting:
         nothing = compact_step.CompactionResult(planned)
         print_result(nothing.to_dict(), as_json, "nothing to compact")
         return
-    with Progress(console=errors, transient=True) as bars:
-        moved = bar(bars, f"compact {table}")
+    with Progress(console=error_console, transient=True) as bars:
+        moved = add_progress_bar(bars, f"compact {table}")
         chosen = {"partitions": specs, "where": where, "progress": moved}
-        result = _compacted(target, spark_of(master), order or strategy, **chosen)
+        result = _run_compaction(target, start_spark(master), order or strategy, **chosen)
     only_moved = "rows that waited in postpone buckets were moved; nothing to compact"
     print_result(result.to_dict(), as_json, only_moved if waiting else "nothing to compact")
 
 
-def _order(columns: str | None, how: OrderBy | None, strategy: Strategy | None) -> Order | None:
+def _parse_order(
+    columns: str | None, how: OrderStrategyOption | None, strategy: CompactStrategyOption | None
+) -> SortOrder | None:
     """Return how rows are sorted, None if they are not; raises :class:`InputError` for options that contradict."""
     if columns is None:
         if how is not None:
             raise InputError(f"--order-strategy {how} needs --order-by with the columns to sort by")
         return None
-    names = names_of(columns)
+    names = parse_names(columns)
     if not names:
         raise InputError("--order-by names no column; write for example --order-by dt,id")
-    if strategy is Strategy.MINOR:
+    if strategy is CompactStrategyOption.MINOR:
         raise InputError("--strategy minor and --order-by contradict: sorting rewrites all files")
-    return Order(tuple(names), (how or OrderBy.ORDER).value)
+    return SortOrder(tuple(names), (how or OrderStrategyOption.ORDER).value)
 
 
-def _compacted(
-    target: Table, session: "SparkSession", how: Order | Strategy, **chosen: Any
+def _run_compaction(
+    target: Table, session: "SparkSession", how: SortOrder | CompactStrategyOption, **chosen: Any
 ) -> compact_step.CompactionResult:
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.sort_compact import sort_table
 
-    if isinstance(how, Order):
+    if isinstance(how, SortOrder):
         return sort_table(session, target, how, **chosen)
     executor = SparkExecutor(session)
     return compact_step.compact(target, executor, strategy=how.value, **chosen)
 
 
 def _print_plan(
-    planned: compact_step.CompactionPlan, decisions: list[Decision], as_json: bool
+    planned: compact_step.CompactionPlan, decisions: list[CompactionDecision], as_json: bool
 ) -> None:
     values = planned.to_dict()
     if as_json:
@@ -475,23 +491,23 @@ def _print_plan(
                 f"{unit.bytes / 1e6:,.2f}",
                 str(unit.output_level),
             )
-        _out.print(shown)
+        _console.print(shown)
         print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
     if decisions:
         print("What the default policy of the Dagster sensor says:")
-    for decision in decisions[:_DECISIONS]:
+    for decision in decisions[:_MAX_SHOWN_DECISIONS]:
         print(f"  {decision}")
-    if len(decisions) > _DECISIONS:
-        print(f"  and {len(decisions) - _DECISIONS} more partitions")
+    if len(decisions) > _MAX_SHOWN_DECISIONS:
+        print(f"  and {len(decisions) - _MAX_SHOWN_DECISIONS} more partitions")
 
 
 for module in (cli_catalog, cli_alter, cli_steps, cli_index, cli_maintenance, cli_refs, cli_rows):
     module.add_commands(app)
-_UNGATED = {
+_COMMANDS_WITHOUT_SWITCHES = {
     *("alter", "check", "create", "demo", "inspect", "read", "tables"),
     *("branch list", "database create", "database list", "quarantine", "tag list"),
 }
-add_allowance_switches(app, but=_UNGATED)
+add_allowance_switches(app, but=_COMMANDS_WITHOUT_SWITCHES)
 
 if __name__ == "__main__":
     main()

@@ -10,15 +10,15 @@ from paimon_orch.cli.common import (
     DryRun,
     Identifier,
     Warehouse,
-    names_of,
     open_catalog,
-    pair_of,
+    parse_names,
+    parse_pair,
     print_names,
 )
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.catalog import Catalog
 
-Database = Annotated[str, typer.Argument(metavar="DB", help="name of the database")]
+DatabaseArgument = Annotated[str, typer.Argument(metavar="DB", help="name of the database")]
 
 database_app = typer.Typer(help="List, create and drop databases.", no_args_is_help=True)
 
@@ -56,7 +56,7 @@ def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = F
 def create_database(
     ctx: typer.Context,
     warehouse: Warehouse,
-    database: Database,
+    database: DatabaseArgument,
     if_not_exists: Annotated[bool, typer.Option(help="do not fail if it exists")] = False,
 ) -> None:
     """Create an empty database; creating a table makes its database too."""
@@ -68,7 +68,7 @@ def create_database(
 def drop_database(
     ctx: typer.Context,
     warehouse: Warehouse,
-    database: Database,
+    database: DatabaseArgument,
     cascade: Annotated[bool, typer.Option(help="with all its tables and their files")] = False,
     if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
     dry_run: DryRun = False,
@@ -76,9 +76,9 @@ def drop_database(
     """Delete a database; one with tables requires --cascade."""
     catalog = open_catalog(ctx, warehouse)
     if dry_run:
-        tables = catalog.tables_to_drop(database, cascade=cascade, if_exists=if_exists)
+        tables = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
         for name in tables:
-            print(_loss(catalog, f"{database}.{name}"))
+            print(_describe_dropped_files(catalog, f"{database}.{name}"))
         print(f"would delete database {database} with {len(tables)} tables; nothing was changed")
         return
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
@@ -114,9 +114,9 @@ def create(
     open_catalog(ctx, warehouse).create_table(
         table,
         columns,
-        primary_key=names_of(primary_key),
-        partition_by=names_of(partition_by),
-        options=dict(pair_of(text, "--option bucket=2") for text in option or []),
+        primary_key=parse_names(primary_key),
+        partition_by=parse_names(partition_by),
+        options=dict(parse_pair(text, "--option bucket=2") for text in option or []),
         comment=comment,
     )
     print(f"created {table} in {warehouse}")
@@ -151,9 +151,9 @@ def drop(
     Snapshots, tags and branches are deleted too; this cannot be undone.
     """
     catalog = open_catalog(ctx, warehouse)
-    exists = catalog.exists_to_drop(table, if_exists=if_exists)
+    exists = catalog.can_drop_table(table, if_exists=if_exists)
     if dry_run:
-        loss = _loss(catalog, table) if exists else f"{table} does not exist"
+        loss = _describe_dropped_files(catalog, table) if exists else f"{table} does not exist"
         print(f"{loss}; nothing was changed")
         return
     if not yes and not typer.confirm(f"delete {table} and all its files? This cannot be undone"):
@@ -162,7 +162,7 @@ def drop(
     print(f"deleted {table}")
 
 
-def _loss(catalog: Catalog, identifier: str) -> str:
+def _describe_dropped_files(catalog: Catalog, identifier: str) -> str:
     """Return a sentence about the files that dropping a table deletes."""
     table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)

@@ -17,17 +17,17 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.steps.compaction.compact import CompactionResult, compact_partitions_of
-from paimon_orch.steps.compaction.plan import chosen_splits
+from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
+from paimon_orch.steps.compaction.plan import plan_splits
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.cleanup.orphan_candidates import DataRoots, bucket_directories
-from paimon_orch.table.filter.partition_spec import parse_spec
-from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
+from paimon_orch.table.filter.partition_spec import parse_partition_spec
+from paimon_orch.table.scan.lazy_rows import BaseScan
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.visibility import (
-    compact_command,
-    not_visible_after_write,
-    not_visible_in_scan,
+    describe_unseen_rows_after_write,
+    describe_unseen_rows_in_scan,
+    format_compact_command,
 )
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
@@ -46,7 +46,7 @@ MergeLevel0 = Annotated[
         "table's options say]",
     ),
 ]
-Partitions = Annotated[
+PartitionsOption = Annotated[
     str | None,
     typer.Option(help="only these partitions, separated by semicolons, e.g. dt=a;dt=b"),
 ]
@@ -62,18 +62,18 @@ Encoding = Annotated[
 ]
 Master = Annotated[str, typer.Option(help="Spark master, or sc://host:port for Spark Connect")]
 
-errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 @dataclass(slots=True)
-class Settings:
+class CliSettings:
     """The settings of a call: storage options before the command, and what its switches allow."""
 
     storage_options: dict[str, str]
     allowances: Allowances = NO_ALLOWANCES
 
 
-_SWITCHES = {
+_ALLOWANCE_SWITCHES = {
     "allow_stale_external": Annotated[
         bool,
         typer.Option(
@@ -102,11 +102,11 @@ def add_allowance_switches(app: typer.Typer, *, but: Collection[str], group: str
     for command in app.registered_commands:
         function = command.callback
         if function is not None and group + (command.name or function.__name__) not in but:
-            command.callback = _with_switches(function)
+            command.callback = _add_switches(function)
 
 
-def _with_switches(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the switches at its end; they become the allowances of its :class:`Settings`."""
+def _add_switches(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the switches at its end; they become the allowances of its :class:`CliSettings`."""
 
     @wraps(function)
     def command(
@@ -123,18 +123,18 @@ def _with_switches(function: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation
         )
-        for name, annotation in _SWITCHES.items()
+        for name, annotation in _ALLOWANCE_SWITCHES.items()
     ]
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*signature.parameters.values(), *switches]
     )
-    command.__annotations__ = function.__annotations__ | _SWITCHES
+    command.__annotations__ = function.__annotations__ | _ALLOWANCE_SWITCHES
     return command
 
 
 def open_catalog(ctx: typer.Context, warehouse: str) -> Catalog:
     """Open a warehouse with the storage options before the command and the switches after it."""
-    settings = ctx.obj or Settings({})
+    settings = ctx.obj or CliSettings({})
     return Catalog(warehouse, allowances=settings.allowances, **settings.storage_options)
 
 
@@ -143,7 +143,7 @@ def open_table(ctx: typer.Context, warehouse: str, identifier: str) -> Table:
     return open_catalog(ctx, warehouse).table(identifier)
 
 
-def check_there(paths: Iterable[str]) -> None:
+def check_files_exist(paths: Iterable[str]) -> None:
     """Refuse files to load that are not there; those of an object store are looked for when they are read."""
     for path in paths:
         if "://" not in path and not Path(path).exists():
@@ -160,12 +160,12 @@ def print_names(names: list[str], *, as_json: bool) -> None:
     print(json.dumps(names) if as_json else "\n".join(names) or "none")
 
 
-def names_of(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """Return the names of a list that commas separate."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def partitions_of(
+def parse_partitions(
     table: Table, text: str | None, *, with_directories: bool = False
 ) -> list[str] | None:
     """Return the partitions of a list separated by semicolons; None if there is no text.
@@ -180,13 +180,13 @@ def partitions_of(
         raise InputError("--partitions names no partition; write for example dt=2026-01-31")
     snapshot, schema = table.snapshots.latest(), table.schema
     for spec in specs:
-        parsed = parse_spec(spec, schema)
-        if snapshot is not None and chosen_splits(
+        parsed = parse_partition_spec(spec, schema)
+        if snapshot is not None and plan_splits(
             table, schema, snapshot, partitions=[parsed], where=None
         ):
             continue
         roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
-        if not any(bucket_directories(table.io, root, schema, [parsed]) for root in roots):
+        if not any(find_bucket_directories(table.io, root, schema, [parsed]) for root in roots):
             raise NotFoundError(
                 f"{table.identifier} has no partition {spec}; paimon-orch read ... '{table.identifier}$partitions' "
                 "lists those that exist"
@@ -194,17 +194,17 @@ def partitions_of(
     return specs
 
 
-def duration_of(option: str, text: str | None) -> timedelta | None:
+def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
     """Return a duration such as ``30 d``; None if there is no text."""
     return None if text is None else parse_duration(option, text)
 
 
-def cutoff_of(option: str, text: str | None) -> int | None:
+def parse_optional_cutoff(option: str, text: str | None) -> int | None:
     """Return epoch milliseconds of a point in time or of a duration ago; None if there is no text."""
     return None if text is None else parse_cutoff(option, text)
 
 
-def pair_of(text: str, example: str) -> tuple[str, str]:
+def parse_pair(text: str, example: str) -> tuple[str, str]:
     """Split ``key=value``; raises :class:`InputError` for anything else."""
     key, separator, value = (part.strip() for part in text.partition("="))
     if not (key and separator):
@@ -212,7 +212,7 @@ def pair_of(text: str, example: str) -> tuple[str, str]:
     return key, value
 
 
-def millis_of(option: str, text: str | None) -> int | None:
+def parse_optional_timestamp(option: str, text: str | None) -> int | None:
     """Return epoch milliseconds of a point in time; None if there is no text."""
     return None if text is None else parse_timestamp(option, text)
 
@@ -228,7 +228,7 @@ def print_result(values: dict[str, object], as_json: bool, nothing: str) -> None
         print("; ".join(shown))
 
 
-def print_write(
+def print_write_result(
     table: Table,
     values: dict[str, object],
     as_json: bool,
@@ -246,11 +246,13 @@ def print_write(
     if compaction is not None and not as_json:
         print_result(compaction.to_dict(), as_json, "nothing to compact")
     if isinstance(rows, int) and rows:
-        text = not_visible_after_write(table.identifier, table.paths, rows)
-        errors.print(f"note: {text}", markup=False)
+        text = describe_unseen_rows_after_write(table.identifier, table.paths, rows)
+        error_console.print(f"note: {text}", markup=False)
 
 
-def open_to_write(ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool) -> Table:
+def open_table_for_write(
+    ctx: typer.Context, warehouse: str, identifier: str, *, compact: bool
+) -> Table:
     """Open a table to write to; with ``compact``, refuse the write if the table cannot be compacted."""
     table = open_table(ctx, warehouse, identifier)
     if compact:
@@ -258,7 +260,7 @@ def open_to_write(ctx: typer.Context, warehouse: str, identifier: str, *, compac
     return table
 
 
-def compact_written(
+def compact_after_write(
     table: Table, snapshot_id: int | None, session: "SparkSession", bars: Progress
 ) -> CompactionResult | None:
     """Compact the partitions that a commit wrote to; returns None without a commit."""
@@ -266,40 +268,43 @@ def compact_written(
 
     if snapshot_id is None:
         return None
-    moved = bar(bars, f"compact {table.identifier}")
+    moved = add_progress_bar(bars, f"compact {table.identifier}")
     try:
-        return compact_partitions_of(table, snapshot_id, SparkExecutor(session), progress=moved)
+        return compact_written_partitions(
+            table, snapshot_id, SparkExecutor(session), progress=moved
+        )
     except (PaimonError, OSError) as error:
-        command = compact_command(table.identifier, table.paths)
+        command = format_compact_command(table.identifier, table.paths)
         error.add_note(
             f"the write itself is committed as snapshot {snapshot_id}; do not repeat it, run `{command}`"
         )
         raise
 
 
-def note_rows_not_visible(opened: Table | SystemTable, scan: Rows) -> None:
+def note_rows_not_visible(opened: Table | SystemTable, scan: BaseScan) -> None:
     """Note on stderr how many records a scan leaves out until they are compacted, and how to read them."""
     rows = scan.rows_not_visible
     if rows:
         table = opened.table if isinstance(opened, SystemTable) else opened
         merges = isinstance(scan, Scan) and scan.visibility.can_merge_more
         merge = "--merge-level-0" if merges else None
-        errors.print(
-            f"note: {not_visible_in_scan(table.identifier, table.paths, rows, merge)}", markup=False
+        error_console.print(
+            f"note: {describe_unseen_rows_in_scan(table.identifier, table.paths, rows, merge)}",
+            markup=False,
         )
 
 
-def spark_of(master: str) -> "SparkSession":
+def start_spark(master: str) -> "SparkSession":
     """Start Spark, or connect to it, and say which it is."""
     from paimon_orch.spark.session.session import java_in_use, spark_session
 
     remote = master.startswith("sc://")
     session = spark_session(remote=master) if remote else spark_session(master)
-    errors.print(f"Spark {session.version} on {java_in_use(session)}")
+    error_console.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
 
 
-def bar(bars: Progress, description: str) -> Callable[[int, int], None]:
+def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], None]:
     """Return what moves a progress bar."""
     task = bars.add_task(description, total=None)
     return lambda done, total: bars.update(task, completed=done, total=total)

@@ -11,18 +11,18 @@ from paimon_orch.cli.common import (
     DryRun,
     Identifier,
     Master,
-    Partitions,
+    PartitionsOption,
     Warehouse,
-    bar,
-    errors,
+    add_progress_bar,
+    error_console,
     open_table,
-    partitions_of,
+    parse_partitions,
     print_result,
-    spark_of,
+    start_spark,
 )
 from paimon_orch.steps.maintenance import rewrite_file_index as step
 
-_NOTHING = "nothing to do: every file has the indexes that the table's options name"
+_NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's options name"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def rewrite_file_index(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Partitions = None,
+    partitions: PartitionsOption = None,
     where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
     dry_run: DryRun = False,
     master: Master = "local[*]",
@@ -45,33 +45,33 @@ def rewrite_file_index(
     Data files stay as they are. Indexes that the options name no more are removed.
     """
     target = open_table(ctx, warehouse, table)
-    specs = partitions_of(target, partitions)
+    specs = parse_partitions(target, partitions)
     planned = step.plan(target, partitions=specs, where=where)
     if dry_run:
         _print_plan(planned, as_json=as_json)
         return
     if not planned:
-        print_result(step.RewriteResult().to_dict(), as_json, _NOTHING)
+        print_result(step.FileIndexRewriteResult().to_dict(), as_json, _NOTHING_TO_DO)
         return
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
-    with Progress(console=errors, transient=True) as bars:
+    with Progress(console=error_console, transient=True) as bars:
         result = step.rewrite_file_index(
             target,
-            SparkExecutor(spark_of(master)),
+            SparkExecutor(start_spark(master)),
             partitions=specs,
             where=where,
-            progress=bar(bars, f"rewrite file indexes of {table}"),
+            progress=add_progress_bar(bars, f"rewrite file indexes of {table}"),
         )
-    print_result(result.to_dict(), as_json, _NOTHING)
+    print_result(result.to_dict(), as_json, _NOTHING_TO_DO)
 
 
-def _print_plan(planned: step.RewritePlan, *, as_json: bool) -> None:
+def _print_plan(planned: step.FileIndexRewritePlan, *, as_json: bool) -> None:
     values = planned.to_dict()
     if as_json:
         print(json.dumps(values, indent=2))
     elif not planned:
-        print(_NOTHING)
+        print(_NOTHING_TO_DO)
     else:
         print(
             f"would make the indexes of {values['files']:,} files anew in {values['snapshots']} snapshots; "

@@ -12,29 +12,29 @@ from paimon_orch.cli.common import (
     DryRun,
     Identifier,
     Master,
-    Partitions,
+    PartitionsOption,
     Warehouse,
-    cutoff_of,
-    duration_of,
     open_table,
-    partitions_of,
+    parse_optional_cutoff,
+    parse_optional_duration,
+    parse_partitions,
     print_names,
     print_values,
-    spark_of,
+    start_spark,
 )
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup import remove_unexisting_files as lost_step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.executor import Executor, SizedExecutor
+from paimon_orch.steps.common.executor import Executor, ThresholdExecutor
 from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as expire_step
 from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.steps.expiration.retention import Limits
+from paimon_orch.steps.expiration.retention import RetentionOverrides
 from paimon_orch.steps.inspection import check as check_step
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.steps.maintenance import rescale as rescale_step
-from paimon_orch.steps.maintenance.create_tags import create_tags, due_tags
+from paimon_orch.steps.maintenance.create_tags import create_tags, find_due_tags
 
 OlderThan = Annotated[
     str | None, typer.Option(help="a duration such as '3 d', or ISO 8601, or epoch milliseconds")
@@ -43,7 +43,7 @@ RetainMax = Annotated[int | None, typer.Option(min=1, help="keep at most this ma
 RetainMin = Annotated[int | None, typer.Option(min=1, help="keep at least this many")]
 MaxDeletes = Annotated[int | None, typer.Option(min=0, help="delete at most this many")]
 
-_LARGE_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
+_LARGE_UNIT_BYTES = 256 << 20  # of files to rewrite: Spark takes seconds to start
 
 quarantine_app = typer.Typer(
     help="Files that orphan cleanup moved aside with --quarantine.", no_args_is_help=True
@@ -78,23 +78,23 @@ def expire_snapshots(
 ) -> None:
     """Delete old snapshots and the files that only they need. What is not given is taken from the table's options."""
     target = open_table(ctx, warehouse, table)
-    limits = _limits(retain_max, retain_min, older_than, max_deletes)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     if dry_run:
         planned = expire_step.plan(target, **limits)
-        print_values(planned.to_dict(), as_json, _would_expire(planned))
+        print_values(planned.to_dict(), as_json, _format_expiration_plan(planned))
         return
     result = expire_step.expire_snapshots(target, **limits)
     text = (
         f"expired {result.snapshots} snapshots, deleted {result.data_files} data files ({result.bytes:,} bytes) "
         f"and {result.metadata_files} metadata files"
     )
-    print_values(result.to_dict(), as_json, _with_refused(text, result.refused))
+    print_values(result.to_dict(), as_json, _append_refused_paths(text, result.refused))
 
 
-def _limits(
+def _parse_retention(
     retain_max: int | None, retain_min: int | None, older_than: str | None, max_deletes: int | None
-) -> Limits:
-    before = cutoff_of("--older-than", older_than)
+) -> RetentionOverrides:
+    before = parse_optional_cutoff("--older-than", older_than)
     return {
         "retain_max": retain_max,
         "retain_min": retain_min,
@@ -103,8 +103,8 @@ def _limits(
     }
 
 
-def _would_expire(planned: expire_step.ExpirationPlan) -> str:
-    garbage = planned.garbage
+def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
+    garbage = planned.files_to_delete
     text = (
         f"would expire {len(planned.snapshots)} snapshots with {len(garbage)} files, {garbage.bytes:,} bytes of them "
         "data; nothing was changed"
@@ -112,7 +112,7 @@ def _would_expire(planned: expire_step.ExpirationPlan) -> str:
     return "\n".join([*planned.held_by, text])
 
 
-def _with_refused(text: str, refused: tuple[str, ...]) -> str:
+def _append_refused_paths(text: str, refused: tuple[str, ...]) -> str:
     lines = [f"left alone, because it lies outside the table: {path}" for path in refused]
     return "\n".join([text, *lines])
 
@@ -122,7 +122,7 @@ def remove_orphan_files(
     warehouse: Warehouse,
     table: Identifier,
     older_than: OlderThan = None,
-    partitions: Partitions = None,
+    partitions: PartitionsOption = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="move them aside instead of deleting them")
     ] = False,
@@ -131,14 +131,14 @@ def remove_orphan_files(
     as_json: AsJson = False,
 ) -> None:
     """Delete files that nothing refers to and that are older than a day (or --older-than)."""
-    target, executor = open_table(ctx, warehouse, table), _executor(master)
+    target, executor = open_table(ctx, warehouse, table), _build_executor(master)
     planned = orphan_step.plan(
         target,
         executor,
-        older_than=cutoff_of("--older-than", older_than),
-        partitions=partitions_of(target, partitions, with_directories=True),
+        older_than=parse_optional_cutoff("--older-than", older_than),
+        partitions=parse_partitions(target, partitions, with_directories=True),
     )
-    left = [f"left alone: {text}" for text in planned.left_alone]
+    left = [f"left alone: {text}" for text in planned.skipped_external_paths]
     if dry_run:
         text = f"would remove {len(planned.files)} files of {planned.bytes:,} bytes; nothing was changed"
         paths = [file.path for file in planned.files]
@@ -147,19 +147,19 @@ def remove_orphan_files(
     result = orphan_step.run(target, planned, executor, quarantine=quarantine)
     done = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{done} {result.files} files of {result.bytes:,} bytes"
-    values = result.to_dict() | {"left_alone": list(planned.left_alone)}
-    print_values(values, as_json, _with_refused("\n".join([*left, text]), result.refused))
+    values = result.to_dict() | {"left_alone": list(planned.skipped_external_paths)}
+    print_values(values, as_json, _append_refused_paths("\n".join([*left, text]), result.refused))
 
 
-def _executor(master: str, *, large: bool = False) -> Executor:
+def _build_executor(master: str, *, large: bool = False) -> Executor:
     """Return what starts Spark when there are many units, or any of ``large`` ones."""
 
     def spark() -> Executor:
         from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
-        return SparkExecutor(spark_of(master))
+        return SparkExecutor(start_spark(master))
 
-    return SizedExecutor(spark, 1) if large else SizedExecutor(spark)
+    return ThresholdExecutor(spark, 1) if large else ThresholdExecutor(spark)
 
 
 def check(
@@ -178,7 +178,7 @@ def check(
         sys.exit(1)
 
 
-def _quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:
+def _open_quarantine(ctx: typer.Context, warehouse: str, identifier: str) -> Quarantine:
     return Quarantine.of(open_table(ctx, warehouse, identifier))
 
 
@@ -187,7 +187,7 @@ def list_quarantine(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
     """Print the folders that hold quarantined files."""
-    print_names(_quarantine(ctx, warehouse, table).folders(), as_json=as_json)
+    print_names(_open_quarantine(ctx, warehouse, table).list_folders(), as_json=as_json)
 
 
 @quarantine_app.command("restore")
@@ -199,8 +199,8 @@ def restore_quarantine(
     dry_run: DryRun = False,
 ) -> None:
     """Move quarantined files back to where they were."""
-    found = _quarantine(ctx, warehouse, table)
-    names = found.chosen(folder)
+    found = _open_quarantine(ctx, warehouse, table)
+    names = found.select_folders(folder)
     if dry_run:
         print(f"would restore {found.count(names)} files; nothing was changed")
         return
@@ -218,11 +218,16 @@ def empty_quarantine(
     dry_run: DryRun = False,
 ) -> None:
     """Delete quarantined files after their time."""
-    found, cutoff = _quarantine(ctx, warehouse, table), cutoff_of("--older-than", older_than)
+    found, cutoff = (
+        _open_quarantine(ctx, warehouse, table),
+        parse_optional_cutoff("--older-than", older_than),
+    )
     assert cutoff is not None
     kept = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
     if dry_run:
-        print(f"would delete {found.count(found.due(kept))} files; nothing was changed")
+        print(
+            f"would delete {found.count(found.find_expired_folders(kept))} files; nothing was changed"
+        )
         return
     print(f"deleted {found.empty(kept)} files")
 
@@ -240,10 +245,10 @@ def expire_changelogs(
 ) -> None:
     """Delete old changelogs of a table that keeps them longer than snapshots."""
     step = changelog_step.plan if dry_run else changelog_step.expire_changelogs
-    limits = _limits(retain_max, retain_min, older_than, max_deletes)
+    limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     done = step(open_table(ctx, warehouse, table), **limits)
     verb = "would expire" if dry_run else "expired"
-    text = f"{verb} {len(done.changelogs)} changelogs with {len(done.garbage)} files"
+    text = f"{verb} {len(done.changelogs)} changelogs with {len(done.files_to_delete)} files"
     print_values(done.to_dict(), as_json, text)
 
 
@@ -265,7 +270,7 @@ def expire_partitions(
     step = partition_step.plan if dry_run else partition_step.expire_partitions
     done = step(
         open_table(ctx, warehouse, table),
-        expiration_time=duration_of("--expiration-time", expiration_time),
+        expiration_time=parse_optional_duration("--expiration-time", expiration_time),
         strategy=expire_strategy,
         timestamp_formatter=timestamp_formatter,
         timestamp_pattern=timestamp_pattern,
@@ -318,18 +323,18 @@ def rescale(
         int | None,
         typer.Option(min=1, help="buckets of each partition [default: the table's option]"),
     ] = None,
-    partitions: Partitions = None,
+    partitions: PartitionsOption = None,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Change the number of buckets of partitions by rewriting them; change the option 'bucket' too."""
     target = open_table(ctx, warehouse, table)
-    specs = partitions_of(target, partitions)
+    specs = parse_partitions(target, partitions)
     planned = rescale_step.plan(target, bucket_num, partitions=specs)
     snapshot = None
     if planned and not dry_run:
-        executor = _executor(master, large=planned.bytes >= _LARGE_BYTES)
+        executor = _build_executor(master, large=planned.bytes >= _LARGE_UNIT_BYTES)
         snapshot = rescale_step.rescale(target, bucket_num, executor, partitions=specs)
     committed = None if snapshot is None else snapshot.id
     text = f"{len(planned.partitions)} partitions to {planned.buckets} buckets; " + (
@@ -347,7 +352,7 @@ def expire_tags(
     as_json: AsJson = False,
 ) -> None:
     """Delete tags whose time is over, and the files that only they keep."""
-    before = cutoff_of("--older-than", older_than)
+    before = parse_optional_cutoff("--older-than", older_than)
     local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006 - as tags have it
     step = tag_step.plan if dry_run else tag_step.expire_tags
     print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)
@@ -362,5 +367,5 @@ def trigger_tag_automatic_creation(
 ) -> None:
     """Make the tags that are due by the table's option 'tag.automatic-creation'."""
     target = open_table(ctx, warehouse, table)
-    names = list(due_tags(target)) if dry_run else create_tags(target)
+    names = list(find_due_tags(target)) if dry_run else create_tags(target)
     print_names(names, as_json=as_json)

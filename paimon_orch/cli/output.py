@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.text import readable_bytes
+from paimon_orch.format.text import decode_readable_text
 
-_SHOWN = 100
+_MAX_TABLE_ROWS = 100
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # of Python's dates
 
 
-def json_value(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a Python value as JSON keeps it exactly.
 
     Binary is base64, decimals are text, dates, times and timestamps ISO 8601, maps lists of [key, value], NaN and
@@ -45,23 +45,23 @@ def json_value(value: Any) -> Any:
         case datetime() | date() | time():
             return value.isoformat()
         case dict():
-            return {key: json_value(item) for key, item in value.items()}
+            return {key: to_json_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [json_value(item) for item in value]
+            return [to_json_value(item) for item in value]
     return value
 
 
-def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     """Yield one JSON object a row."""
     for batch in batches:
-        for row in _rows(batch):
-            yield json.dumps(json_value(row), ensure_ascii=False)
+        for row in _to_python_rows(batch):
+            yield json.dumps(to_json_value(row), ensure_ascii=False)
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
     """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``, in bounded memory but for the last."""
     if form == "jsonl":
-        for line in json_lines(reader):
+        for line in encode_json_lines(reader):
             sink.write(line.encode() + b"\n")
     elif form == "csv":
         _write_csv(reader, sink)
@@ -83,7 +83,7 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
     header = [pa.array([], field.type) for field in reader.schema]
     _write_csv_batch(pa.record_batch(header, names=reader.schema.names), sink, header=True)
     for batch in reader:
-        columns = [_csv_column(column) for column in batch.columns]
+        columns = [_convert_csv_column(column) for column in batch.columns]
         rows = pa.record_batch(columns, names=batch.schema.names)
         _write_csv_batch(rows, sink, header=False)
 
@@ -96,17 +96,17 @@ def _write_csv_batch(rows: pa.RecordBatch, sink: IO[bytes], *, header: bool) -> 
         writer.write_batch(rows)
 
 
-def _csv_column(column: pa.Array) -> pa.Array:
+def _convert_csv_column(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
-        return pa.array(map(json_value, column.to_pylist()), pa.string())
+        return pa.array(map(to_json_value, column.to_pylist()), pa.string())
     if pa.types.is_string(column.type):
-        return _valid_text(column)
+        return _replace_invalid_text(column)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         bounds = pc.min_max(column)
         try:
             bounds.as_py()
         except (ValueError, OverflowError):
-            return pa.array([_time_text(value, " ") for value in column], pa.string())
+            return pa.array([_format_time(value, " ") for value in column], pa.string())
     return column
 
 
@@ -117,7 +117,7 @@ def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
         )
     with pq.ParquetWriter(sink, reader.schema) as writer:
         for batch in reader:
-            columns = list(map(_valid_text, batch.columns))
+            columns = list(map(_replace_invalid_text, batch.columns))
             writer.write_batch(pa.record_batch(columns, schema=reader.schema))
 
 
@@ -125,49 +125,49 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
     """Print the first rows, and how many there are."""
     shown, total = RichTable(*reader.schema.names), 0
     for batch in reader:
-        for row in _rows(batch.slice(0, max(0, _SHOWN - total))):
+        for row in _to_python_rows(batch.slice(0, max(0, _MAX_TABLE_ROWS - total))):
             shown.add_row(
-                *("" if value is None else str(json_value(value)) for value in row.values())
+                *("" if value is None else str(to_json_value(value)) for value in row.values())
             )
         total += batch.num_rows
     # escape brackets and colons, which are markup to rich
     console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
-    more = f", the first {_SHOWN} shown" if total > _SHOWN else ""
+    more = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
     console.print(f"{total:,} rows{more}")
 
 
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the rows of a batch as Python values."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
         return rows
     except (ValueError, OverflowError):  # text that is not UTF-8, or years that Python lacks
-        columns = [map(_readable, column) for column in batch.columns]
+        columns = [map(_to_python_value, column) for column in batch.columns]
         names = batch.schema.names
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _valid_text(column: pa.Array) -> pa.Array:
+def _replace_invalid_text(column: pa.Array) -> pa.Array:
     """Return a column whose text is UTF-8."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        same_time = partial(_readable, text_of_times=False)
+        same_time = partial(_to_python_value, text_of_times=False)
         return pa.array(list(map(same_time, column)), column.type)
     return column
 
 
-def _readable(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
+def _to_python_value(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
     """Return a value with U+FFFD for bytes that are not UTF-8, and text for times that Python lacks."""
-    each = partial(_readable, text_of_times=text_of_times)
+    each = partial(_to_python_value, text_of_times=text_of_times)
     match scalar:
         case _ if not scalar.is_valid:
             return None
         case pa.StringScalar():
-            return readable_bytes(scalar.as_buffer().to_pybytes())
+            return decode_readable_text(scalar.as_buffer().to_pybytes())
         case pa.TimestampScalar() | pa.Date32Scalar():
-            return _time(scalar) if text_of_times else scalar
+            return _to_python_time(scalar) if text_of_times else scalar
         case pa.MapScalar():
             pairs = scalar.values
             return [(each(key), each(item)) for key, item in zip(*pairs.flatten(), strict=True)]
@@ -178,14 +178,14 @@ def _readable(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
     return scalar.as_py()
 
 
-def _time(scalar: "pa.Scalar[Any]") -> Any:
+def _to_python_time(scalar: "pa.Scalar[Any]") -> Any:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
-        return _time_text(scalar, "T")
+        return _format_time(scalar, "T")
 
 
-def _time_text(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
+def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
     """Return a date or timestamp as ISO 8601, with a blank as separator as in CSV of Arrow."""
     if not scalar.is_valid:
         return None

@@ -9,17 +9,20 @@ from paimon_orch.cli.common import (
     DryRun,
     Identifier,
     Warehouse,
-    duration_of,
-    millis_of,
     open_table,
-    partitions_of,
+    parse_optional_duration,
+    parse_optional_timestamp,
+    parse_partitions,
     print_names,
 )
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.table.filter.partition_spec import any_of, parse_spec
-from paimon_orch.table.metadata.tags import rollback_target
-from paimon_orch.table.metadata.time_travel import Moment
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    parse_partition_spec,
+)
+from paimon_orch.table.metadata.tags import find_rollback_target
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="name of the branch")]
@@ -63,7 +66,7 @@ def create_tag(
 ) -> None:
     """Keep a snapshot under a name."""
     tags = open_table(ctx, warehouse, table).tags
-    kept = duration_of("--time-retained", time_retained)
+    kept = parse_optional_duration("--time-retained", time_retained)
     change = tags.replace if replace else tags.create
     tagged = change(name, snapshot, time_retained=kept)
     print(f"tag {name} keeps snapshot {tagged.id}")
@@ -80,7 +83,7 @@ def delete_tag(
     """Remove a tag and the files that only it keeps."""
     target = open_table(ctx, warehouse, table)
     if dry_run:
-        found = tag_step.garbage_of(target, name)
+        found = tag_step.find_files_to_delete(target, name)
         print(f"would delete tag {name} with {len(found)} files; nothing was changed")
         return
     print(f"tag {name} is deleted, with {len(tag_step.delete_tag(target, name))} files")
@@ -131,7 +134,7 @@ def delete_branch(
     """Remove a branch; files that only it needed stay until orphan files are removed."""
     target = open_table(ctx, warehouse, table)
     if dry_run:
-        target.branches.deletable(name)
+        target.branches.check_can_delete(name)
         found = open_table(ctx, warehouse, f"{table}$branch_{name}")
         snapshots, tags = len(found.snapshots.ids()), len(found.tags.names())
         print(f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed")  # fmt: skip
@@ -178,11 +181,11 @@ def rollback(
     Later snapshots and tags are removed. Nothing may write meanwhile.
     """
     target = open_table(ctx, warehouse, table)
-    time = millis_of("--timestamp", timestamp)
-    reached = millis_of("--watermark", watermark)
-    moment = Moment(snapshot, tag, time, reached)
+    time = parse_optional_timestamp("--timestamp", timestamp)
+    reached = parse_optional_timestamp("--watermark", watermark)
+    moment = SnapshotSelector(snapshot, tag, time, reached)
     if dry_run and moment:
-        found, newest = rollback_target(target.snapshots, moment), target.snapshots.latest_id()
+        found, newest = find_rollback_target(target.snapshots, moment), target.snapshots.latest_id()
         print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
         return
     done = target.rollback(snapshot, tag=tag, timestamp=time, watermark=reached)
@@ -203,13 +206,17 @@ def drop_partitions(
     Older snapshots keep them.
     """
     target = open_table(ctx, warehouse, table)
-    specs = partitions_of(target, partitions) or []
+    specs = parse_partitions(target, partitions) or []
     if dry_run:
         schema = target.schema
-        chosen = any_of([parse_spec(spec, schema) for spec in specs], schema)
-        _print_removal([split.row_count for split in target.files() if chosen(split.partition)])
+        chosen = build_any_partition_matcher(
+            [parse_partition_spec(spec, schema) for spec in specs], schema
+        )
+        _print_removal_plan(
+            [split.row_count for split in target.files() if chosen(split.partition)]
+        )
         return
-    _print_removed(target.drop_partitions(specs))
+    _print_removal_result(target.drop_partitions(specs))
 
 
 def truncate(
@@ -221,16 +228,16 @@ def truncate(
     """
     target = open_table(ctx, warehouse, table)
     if dry_run:
-        _print_removal([split.row_count for split in target.files()])
+        _print_removal_plan([split.row_count for split in target.files()])
         return
-    _print_removed(target.truncate())
+    _print_removal_result(target.truncate())
 
 
-def _print_removal(rows: list[int]) -> None:
+def _print_removal_plan(rows: list[int]) -> None:
     print(f"would remove {len(rows)} buckets of {sum(rows):,} rows; nothing was changed")
 
 
-def _print_removed(snapshot: Snapshot | None) -> None:
+def _print_removal_result(snapshot: Snapshot | None) -> None:
     if snapshot is None:
         print("no row matches: nothing was committed")
     else:

@@ -14,26 +14,26 @@ from paimon_orch.cli.common import (
     Identifier,
     Master,
     Warehouse,
-    bar,
-    check_there,
-    compact_written,
-    errors,
-    open_to_write,
-    pair_of,
+    add_progress_bar,
+    check_files_exist,
+    compact_after_write,
+    error_console,
+    open_table_for_write,
+    parse_pair,
     print_values,
-    print_write,
-    spark_of,
+    print_write_result,
+    start_spark,
 )
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level
 from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelResult
 from paimon_orch.table.table import Table
 
-Sets = Annotated[
+AssignmentsOption = Annotated[
     list[str],
     typer.Option("--set", help='"column = expression" in Spark\'s SQL; may be repeated'),
 ]
-Values = list[str] | None
+AssignmentTexts = list[str] | None
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -54,28 +54,30 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows of a filter, in one snapshot."""
-    target = open_to_write(ctx, warehouse, table, compact=compact_after)
+    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     planned = row_level.plan(target, where)
     if dry_run or not planned:
-        _print_undone(target, planned, dry_run, as_json)
+        _print_row_level_plan(target, planned, dry_run, as_json)
         return
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
-    with Progress(console=errors, transient=True) as bars:
-        progress = bar(bars, f"delete rows of {table}")
-        session = spark_of(master)
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"delete rows of {table}")
+        session = start_spark(master)
         result = row_level.delete(target, SparkExecutor(session), where, progress=progress)
         compaction = (
-            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+            compact_after_write(target, result.snapshot_id, session, bars)
+            if compact_after
+            else None
         )
-    _print_done(target, result, as_json, compaction)
+    _print_row_level_result(target, result, as_json, compaction)
 
 
 def update(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    assignments: Sets,
+    assignments: AssignmentsOption,
     where: Annotated[str | None, typer.Option(help="filter [default: all rows]")] = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
@@ -83,23 +85,25 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Give the rows of a filter new values, in one snapshot."""
-    target = open_to_write(ctx, warehouse, table, compact=compact_after)
-    values = _values(assignments)
+    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    values = _parse_assignments(assignments)
     planned = row_level.plan(target, where, "update")
     if dry_run or not planned:
-        _print_undone(target, planned, dry_run, as_json)
+        _print_row_level_plan(target, planned, dry_run, as_json)
         return
     from paimon_orch.spark import row_level as on_spark
 
-    _hush()
-    with Progress(console=errors, transient=True) as bars:
-        progress = bar(bars, f"update {table}")
-        session = spark_of(master)
+    _silence_pyspark_loggers()
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"update {table}")
+        session = start_spark(master)
         result = on_spark.update(session, target, values, where, progress=progress)
         compaction = (
-            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+            compact_after_write(target, result.snapshot_id, session, bars)
+            if compact_after
+            else None
         )
-    _print_done(target, result, as_json, compaction)
+    _print_row_level_result(target, result, as_json, compaction)
 
 
 def merge_into(
@@ -109,13 +113,14 @@ def merge_into(
     source: Annotated[list[str], typer.Option("--from", help="Parquet, CSV or JSON lines")],
     on: Annotated[str, typer.Option(help='condition, e.g. "target.id = source.id"')],
     matched_update: Annotated[
-        Values, typer.Option("--update", help='"column = source.column", or "*"; may be repeated')
+        AssignmentTexts,
+        typer.Option("--update", help='"column = source.column", or "*"; may be repeated'),
     ] = None,
     matched_delete: Annotated[
         str | None, typer.Option("--delete", help='which matched rows go; "true": all')
     ] = None,
     insert: Annotated[
-        Values, typer.Option(help='"column = source.column", or "*"; may be repeated')
+        AssignmentTexts, typer.Option(help='"column = source.column", or "*"; may be repeated')
     ] = None,
     encoding: Encoding = None,
     compact_after: CompactAfter = False,
@@ -130,39 +135,43 @@ def merge_into(
     from paimon_orch.spark import row_level as on_spark
     from paimon_orch.spark.input_files import read_files
 
-    target = open_to_write(ctx, warehouse, table, compact=compact_after)
-    check_there(source)
-    _hush()
-    with Progress(console=errors, transient=True) as bars:
-        progress = bar(bars, f"merge into {table}")
-        session = spark_of(master)
+    target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
+    check_files_exist(source)
+    _silence_pyspark_loggers()
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"merge into {table}")
+        session = start_spark(master)
         rows = read_files(session, source, encoding=encoding)
         clauses: MergeClauses = {
-            "when_matched_update": _values_or_star(matched_update),
+            "when_matched_update": _parse_assignments_or_star(matched_update),
             "when_matched_delete": matched_delete,
-            "when_not_matched_insert": _values_or_star(insert),
+            "when_not_matched_insert": _parse_assignments_or_star(insert),
         }
         if dry_run:
-            _print_merge(on_spark.plan_merge(rows, target, on, **clauses), as_json)
+            _print_merge_preview(on_spark.preview_merge(rows, target, on, **clauses), as_json)
             return
         result = on_spark.merge_into(rows, target, on, **clauses, progress=progress)
         compaction = (
-            compact_written(target, result.snapshot_id, session, bars) if compact_after else None
+            compact_after_write(target, result.snapshot_id, session, bars)
+            if compact_after
+            else None
         )
-    _print_done(target, result, as_json, compaction)
+    _print_row_level_result(target, result, as_json, compaction)
 
 
-def _values(assignments: Sequence[str]) -> Mapping[str, str]:
-    return dict(pair_of(text, "\"status = 'VOID'\"") for text in assignments)
+def _parse_assignments(assignments: Sequence[str]) -> Mapping[str, str]:
+    return dict(parse_pair(text, "\"status = 'VOID'\"") for text in assignments)
 
 
-def _values_or_star(assignments: Values) -> Mapping[str, str] | Literal["*"] | None:
+def _parse_assignments_or_star(
+    assignments: AssignmentTexts,
+) -> Mapping[str, str] | Literal["*"] | None:
     if assignments is None:
         return None
-    return "*" if assignments == ["*"] else _values(assignments)
+    return "*" if assignments == ["*"] else _parse_assignments(assignments)
 
 
-def _hush() -> None:
+def _silence_pyspark_loggers() -> None:
     """Keep Spark from printing a page about an expression that our own error tells in a line."""
     from pyspark.logger import PySparkLogger
 
@@ -170,10 +179,12 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def _print_undone(table: Table, planned: RowLevelPlan, dry_run: bool, as_json: bool) -> None:
+def _print_row_level_plan(
+    table: Table, planned: RowLevelPlan, dry_run: bool, as_json: bool
+) -> None:
     """Print a plan that is not carried out: that of a dry run, or one with nothing to do."""
     if not dry_run:
-        _print_done(table, RowLevelResult(), as_json)
+        _print_row_level_result(table, RowLevelResult(), as_json)
         return
     values = planned.to_dict()
     text = (
@@ -183,7 +194,7 @@ def _print_undone(table: Table, planned: RowLevelPlan, dry_run: bool, as_json: b
     print_values(values, as_json, text)
 
 
-def _print_merge(planned: RowLevelResult, as_json: bool) -> None:
+def _print_merge_preview(planned: RowLevelResult, as_json: bool) -> None:
     """Print what a merge would change."""
     kinds = ("inserted", "updated", "deleted")
     values: dict[str, object] = {kind: getattr(planned, kind) for kind in kinds}
@@ -199,11 +210,11 @@ class MergeClauses(TypedDict):
     when_not_matched_insert: Mapping[str, str] | Literal["*"] | None
 
 
-def _print_done(
+def _print_row_level_result(
     table: Table,
     result: RowLevelResult,
     as_json: bool,
     compaction: CompactionResult | None = None,
 ) -> None:
     nothing = "no row matches: nothing was committed"
-    print_write(table, result.to_dict(), as_json, nothing=nothing, compaction=compaction)
+    print_write_result(table, result.to_dict(), as_json, nothing=nothing, compaction=compaction)

@@ -13,40 +13,43 @@ from pydantic import Field
 from paimon_orch.dagster.metadata import (
     Metadata,
     PaimonMetadata,
-    column_schema,
-    compaction_metadata,
-    index_metadata,
-    partition_report,
-    partition_result,
-    row_count,
-    same_columns,
-    table_state,
+    build_column_metadata,
+    build_column_schema,
+    build_compaction_metadata,
+    build_index_metadata,
+    build_row_count_metadata,
+    build_table_state,
+    filter_report,
+    filter_result,
 )
 from paimon_orch.dagster.names import (
-    check_name,
-    compaction_key,
-    file_index_key,
+    check_table_name,
+    compaction_asset_key,
+    file_index_asset_key,
     group_name,
     pool_name,
-    table_key,
+    table_asset_key,
 )
 from paimon_orch.dagster.partitions import PartitionKeys
-from paimon_orch.dagster.progress import log_progress
+from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.retries import RETRY_TRANSIENT, failures_by_type
+from paimon_orch.dagster.retries import RETRY_TRANSIENT, raise_dagster_errors
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
-    allowance_config,
+    build_allowance_config,
+    build_config_class,
     report_stale_options,
-    with_defaults,
 )
-from paimon_orch.dagster.run_context import executor_of, spark_links
+from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
-from paimon_orch.steps.maintenance.rewrite_file_index import RewriteResult, rewrite_file_index
+from paimon_orch.steps.maintenance.rewrite_file_index import (
+    FileIndexRewriteResult,
+    rewrite_file_index,
+)
 from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
@@ -56,14 +59,14 @@ if TYPE_CHECKING:  # Spark is imported by the run that needs it
 
 MAX_PARTITIONS_PER_RUN = 8
 
-Ingest = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
+IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
 """Loads the partitions of the given keys (none for an unpartitioned asset); creates the table if need be.
 
 Each result is one committed snapshot. A run that is repeated must load the same rows again.
 """
 
 
-class Strategy(Enum):
+class StrategyChoice(Enum):
     """How much a compaction rewrites; the names are what the launchpad shows."""
 
     minor = "minor"
@@ -73,8 +76,8 @@ class Strategy(Enum):
 class CompactionConfig(AllowanceConfig):
     """What may be changed in the launchpad for one run."""
 
-    strategy: Strategy = Field(
-        default=Strategy.minor,
+    strategy: StrategyChoice = Field(
+        default=StrategyChoice.minor,
         description="minor: what the table's options ask for. full: rewrite everything into the highest level.",
     )
 
@@ -85,7 +88,7 @@ class FileIndexConfig(AllowanceConfig):
 
 def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     table: str,
-    ingest: Ingest,
+    ingest: IngestFunction,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
     key_prefix: Sequence[str] = (),
@@ -103,9 +106,9 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     """
     lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
 
-    @_asset(
+    @_asset_decorator(
         table,
-        key=table_key(table, key_prefix),
+        key=table_asset_key(table, key_prefix),
         deps=deps,
         description=description,
         owners=owners,
@@ -118,7 +121,7 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         keys = context.partition_keys if partitions_def else []
-        with failures_by_type(table, context):
+        with raise_dagster_errors(table, context):
             results = []
             for result in ingest(paimon.catalog(), spark.session(), keys):
                 results.append(result)
@@ -126,20 +129,20 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
                     "%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id
                 )
             report = inspect(paimon.load_table(table))
-            _add_partitions(context, report, keys, partitions_def)
+            _add_partition_metadata(context, report, keys, partitions_def)
             if report.rows_not_visible:
                 context.log.warning(
                     "%s: %d records are not visible to batch readers before a compaction: materialize %s",
                     *(table, report.rows_not_visible),
-                    compaction_key(table, key_prefix).to_user_string(),
+                    compaction_asset_key(table, key_prefix).to_user_string(),
                 )
             snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
             # a run that adds nothing makes nothing stale
-            version = max(snapshots) if snapshots else _last_version(context, keys)
-            more = lineage | spark_links(spark)
+            version = max(snapshots) if snapshots else _find_latest_data_version(context, keys)
+            more = lineage | build_spark_link_metadata(spark)
             if snapshots:
                 more |= report_stale_options(context, paimon.load_table(table))
-            return _ingested(results, report, keys, version, more=more)
+            return _build_ingest_result(results, report, keys, version, more=more)
 
     return table_asset
 
@@ -160,12 +163,12 @@ def build_compaction_asset(
     ``max_partitions_per_run`` of them. A run that finds nothing to do commits nothing and says so. ``allowances`` are the
     defaults of the config. Runs take the resources ``paimon`` and ``spark``.
     """
-    config_class = with_defaults(CompactionConfig, allowance_config(allowances))
+    config_class = build_config_class(CompactionConfig, build_allowance_config(allowances))
 
-    @_asset(
+    @_asset_decorator(
         table,
-        key=compaction_key(table, key_prefix),
-        deps=[table_key(table, key_prefix)],
+        key=compaction_asset_key(table, key_prefix),
+        deps=[table_asset_key(table, key_prefix)],
         description=f"Compaction of `{table}`: moves level-0 files up and, with deletion vectors, marks the rows that they "
         "replace instead of rewriting the files that hold them. Small files of an append table are packed.",
         owners=owners,
@@ -179,10 +182,10 @@ def build_compaction_asset(
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         chosen: CompactionConfig = config
-        with failures_by_type(table, context, retry_policy):
-            run = _Run(context, chosen.load_table(paimon, table), spark, partitions_def)
-            done = partial(_compact, run, chosen.strategy)
-            return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
+        with raise_dagster_errors(table, context, retry_policy):
+            run = _AssetRun(context, chosen.load_table(paimon, table), spark, partitions_def)
+            done = partial(_compact_partitions, run, chosen.strategy)
+            return run.report(done, max_partitions_per_run, table_asset_key(table, key_prefix))
 
     return compaction
 
@@ -204,12 +207,12 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     table's options ask for. Files that have them are left alone: with nothing to do nothing is committed. ``allowances``
     are the defaults of the config. Runs take the resources ``paimon`` and ``spark``.
     """
-    config_class = with_defaults(FileIndexConfig, allowance_config(allowances))
+    config_class = build_config_class(FileIndexConfig, build_allowance_config(allowances))
 
-    @_asset(
+    @_asset_decorator(
         table,
-        key=file_index_key(table, key_prefix),
-        deps=[compaction_key(table, key_prefix)] if deps is None else deps,
+        key=file_index_asset_key(table, key_prefix),
+        deps=[compaction_asset_key(table, key_prefix)] if deps is None else deps,
         description=f"File indexes of `{table}`, made for files that lack those of the table's options.",
         owners=owners,
         partitions_def=partitions_def,
@@ -222,16 +225,16 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         chosen: FileIndexConfig = config
-        with failures_by_type(table, context, retry_policy):
-            run = _Run(context, chosen.load_table(paimon, table), spark, partitions_def)
-            done = partial(_index, run)
-            return run.report(done, max_partitions_per_run, table_key(table, key_prefix))
+        with raise_dagster_errors(table, context, retry_policy):
+            run = _AssetRun(context, chosen.load_table(paimon, table), spark, partitions_def)
+            done = partial(_rewrite_partition_indexes, run)
+            return run.report(done, max_partitions_per_run, table_asset_key(table, key_prefix))
 
     return file_index
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _AssetRun:
     """A run of the compaction or of the file indexes of a table."""
 
     context: dg.AssetExecutionContext
@@ -253,22 +256,24 @@ class _Run:
             for start in range(0, len(keys), size):
                 for key, metadata in work(keys[start : start + size]).items():
                     self.context.add_asset_metadata(metadata, partition_key=key)
-        columns = same_columns(self.table.schema, source)
-        return dg.MaterializeResult(metadata=found | columns | spark_links(self.spark))
+        columns = build_column_metadata(self.table.schema, source)
+        return dg.MaterializeResult(
+            metadata=found | columns | build_spark_link_metadata(self.spark)
+        )
 
     @property
     def executor(self) -> Executor:
         """Return what runs work units."""
-        return executor_of(self.context, self.spark)
+        return build_executor(self.context, self.spark)
 
     def translate(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the translation of partition keys, if there are any."""
         return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 
-def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
+def _asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
     """Return ``dg.asset`` with what all assets of a table have in common."""
-    check_name(table)
+    check_table_name(table)
     common = {
         "group_name": group_name(table),
         "kinds": {"paimon", "spark"},
@@ -286,7 +291,7 @@ def _asset(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
         return dg.asset(**given)
 
 
-def _add_partitions(
+def _add_partition_metadata(
     context: dg.AssetExecutionContext,
     report: TableReport,
     keys: Sequence[str],
@@ -297,13 +302,14 @@ def _add_partitions(
         return
     translate = PartitionKeys.of(report.schema, partitions_def)
     for key in keys:
-        part = partition_report(report, translate.path_of(key))
+        part = filter_report(report, translate.path_of(key))
         context.add_asset_metadata(
-            table_state(part).to_dagster() | row_count(part, partition=True), partition_key=key
+            build_table_state(part).to_dagster() | build_row_count_metadata(part, partition=True),
+            partition_key=key,
         )
 
 
-def _last_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
+def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
     """Return the snapshot that is the data version so far, of several partitions the newest; None before the first."""
     versions = []
     for chosen in [[key] for key in keys] if keys else [None]:
@@ -315,7 +321,7 @@ def _last_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int
     return max((int(version) for version in versions if version.isdecimal()), default=None)
 
 
-def _ingested(
+def _build_ingest_result(
     results: Sequence[IngestResult],
     report: TableReport,
     keys: Sequence[str],
@@ -324,7 +330,7 @@ def _ingested(
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
     snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
     written = replace(
-        PaimonMetadata() if keys else table_state(report),
+        PaimonMetadata() if keys else build_table_state(report),
         snapshot_id=max(snapshots, default=None),
         schema_id=report.schema.id,
         duration_seconds=sum(result.duration_seconds for result in results),
@@ -340,16 +346,18 @@ def _ingested(
     return dg.MaterializeResult(
         metadata={
             **written.to_dagster(),
-            **row_count(report, partition=False),
+            **build_row_count_metadata(report, partition=False),
             "dagster/uri": report.location,
-            "dagster/column_schema": column_schema(report.schema),
+            "dagster/column_schema": build_column_schema(report.schema),
             **more,
         },
         data_version=None if version is None else dg.DataVersion(str(version)),
     )
 
 
-def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Metadata]:
+def _compact_partitions(
+    run: _AssetRun, strategy: StrategyChoice, keys: Sequence[str]
+) -> dict[str, Metadata]:
     """Compact partitions, without keys the whole table, and return what to report of each."""
     context, table, translate = run.context, run.table, run.translate(keys)
     before = inspect(table)
@@ -359,7 +367,7 @@ def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Me
         run.executor,
         partitions=[translate.parse(key) for key in keys] if translate else None,
         strategy=strategy.value,
-        progress=log_progress(context, f"compact {what}"),
+        progress=build_progress_logger(context, f"compact {what}"),
     )
     after = inspect(table, result.snapshot_id)
     stale: Metadata = {}
@@ -372,13 +380,13 @@ def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Me
             *(what, result.buckets, result.duration_seconds, result.snapshot_id),
         )
     if translate is None:
-        return {"": compaction_metadata(before, after, result, partition=False) | stale}
+        return {"": build_compaction_metadata(before, after, result, partition=False) | stale}
     paths = {key: translate.path_of(key) for key in keys}
     return {
-        key: compaction_metadata(
-            partition_report(before, path),
-            partition_report(after, path),
-            partition_result(result, path),
+        key: build_compaction_metadata(
+            filter_report(before, path),
+            filter_report(after, path),
+            filter_result(result, path),
             partition=True,
             alone=len(keys) == 1,
         )
@@ -387,24 +395,24 @@ def _compact(run: _Run, strategy: Strategy, keys: Sequence[str]) -> dict[str, Me
     }
 
 
-def _index(run: _Run, keys: Sequence[str]) -> dict[str, Metadata]:
+def _rewrite_partition_indexes(run: _AssetRun, keys: Sequence[str]) -> dict[str, Metadata]:
     """Rewrite the file indexes of partitions, without keys of the whole table, and return what to report of each."""
     context, table, translate = run.context, run.table, run.translate(keys)
     specs = [translate.parse(key) for key in keys] if translate else None
     planned = plan_index(table, partitions=specs)
     what = " ".join([table.identifier, *keys])
     if planned:
-        progress = log_progress(context, f"rewrite file indexes of {what}")
+        progress = build_progress_logger(context, f"rewrite file indexes of {what}")
         result = rewrite_file_index(table, run.executor, partitions=specs, progress=progress)
         context.log.info("%s: files with new indexes: %d", what, result.files)
         stale = report_stale_options(context, table)
     else:
-        result, stale = RewriteResult(), {}
+        result, stale = FileIndexRewriteResult(), {}
         context.log.info("%s: all files have the indexes that the table asks for", what)
     if translate is None:
-        return {"": index_metadata(planned, result) | stale}
+        return {"": build_index_metadata(planned, result) | stale}
     alone = len(keys) == 1
     return {
-        key: index_metadata(planned, result, translate.path_of(key), alone=alone) | stale
+        key: build_index_metadata(planned, result, translate.path_of(key), alone=alone) | stale
         for key in keys
     }

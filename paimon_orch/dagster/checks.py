@@ -8,16 +8,16 @@ import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
-from paimon_orch.dagster.names import check_name, object_name, table_key
+from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.retries import failures_by_type
+from paimon_orch.dagster.retries import raise_dagster_errors
 from paimon_orch.errors import InputError
 from paimon_orch.steps.inspection.check import check
-from paimon_orch.steps.inspection.health import Health, health
+from paimon_orch.steps.inspection.health import TableHealth, compute_health
 from paimon_orch.table.table import Table
 
 FILE_REFERENCES = "file_references"
-_DAY = 24 * 3600
+_SECONDS_PER_DAY = 24 * 3600
 
 
 class Limit(Attributes):
@@ -34,7 +34,7 @@ class Limit(Attributes):
 
 
 @dataclass(frozen=True, slots=True)
-class _Measure:
+class _HealthMetric:
     """A figure that is checked: how it is read, the default limit, and what to do about it.
 
     :ivar read: returns None where the figure means nothing for the table
@@ -42,75 +42,75 @@ class _Measure:
     """
 
     description: str
-    read: Callable[[Health], float | None]
+    read: Callable[[TableHealth], float | None]
     default: float | None
     remedy: str
-    least: bool = False
+    is_minimum: bool = False
 
-    def holds(self, value: float, limit: float) -> bool:
+    def is_within_limit(self, value: float, limit: float) -> bool:
         """Tell whether a figure is within its limit."""
-        return value >= limit if self.least else value <= limit
+        return value >= limit if self.is_minimum else value <= limit
 
 
-MEASURES: Mapping[str, _Measure] = {
-    "level0_backlog": _Measure(
+HEALTH_METRICS: Mapping[str, _HealthMetric] = {
+    "level0_backlog": _HealthMetric(
         "Files in level 0, which compaction has not seen.",
         lambda h: h.level0_files,
         100,
         "run the compaction",
     ),
-    "sorted_runs": _Measure(
+    "sorted_runs": _HealthMetric(
         "Sorted runs in the bucket with the most: what a reader of it merges.",
         lambda h: h.max_sorted_runs,
         10,
         "run the compaction",
     ),
-    "small_files": _Measure(
+    "small_files": _HealthMetric(
         "Share of files far below the target size that have neighbours to join.",
         lambda h: h.small_files / h.files if h.files else 0.0,
         0.5,
         "run the compaction, or write less often",
     ),
-    "deletion_vector_ratio": _Measure(
+    "deletion_vector_ratio": _HealthMetric(
         "Share of rows that are stored but hidden or retracted.",
         lambda h: h.deleted_ratio,
         0.3,
         "run the compaction with strategy: full",
     ),
-    "bucket_skew": _Measure(
+    "bucket_skew": _HealthMetric(
         "The largest bucket beside the mean of its partition.",
         lambda h: h.bucket_skew,
         None,
         "choose another bucket key",
     ),
-    "file_index_coverage": _Measure(
+    "file_index_coverage": _HealthMetric(
         "Share of files that have a file index, if the table asks for any.",
         lambda h: h.index_coverage,
         0.9,
         "materialize the file indexes",
-        least=True,
+        is_minimum=True,
     ),
-    "snapshot_count": _Measure(
+    "snapshot_count": _HealthMetric(
         "Snapshots that are kept.", lambda h: h.snapshots, 1000, "run expire_snapshots"
     ),
-    "snapshot_age_days": _Measure(
+    "snapshot_age_days": _HealthMetric(
         "Age of the oldest snapshot that is kept.",
-        lambda h: h.oldest_snapshot_age / _DAY,
+        lambda h: h.oldest_snapshot_age / _SECONDS_PER_DAY,
         7,
         "run expire_snapshots",
     ),
-    "manifest_count": _Measure(
+    "manifest_count": _HealthMetric(
         "Manifests of the newest snapshot.", lambda h: h.manifests, 500, "run compact_manifests"
     ),
 }
 """Checks by name; those without a default limit run only where one is given."""
 
-CHECKS = (*MEASURES, FILE_REFERENCES)
+CHECK_NAMES = (*HEALTH_METRICS, FILE_REFERENCES)
 """The names of all checks."""
 
 DEFAULT_LIMITS: Mapping[str, Limit] = {
     name: Limit(limit=measure.default)
-    for name, measure in MEASURES.items()
+    for name, measure in HEALTH_METRICS.items()
     if measure.default is not None
 }
 
@@ -123,7 +123,7 @@ def build_paimon_table_checks(
 ) -> dg.AssetChecksDefinition:
     """Return checks on a table's asset; each takes :data:`DEFAULT_LIMITS` unless ``limits`` names it.
 
-    The names are those of :data:`MEASURES`, and ``file_references``, which runs only if it is named: it verifies all
+    The names are those of :data:`HEALTH_METRICS`, and ``file_references``, which runs only if it is named: it verifies all
     versions of the table, and its limit is the number of findings (0). Runs take the resource ``paimon`` and read
     metadata alone; Spark is never started.
 
@@ -131,40 +131,40 @@ def build_paimon_table_checks(
     ...     "lake.orders", limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)}
     ... )
     """
-    check_name(table)
+    check_table_name(table)
     chosen = {**DEFAULT_LIMITS, **(limits or {})}
-    unknown = sorted(set(chosen) - set(CHECKS))
+    unknown = sorted(set(chosen) - set(CHECK_NAMES))
     if unknown:
         raise InputError(
-            f"unknown checks for {table}: {', '.join(unknown)}; the checks are {', '.join(CHECKS)}"
+            f"unknown checks for {table}: {', '.join(unknown)}; the checks are {', '.join(CHECK_NAMES)}"
         )
-    key = table_key(table, key_prefix)
+    key = table_asset_key(table, key_prefix)
 
     @dg.multi_asset_check(
-        name=object_name("checks", table, key_prefix),
+        name=definition_name("checks", table, key_prefix),
         description=f"Health figures of `{table}`, read off its metadata.",
-        specs=[_spec(key, name, limit) for name, limit in chosen.items()],
+        specs=[_build_check_spec(key, name, limit) for name, limit in chosen.items()],
         can_subset=True,
     )
     def checks(
         context: dg.AssetCheckExecutionContext, paimon: PaimonCatalogResource
     ) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
-        with failures_by_type(table):
+        with raise_dagster_errors(table):
             loaded = paimon.load_table(table)
-            found = health(loaded) if selected & MEASURES.keys() else Health()
-            for name in sorted(selected & MEASURES.keys()):
-                yield _result(key, name, MEASURES[name], found, chosen[name])
+            found = compute_health(loaded) if selected & HEALTH_METRICS.keys() else TableHealth()
+            for name in sorted(selected & HEALTH_METRICS.keys()):
+                yield _build_metric_result(key, name, HEALTH_METRICS[name], found, chosen[name])
             if FILE_REFERENCES in selected:
-                yield _references(key, loaded, chosen[FILE_REFERENCES])
+                yield _check_file_references(key, loaded, chosen[FILE_REFERENCES])
 
     return checks
 
 
-def _spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
-    measure = MEASURES.get(name)
+def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
+    measure = HEALTH_METRICS.get(name)
     text = "Findings of a check of all versions." if measure is None else measure.description
-    word = "at least" if measure is not None and measure.least else "at most"
+    word = "at least" if measure is not None and measure.is_minimum else "at most"
     return dg.AssetCheckSpec(
         name,
         asset=key,
@@ -173,20 +173,20 @@ def _spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
     )
 
 
-def _result(
-    key: dg.AssetKey, name: str, measure: _Measure, found: Health, limit: Limit
+def _build_metric_result(
+    key: dg.AssetKey, name: str, measure: _HealthMetric, found: TableHealth, limit: Limit
 ) -> dg.AssetCheckResult:
     value = measure.read(found)
     if value is None:
         text, passed = "The table does not ask for it.", True
     else:
-        passed = measure.holds(value, limit.limit)
+        passed = measure.is_within_limit(value, limit.limit)
         text = "Within the limit." if passed else f"To mend it, {measure.remedy}."
     figures = {} if value is None else {"paimon/value": round(value, 4)}
-    return _check_result(key, name, passed, limit, text, figures)
+    return _build_check_result(key, name, passed, limit, text, figures)
 
 
-def _references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
+def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
     report = check(table)
     shown = "\n".join(f"* {finding}" for finding in report.findings[:20])
     passed = len(report.findings) <= limit.limit
@@ -196,10 +196,10 @@ def _references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckRe
         "paimon/data_files": report.data_files,
     }
     text = shown or "Every file that a version names is there."
-    return _check_result(key, FILE_REFERENCES, passed, limit, text, figures)
+    return _build_check_result(key, FILE_REFERENCES, passed, limit, text, figures)
 
 
-def _check_result(
+def _build_check_result(
     key: dg.AssetKey,
     name: str,
     passed: bool,  # noqa: FBT001

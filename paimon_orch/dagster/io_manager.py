@@ -9,21 +9,21 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from paimon_orch.dagster.metadata import PaimonMetadata, rows_not_visible
+from paimon_orch.dagster.metadata import PaimonMetadata, count_rows_not_visible
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.retries import refusals_as_failures
+from paimon_orch.dagster.retries import fail_if_unsupported
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.partition_spec import Spec, any_of
-from paimon_orch.table.scan.scan_planner import partition_table
-from paimon_orch.table.scan.visibility import not_visible_in_scan
+from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
+from paimon_orch.table.scan.scan_planner import build_partition_table
+from paimon_orch.table.scan.visibility import describe_unseen_rows_in_scan
 from paimon_orch.table.table import Table
 
-_MODES = ("append", "overwrite", "upsert")
+_WRITE_MODES = ("append", "overwrite", "upsert")
 
 
 class PaimonArrowIOManager(dg.ConfigurableIOManager):
@@ -46,17 +46,21 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         """Write and commit one snapshot."""
         table = self._table(context.asset_key)
         rows = _to_arrow(obj)
-        with refusals_as_failures(table.identifier):
-            specs = _specs(table, context)
+        with fail_if_unsupported(table.identifier):
+            specs = _parse_partition_specs(table, context)
             if context.has_asset_partitions and not specs:
                 # an overwrite would replace the whole table
                 raise InputError(f"the run of {table.identifier} names no partition to write")
-            snapshot = _write(
-                table, rows, self._mode(context), specs, commit_id=_commit_id(context)
+            snapshot = _write_rows(
+                table,
+                rows,
+                self._parse_write_mode(context),
+                specs,
+                commit_id=_build_commit_id(context),
             )
-        waiting = None if snapshot is None else rows_not_visible(table, snapshot)
+        waiting = None if snapshot is None else count_rows_not_visible(table, snapshot)
         if waiting:
-            hint = not_visible_in_scan(table.identifier, table.paths, waiting)
+            hint = describe_unseen_rows_in_scan(table.identifier, table.paths, waiting)
             context.log.warning("%s, or materialize the compaction of the table", hint)
         written = PaimonMetadata(
             snapshot_id=None if snapshot is None else snapshot.id,
@@ -71,36 +75,38 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         table = self._table(context.asset_key)
         chosen, limit = None, None
         if context.has_asset_partitions:  # may be none: the first partition has nothing before it
-            chosen = of_partitions(table, _specs(table, context))
+            chosen = build_partition_filter(table, _parse_partition_specs(table, context))
             limit = 0 if chosen is None else None
-        with refusals_as_failures(table.identifier):
+        with fail_if_unsupported(table.identifier):
             scan = table.scan(filter=chosen, limit=limit)
             left_out = scan.rows_not_visible if limit is None else 0
             if left_out:
-                context.log.warning(not_visible_in_scan(table.identifier, table.paths, left_out))
+                context.log.warning(
+                    describe_unseen_rows_in_scan(table.identifier, table.paths, left_out)
+                )
             rows = scan.to_arrow()
-        return _in_form(rows, context.dagster_type.typing_type)
+        return _convert_to_type(rows, context.dagster_type.typing_type)
 
     def _table(self, key: dg.AssetKey) -> Table:
         if len(key.path) < 2:
             raise InputError(f"the asset {key.to_user_string()} must be called 'database/table'")
         return self.paimon.load_table(".".join(key.path[-2:]))
 
-    def _mode(self, context: dg.OutputContext) -> str:
+    def _parse_write_mode(self, context: dg.OutputContext) -> str:
         given = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
         mode = given.get("write_mode", self.write_mode)
         text = str(mode.value if isinstance(mode, dg.MetadataValue) else mode)
-        if text not in _MODES:
-            raise InputError(f"write_mode {text!r} must be one of {', '.join(_MODES)}")
+        if text not in _WRITE_MODES:
+            raise InputError(f"write_mode {text!r} must be one of {', '.join(_WRITE_MODES)}")
         return text
 
 
-def _commit_id(context: dg.OutputContext) -> CommitId:
+def _build_commit_id(context: dg.OutputContext) -> CommitId:
     return CommitId(f"dagster-{context.run_id}-{context.step_key}-{context.name}", 1)
 
 
-def _write(
-    table: Table, rows: pa.Table, mode: str, specs: Sequence[Spec], commit_id: CommitId
+def _write_rows(
+    table: Table, rows: pa.Table, mode: str, specs: Sequence[PartitionSpec], commit_id: CommitId
 ) -> Snapshot | None:
     if mode == "append":
         return table.append(rows, commit_id=commit_id)
@@ -109,7 +115,9 @@ def _write(
     return table.overwrite(rows, specs or {}, commit_id=commit_id)
 
 
-def _specs(table: Table, context: dg.OutputContext | dg.InputContext) -> list[dict[str, str]]:
+def _parse_partition_specs(
+    table: Table, context: dg.OutputContext | dg.InputContext
+) -> list[dict[str, str]]:
     """Return the partitions of the asset in the run, none if it has no partitions."""
     if not context.has_asset_partitions:
         return []
@@ -117,27 +125,32 @@ def _specs(table: Table, context: dg.OutputContext | dg.InputContext) -> list[di
     return [translate.parse(key) for key in context.asset_partition_keys]
 
 
-def of_partitions(table: Table, specs: Sequence[Spec]) -> Predicate | None:
+def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Predicate | None:
     """Return a filter that rows of these partitions pass, None if the table has none of them."""
-    schema, chosen = table.schema, any_of(specs, table.schema)
+    schema, chosen = table.schema, build_any_partition_matcher(specs, table.schema)
     found = list(dict.fromkeys(s.partition for s in table.files() if chosen(s.partition)))
     if not found:
         return None
     *others, last = schema.partition_keys
-    values = partition_table(found, schema)
+    values = build_partition_table(found, schema)
     groups = defaultdict[tuple[Any, ...], list[Any]](list)  # by all columns but the last
     for row in range(len(found)):
         shared = tuple(values.column(name)[row] for name in others)
         groups[shared].append(values.column(last)[row])
     return Or(
         tuple(
-            And((*map(_among, others, zip(shared, strict=True)), _among(last, members)))
+            And(
+                (
+                    *map(_build_in_predicate, others, zip(shared, strict=True)),
+                    _build_in_predicate(last, members),
+                )
+            )
             for shared, members in groups.items()
         )
     )
 
 
-def _among(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
+def _build_in_predicate(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
     known = tuple(value for value in values if value.is_valid)
     leaves = [Leaf(name, "in", known)] if known else []
     if len(known) < len(values):
@@ -158,7 +171,7 @@ def _to_arrow(value: Any) -> pa.Table:
     raise InputError(f"a table is stored from Arrow, pandas or Polars, not from {type(value)}")
 
 
-def _in_form(rows: pa.Table, form: Any) -> Any:
+def _convert_to_type(rows: pa.Table, form: Any) -> Any:
     if get_origin(form) in (Union, UnionType):  # such as DataFrame | None
         form = next(one for one in get_args(form) if one is not NoneType)
     module = getattr(form, "__module__", "").partition(".")[0]

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from paimon_orch.dagster.metadata import Metadata, rows_table
-from paimon_orch.dagster.run_config import AllowanceConfig, with_defaults
+from paimon_orch.dagster.metadata import Metadata, build_metadata_table
+from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
@@ -20,10 +20,10 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.table.table import Table
 
-_FINDINGS = 10
+_MAX_SHOWN_FINDINGS = 10
 
 
-class StepConfig(AllowanceConfig):
+class MaintenanceConfig(AllowanceConfig):
     """What all steps have in common."""
 
     dry_run: bool = Field(default=True, description="Show what would be done, and change nothing.")
@@ -32,7 +32,7 @@ class StepConfig(AllowanceConfig):
     )
 
 
-class ExpireSnapshotsConfig(StepConfig):
+class ExpireSnapshotsConfig(MaintenanceConfig):
     """What is not given is taken from the table's options."""
 
     retain_min: int | None = Field(default=None, description="Keep at least so many snapshots.")
@@ -41,7 +41,7 @@ class ExpireSnapshotsConfig(StepConfig):
     max_deletes: int | None = Field(default=None, description="Delete at most so many in a run.")
 
 
-class RemoveOrphanFilesConfig(StepConfig):
+class RemoveOrphanFilesConfig(MaintenanceConfig):
     """Orphans are files that no snapshot, tag, changelog or branch names."""
 
     older_than: str = Field(
@@ -53,7 +53,7 @@ class RemoveOrphanFilesConfig(StepConfig):
     )
 
 
-class ExpirePartitionsConfig(StepConfig):
+class ExpirePartitionsConfig(MaintenanceConfig):
     """What is not given is taken from the table's options."""
 
     expiration_time: str | None = Field(
@@ -63,17 +63,17 @@ class ExpirePartitionsConfig(StepConfig):
     max_expires: int | None = Field(default=None, description="Drop at most so many in a run.")
 
 
-class CompactManifestsConfig(StepConfig):
+class CompactManifestsConfig(MaintenanceConfig):
     """Rows and files stay as they are, so it is no dry run unless it is asked for."""
 
     dry_run: bool = Field(default=False, description="Show what would be done, and change nothing.")
 
 
-C = TypeVar("C", bound=StepConfig)
+C = TypeVar("C", bound=MaintenanceConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MaintenanceResult:
     """What a step did or, in a dry run, would do.
 
     :ivar figures: numbers by name; other values are not reported
@@ -95,11 +95,11 @@ class Outcome:
         metadata: Metadata = {prefix + name: value for name, value in self.numbers.items()}
         metadata["paimon/dry_run"] = dry_run
         if self.columns:
-            metadata["paimon/plan"] = rows_table(self.rows, self.columns)
+            metadata["paimon/plan"] = build_metadata_table(self.rows, self.columns)
         return metadata
 
 
-_TIMES: Mapping[str, Callable[[str, str], object]] = {
+_TIME_PARSERS: Mapping[str, Callable[[str, str], object]] = {
     "retain_for": parse_duration,
     "older_than": parse_cutoff,
     "expiration_time": parse_duration,
@@ -107,7 +107,7 @@ _TIMES: Mapping[str, Callable[[str, str], object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[C]):
+class MaintenanceOp(Generic[C]):
     """A step by its name; ``perform`` changes nothing if the config says ``dry_run``.
 
     :ivar config: the class of the op's config; its defaults are the policy of the job
@@ -116,15 +116,15 @@ class Step(Generic[C]):
     action: str
     description: str
     config: type[C]
-    perform: Callable[[Table, C, Executor, Progress], Outcome]
+    perform: Callable[[Table, C, Executor, Progress], MaintenanceResult]
 
-    def with_policy(self, policy: Mapping[str, Any]) -> "Step[C]":
+    def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp[C]":
         """Return the step whose config has the values of ``policy`` as defaults.
 
         Raises :class:`InputError` for a name that the config does not have, and for a value that it does not take.
         """
         self.check_config(policy)
-        return replace(self, config=with_defaults(self.config, policy))
+        return replace(self, config=build_config_class(self.config, policy))
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         """Raise :class:`InputError` for an unknown config field, and for a value that the field does not accept."""
@@ -142,14 +142,14 @@ class Step(Generic[C]):
                 for each in error.errors()
             )
             raise InputError(f"config of {self.action}: {wrong}") from error
-        for name, parse in _TIMES.items():
+        for name, parse in _TIME_PARSERS.items():
             if config.get(name) is not None:
                 parse(name, config[name])  # refuse it when definitions load, not in a scheduled run
 
 
 def _expire_snapshots(
     table: Table, config: ExpireSnapshotsConfig, executor: Executor, progress: Progress
-) -> Outcome:
+) -> MaintenanceResult:
     older_than = None
     if config.retain_for is not None:
         retained = parse_duration("retain_for", config.retain_for)
@@ -164,7 +164,7 @@ def _expire_snapshots(
             max_deletes=config.max_deletes,
             progress=progress,
         )
-        return Outcome(result.to_dict() | {"refused": len(result.refused)})
+        return MaintenanceResult(result.to_dict() | {"refused": len(result.refused)})
     planned = snapshot_step.plan(
         table,
         retain_max=config.retain_max,
@@ -174,34 +174,34 @@ def _expire_snapshots(
     )
     kinds = {
         "snapshot": [table.snapshots.path(number) for number in planned.snapshots],
-        "data": planned.garbage.data,
-        "metadata": [*planned.garbage.metadata, *planned.garbage.lists],
+        "data": planned.files_to_delete.data,
+        "metadata": [*planned.files_to_delete.metadata, *planned.files_to_delete.lists],
     }
     rows = ({"kind": kind, "path": path} for kind, paths in kinds.items() for path in paths)
     figures = planned.to_dict() | {"refused": len(planned.refused)}
-    return Outcome(figures, rows, {"kind": "string", "path": "string"})
+    return MaintenanceResult(figures, rows, {"kind": "string", "path": "string"})
 
 
 def _remove_orphan_files(
     table: Table, config: RemoveOrphanFilesConfig, executor: Executor, progress: Progress
-) -> Outcome:
+) -> MaintenanceResult:
     older_than = parse_cutoff("older_than", config.older_than)
     if not config.dry_run:
-        _require_sound(table)
+        _check_not_damaged(table)
     planned = orphan_step.plan(table, executor, older_than=older_than, progress=progress)
     rows = [{"path": file.path, "bytes": file.size} for file in planned.files]
     figures = planned.to_dict()
     if not config.dry_run:
         result = orphan_step.run(table, planned, executor, quarantine=config.quarantine)
         figures = result.to_dict() | {"refused": len(result.refused)}
-    return Outcome(figures, rows, {"path": "string", "bytes": "int"})
+    return MaintenanceResult(figures, rows, {"path": "string", "bytes": "int"})
 
 
-def _require_sound(table: Table) -> None:
+def _check_not_damaged(table: Table) -> None:
     """Refuse to delete from a table that lost files, or whose metadata contradicts itself."""
     report = check(table)
     if not report:
-        shown = "\n".join(map(str, report.findings[:_FINDINGS]))
+        shown = "\n".join(map(str, report.findings[:_MAX_SHOWN_FINDINGS]))
         raise dg.Failure(
             f"{table.identifier} is damaged, so no orphan file was removed. Findings: {len(report.findings)}\n{shown}",
             metadata={
@@ -212,7 +212,9 @@ def _require_sound(table: Table) -> None:
         )
 
 
-def _expire_partitions(table: Table, config: ExpirePartitionsConfig, *_: object) -> Outcome:
+def _expire_partitions(
+    table: Table, config: ExpirePartitionsConfig, *_: object
+) -> MaintenanceResult:
     step = partition_step.plan if config.dry_run else partition_step.expire_partitions
     kept = config.expiration_time
     done = step(
@@ -222,16 +224,20 @@ def _expire_partitions(table: Table, config: ExpirePartitionsConfig, *_: object)
         max_expires=config.max_expires,
     )
     figures = {"partitions": len(done.names), "rows": done.rows, "bytes": done.bytes}
-    return Outcome(figures, ({"partition": name} for name in done.names), {"partition": "string"})
+    return MaintenanceResult(
+        figures, ({"partition": name} for name in done.names), {"partition": "string"}
+    )
 
 
-def _compact_manifests(table: Table, config: CompactManifestsConfig, *_: object) -> Outcome:
+def _compact_manifests(
+    table: Table, config: CompactManifestsConfig, *_: object
+) -> MaintenanceResult:
     planned = manifest_step.plan(table)
     if config.dry_run:
-        return Outcome(planned.to_dict())
+        return MaintenanceResult(planned.to_dict())
     manifest_step.compact_manifests(table)
     after = manifest_step.plan(table)
-    return Outcome(
+    return MaintenanceResult(
         {
             "manifests_before": planned.manifests,
             "manifests_after": after.manifests,
@@ -241,32 +247,32 @@ def _compact_manifests(table: Table, config: CompactManifestsConfig, *_: object)
     )
 
 
-EXPIRE_SNAPSHOTS = Step(
+EXPIRE_SNAPSHOTS = MaintenanceOp(
     "expire_snapshots",
     "Deletes old snapshots of `{table}` and the files that only they need.",
     ExpireSnapshotsConfig,
     _expire_snapshots,
 )
-REMOVE_ORPHAN_FILES = Step(
+REMOVE_ORPHAN_FILES = MaintenanceOp(
     "remove_orphan_files",
     "Deletes files of `{table}` that nothing refers to. A damaged table is left alone.",
     RemoveOrphanFilesConfig,
     _remove_orphan_files,
 )
-EXPIRE_PARTITIONS = Step(
+EXPIRE_PARTITIONS = MaintenanceOp(
     "expire_partitions",
     "Drops partitions of `{table}` by their age.",
     ExpirePartitionsConfig,
     _expire_partitions,
 )
-COMPACT_MANIFESTS = Step(
+COMPACT_MANIFESTS = MaintenanceOp(
     "compact_manifests",
     "Merges the manifests of `{table}` into few; rows and files stay as they are.",
     CompactManifestsConfig,
     _compact_manifests,
 )
 
-STEPS: Mapping[str, Step[Any]] = {
+MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any]] = {
     step.action: step
     for step in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
 }

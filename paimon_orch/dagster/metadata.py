@@ -13,16 +13,19 @@ import dagster as dg
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.merge.tree.levels import bucket_runs
+from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
-from paimon_orch.steps.compaction.policy import Decision
+from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.steps.inspection.inspect import TableReport
-from paimon_orch.steps.maintenance.rewrite_file_index import RewritePlan, RewriteResult
+from paimon_orch.steps.maintenance.rewrite_file_index import (
+    FileIndexRewritePlan,
+    FileIndexRewriteResult,
+)
 from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
-MAX_RECORDS = 50
+MAX_TABLE_RECORDS = 50
 
 _PLAN_COLUMNS = {
     "bucket": "int",
@@ -34,7 +37,7 @@ _PLAN_COLUMNS = {
 }
 _INDEX_COLUMNS = {"partition": "string", "bucket": "int", "files": "int", "rows": "int", "bytes": "int"}  # fmt: skip
 
-_STATE = (
+_STATE_METRICS = (
     "files",
     "bytes",
     "level0_files",
@@ -112,60 +115,60 @@ class PaimonMetadata:
         }
 
 
-def partition_report(report: TableReport, path: str) -> TableReport:
+def filter_report(report: TableReport, path: str) -> TableReport:
     """Return a report cut down to one partition."""
     return replace(report, buckets=tuple(b for b in report.buckets if b.partition == path))
 
 
-def partition_result(result: CompactionResult, path: str) -> CompactionResult:
+def filter_result(result: CompactionResult, path: str) -> CompactionResult:
     """Return a result whose plan is cut down to one partition; its sums stay those of the commit."""
     units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
     return replace(result, plan=replace(result.plan, units=units))
 
 
-def table_state(report: TableReport) -> PaimonMetadata:
+def build_table_state(report: TableReport) -> PaimonMetadata:
     """Return what a table or partition looks like."""
     return PaimonMetadata(
         files=report.file_count,
         bytes=report.bytes,
         level0_files=report.level0_files,
-        rows_not_visible=_rows_not_visible(report),
-        read_amplification=_sorted_runs(report),
-        deletion_vector_rows=report.hidden_rows,
+        rows_not_visible=_get_rows_not_visible(report),
+        read_amplification=_compute_max_sorted_runs(report),
+        deletion_vector_rows=report.deleted_rows,
         small_file_ratio=report.small_files / max(report.file_count, 1),
     )
 
 
-def rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
+def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
     """Return the records of a snapshot that wait for compaction, None for tables whose readers see all files."""
     schema = table.schema
     visibility = Visibility(schema)
-    if not (visibility.skips_level_0 or is_postponed(schema)):
+    if not (visibility.skips_level_0 or has_postpone_buckets(schema)):
         return None
     return visibility.rows_not_visible(table.manifests, snapshot)
 
 
-def _rows_not_visible(report: TableReport) -> int | None:
+def _get_rows_not_visible(report: TableReport) -> int | None:
     """Return the records that wait for compaction, None for tables whose readers see all files."""
-    hides = Visibility(report.schema).skips_level_0 or is_postponed(report.schema)
+    hides = Visibility(report.schema).skips_level_0 or has_postpone_buckets(report.schema)
     return report.rows_not_visible if hides else None
 
 
-def _sorted_runs(report: TableReport) -> int:
+def _compute_max_sorted_runs(report: TableReport) -> int:
     """Return what readers merge in the bucket with the most."""
     if not report.schema.primary_keys:
         return 0
     buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
-    return max((len(bucket_runs(files, report.schema)) for files in buckets), default=0)
+    return max((len(build_bucket_runs(files, report.schema)) for files in buckets), default=0)
 
 
-def row_count(report: TableReport, *, partition: bool) -> Metadata:
+def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
     """Return the rows of a table or partition, nothing where only a merge can tell."""
     key = "dagster/partition_row_count" if partition else "dagster/row_count"
     return {} if report.row_count is None else {key: report.row_count}
 
 
-def compaction_metadata(
+def build_compaction_metadata(
     before: TableReport,
     after: TableReport,
     result: CompactionResult,
@@ -177,7 +180,7 @@ def compaction_metadata(
 
     :param alone: whether the result is of nothing else; sums over several partitions are left out
     """
-    units, now = result.plan.units, table_state(after)
+    units, now = result.plan.units, build_table_state(after)
     level0 = sum(f.file_size for f in result.plan.inputs if f.level == 0)
     state = replace(
         now,
@@ -190,9 +193,9 @@ def compaction_metadata(
         commit_attempts=result.attempts,
         planned_buckets=result.plan.buckets,
         skipped_buckets=max(len(before.buckets) - result.plan.buckets, 0),
-        read_amplification_before=_sorted_runs(before),
-        plan=plan_table(units, partition=partition) if units else None,
-        before_after=_before_after(table_state(before), now),
+        read_amplification_before=_compute_max_sorted_runs(before),
+        plan=build_plan_table(units, partition=partition) if units else None,
+        before_after=_build_before_after_table(build_table_state(before), now),
     )
     if alone:
         state = replace(
@@ -201,19 +204,21 @@ def compaction_metadata(
             bytes_written=result.bytes_written,
             write_amplification=result.bytes_written / level0 if level0 else None,
         )
-    return state.to_dagster() | row_count(after, partition=partition)
+    return state.to_dagster() | build_row_count_metadata(after, partition=partition)
 
 
-def _before_after(before: PaimonMetadata, after: PaimonMetadata) -> dg.TableMetadataValue:
+def _build_before_after_table(
+    before: PaimonMetadata, after: PaimonMetadata
+) -> dg.TableMetadataValue:
     """Return the state before and after a run, side by side."""
     rows = (
         {"figure": name, "before": getattr(before, name), "after": getattr(after, name)}
-        for name in _STATE
+        for name in _STATE_METRICS
     )
-    return rows_table(rows, {"figure": "string", "before": "float", "after": "float"})
+    return build_metadata_table(rows, {"figure": "string", "before": "float", "after": "float"})
 
 
-def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
+def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
     """Return the first buckets of a compaction plan as a table; plans begin with the largest.
 
     :param partition: whether all buckets are of one partition, which is left out then
@@ -224,10 +229,12 @@ def plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableM
         | {name: getattr(unit, name) for name in names}
         for unit in units
     )
-    return rows_table(rows, ({} if partition else {"partition": "string"}) | _PLAN_COLUMNS)
+    return build_metadata_table(
+        rows, ({} if partition else {"partition": "string"}) | _PLAN_COLUMNS
+    )
 
 
-def decisions_metadata(decisions: Sequence[Decision]) -> Metadata:
+def build_decisions_metadata(decisions: Sequence[CompactionDecision]) -> Metadata:
     """Return what a policy decided: how many partitions it compacts and leaves, and why, those it compacts first."""
     if not decisions:
         return {}
@@ -237,21 +244,25 @@ def decisions_metadata(decisions: Sequence[Decision]) -> Metadata:
     return {
         "paimon/partitions_to_compact": chosen,
         "paimon/partitions_not_now": len(decisions) - chosen,
-        "paimon/decisions": rows_table(shown, _DECISION_COLUMNS),
+        "paimon/decisions": build_metadata_table(shown, _DECISION_COLUMNS),
     }
 
 
-def rows_table(
+def build_metadata_table(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dg.TableMetadataValue:
     """Return the first rows as a table of columns with these types; how many there are is another figure."""
-    records = [dg.TableRecord(dict(row)) for row in islice(rows, MAX_RECORDS)]
+    records = [dg.TableRecord(dict(row)) for row in islice(rows, MAX_TABLE_RECORDS)]
     schema = dg.TableSchema([dg.TableColumn(*item) for item in columns.items()])
     return dg.MetadataValue.table(records, schema=schema)
 
 
-def index_metadata(
-    plan: RewritePlan, result: RewriteResult, partition: str | None = None, *, alone: bool = True
+def build_index_metadata(
+    plan: FileIndexRewritePlan,
+    result: FileIndexRewriteResult,
+    partition: str | None = None,
+    *,
+    alone: bool = True,
 ) -> Metadata:
     """Return what a rewrite of file indexes did to a partition, without one to the whole table.
 
@@ -264,7 +275,7 @@ def index_metadata(
         indexed_files=sum(int(str(row["files"])) for row in rows),
         bytes_read=sum(int(str(row["bytes"])) for row in rows),
         duration_seconds=result.duration_seconds,
-        plan=rows_table(rows, _INDEX_COLUMNS) if rows else None,
+        plan=build_metadata_table(rows, _INDEX_COLUMNS) if rows else None,
     )
     if alone:
         state = replace(
@@ -276,16 +287,16 @@ def index_metadata(
     return state.to_dagster()
 
 
-def same_columns(schema: TableSchema, source: dg.AssetKey) -> Metadata:
+def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
     """Return the columns of an asset whose rows are those of the table's asset, and that each comes from its own."""
     deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
     return {
-        "dagster/column_schema": column_schema(schema),
+        "dagster/column_schema": build_column_schema(schema),
         "dagster/column_lineage": dg.TableColumnLineage(deps),
     }
 
 
-def column_schema(schema: TableSchema) -> dg.TableSchema:
+def build_column_schema(schema: TableSchema) -> dg.TableSchema:
     """Return a table's columns as Dagster shows them, with its keys as constraints."""
     return dg.TableSchema(
         [

@@ -11,24 +11,24 @@ COMPACTION = "compaction"
 FILE_INDEX = "file_index"
 
 
-def table_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+def table_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of a table's asset, ``[*prefix, database, table]``."""
-    return dg.AssetKey([*prefix, *_split(table)])
+    return dg.AssetKey([*prefix, *_split_table_name(table)])
 
 
-def compaction_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+def compaction_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of a table's compaction asset."""
-    return dg.AssetKey([*table_key(table, prefix).path, COMPACTION])
+    return dg.AssetKey([*table_asset_key(table, prefix).path, COMPACTION])
 
 
-def file_index_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
+def file_index_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of the asset that stands for a table's file indexes."""
-    return dg.AssetKey([*table_key(table, prefix).path, FILE_INDEX])
+    return dg.AssetKey([*table_asset_key(table, prefix).path, FILE_INDEX])
 
 
 def group_name(table: str) -> str:
     """Return the asset group of a table: its database."""
-    return _plain(_split(table)[0])
+    return _sanitize_name(_split_table_name(table)[0])
 
 
 def pool_name(table: str) -> str:
@@ -36,26 +36,26 @@ def pool_name(table: str) -> str:
     return f"paimon/{table}"
 
 
-def object_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
+def definition_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
     """Return the name of a sensor, job or schedule, such as ``latest_snapshot__lake__orders``."""
-    return _plain("__".join([action, *table_key(table, prefix).path]))
+    return _sanitize_name("__".join([action, *table_asset_key(table, prefix).path]))
 
 
-def check_name(table: str) -> None:
+def check_table_name(table: str) -> None:
     """Refuse a table that no op can be named after, as Dagster names those of assets and checks by the key."""
-    if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split(table)):
+    if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split_table_name(table)):
         raise InputError(
             f"table name {table!r} cannot name an asset: Dagster takes letters, digits, _ and -"
         )
 
 
-def _split(table: str) -> tuple[str, str]:
+def _split_table_name(table: str) -> tuple[str, str]:
     database, dot, name = table.partition(".")
     if not (database and dot and name) or "." in name:
         raise InputError(f"table name {table!r} must be 'database.table'")
     return database, name
 
 
-def _plain(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     """Return a name with the characters that Dagster takes in names."""
     return re.sub(r"\W", "_", name, flags=re.ASCII)

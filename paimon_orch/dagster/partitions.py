@@ -14,32 +14,34 @@ import dagster as dg
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
-from paimon_orch.format.partition_path import escape, unescape
+from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.table.filter.partition_spec import directory_names
+from paimon_orch.table.filter.partition_spec import build_directory_names
 
 _EPOCH = date(1970, 1, 1)
-_SEPARATOR = "|"
-_ONE_SPELLING = ("CHAR", "VARCHAR", "DATE", "TIME")
-_NOT_IN_DIMENSIONS = "|[],"
+_DIMENSION_SEPARATOR = "|"
+_CANONICAL_TEXT_TYPES = ("CHAR", "VARCHAR", "DATE", "TIME")
+_FORBIDDEN_IN_DIMENSIONS = "|[],"
 """What Dagster refuses in the keys of a dimension."""
 
 
-def parse_path(path: str) -> dict[str, str]:
+def parse_partition_path(path: str) -> dict[str, str]:
     """Return the spec of a partition path; raises :class:`InputError` if it is none."""
     spec: dict[str, str] = {}
     for part in path.split("/"):
         column, separator, value = part.partition("=")
-        if not (column and separator and value) or unescape(column) in spec:
+        if not (column and separator and value) or unescape_path_name(column) in spec:
             raise InputError(f"partition {path!r} must look like 'dt=2026-01-01/region=eu'")
-        spec[unescape(column)] = unescape(value)
+        spec[unescape_path_name(column)] = unescape_path_name(value)
     return spec
 
 
-def render_path(spec: Mapping[str, str]) -> str:
+def format_partition_path(spec: Mapping[str, str]) -> str:
     """Return the path of a spec, in its order of columns."""
-    return "/".join(f"{escape(column)}={escape(value)}" for column, value in spec.items())
+    return "/".join(
+        f"{escape_path_name(column)}={escape_path_name(value)}" for column, value in spec.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class PartitionKeys:
     columns: tuple[str, ...]
     days: frozenset[str] = frozenset()
     dimensions: tuple[str, ...] = ()
-    typed: tuple[Field, ...] = ()
+    multi_spelling_fields: tuple[Field, ...] = ()
     options: Options = field(default_factory=lambda: Options({}))
 
     @classmethod
@@ -77,7 +79,7 @@ class PartitionKeys:
                 raise InputError(
                     f"the dimensions {', '.join(dimensions)} must be the partition columns {', '.join(columns)}"
                 )
-        typed = (field for field in schema.partition_fields if not _has_one_spelling(field.type))
+        typed = (field for field in schema.partition_fields if not _has_canonical_text(field.type))
         by_number = schema.typed_options.boolean("partition.legacy-name", default=True)
         dates = (
             field.name
@@ -93,50 +95,56 @@ class PartitionKeys:
                 f"partition {dict(spec)} must give a value to each of {', '.join(self.columns)}"
             )
         shown = {
-            name: _date(spec[name]) if name in self.days else spec[name] for name in self.columns
+            name: _format_day_number(spec[name]) if name in self.days else spec[name]
+            for name in self.columns
         }
         if self.dimensions:
-            return _SEPARATOR.join(_in_dimension(shown[name]) for name in self.dimensions)
-        return shown[self.columns[0]] if len(self.columns) == 1 else render_path(shown)
+            return _DIMENSION_SEPARATOR.join(
+                _check_dimension_value(shown[name]) for name in self.dimensions
+            )
+        return shown[self.columns[0]] if len(self.columns) == 1 else format_partition_path(shown)
 
     def parse(self, key: str) -> dict[str, str]:
         """Return the partition of a Dagster key; raises :class:`InputError` if it is none of this table."""
         if self.dimensions:
-            given = dict(zip(self.dimensions, key.split(_SEPARATOR), strict=False))
-            fits = key.count(_SEPARATOR) + 1 == len(self.dimensions)
+            given = dict(zip(self.dimensions, key.split(_DIMENSION_SEPARATOR), strict=False))
+            fits = key.count(_DIMENSION_SEPARATOR) + 1 == len(self.dimensions)
             spec = {name: given[name] for name in self.columns} if fits else {}
         else:
-            spec = {self.columns[0]: key} if len(self.columns) == 1 else parse_path(key)
+            spec = {self.columns[0]: key} if len(self.columns) == 1 else parse_partition_path(key)
         if tuple(spec) != self.columns or not all(spec.values()):
             raise InputError(
                 f"partition key {key!r} does not fit the partition columns {', '.join(self.columns)}"
             )
-        spec = {name: _day(text) if name in self.days else text for name, text in spec.items()}
-        return directory_names(spec, self.typed, self.options)
+        spec = {
+            name: _parse_day_number(text) if name in self.days else text
+            for name, text in spec.items()
+        }
+        return build_directory_names(spec, self.multi_spelling_fields, self.options)
 
     def key_of(self, path: str) -> str:
         """Return the Dagster key of a partition path."""
-        return self.render(parse_path(path))
+        return self.render(parse_partition_path(path))
 
     def path_of(self, key: str) -> str:
         """Return the partition path of a Dagster key."""
-        return render_path(self.parse(key))
+        return format_partition_path(self.parse(key))
 
 
-def _has_one_spelling(kind: DataType) -> bool:
-    return isinstance(kind, AtomicType) and kind.name in _ONE_SPELLING
+def _has_canonical_text(kind: DataType) -> bool:
+    return isinstance(kind, AtomicType) and kind.name in _CANONICAL_TEXT_TYPES
 
 
-def _in_dimension(text: str) -> str:
-    if set(text) & set(_NOT_IN_DIMENSIONS):
+def _check_dimension_value(text: str) -> str:
+    if set(text) & set(_FORBIDDEN_IN_DIMENSIONS):
         raise InputError(
             f"the partition value {text!r} cannot be part of a multi-dimensional key: Dagster takes none of "
-            f"{' '.join(_NOT_IN_DIMENSIONS)} in it"
+            f"{' '.join(_FORBIDDEN_IN_DIMENSIONS)} in it"
         )
     return text
 
 
-def _date(text: str) -> str:
+def _format_day_number(text: str) -> str:
     """Return the date of a day's number; what is none, such as the name of null, stays as it is."""
     try:
         return (_EPOCH + timedelta(days=int(text))).isoformat()
@@ -144,8 +152,8 @@ def _date(text: str) -> str:
         return text
 
 
-def _day(text: str) -> str:
-    """Undo :func:`_date`."""
+def _parse_day_number(text: str) -> str:
+    """Undo :func:`_format_day_number`."""
     try:
         return str((date.fromisoformat(text) - _EPOCH).days) if "-" in text[1:] else text
     except ValueError:

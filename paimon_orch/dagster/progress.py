@@ -6,14 +6,14 @@ import dagster as dg
 
 from paimon_orch.steps.common.executor import Progress
 
-INTERVAL_SECONDS = 10.0
+LOG_INTERVAL_SECONDS = 10.0
 
 
-def log_progress(
+def build_progress_logger(
     context: dg.OpExecutionContext | dg.AssetExecutionContext,
     what: str,
     *,
-    interval_seconds: float = INTERVAL_SECONDS,
+    interval_seconds: float = LOG_INTERVAL_SECONDS,
 ) -> Progress:
     """Return what logs how many units of work are done, no more often than the interval; short work logs nothing."""
     last = time.monotonic()

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
-from paimon_orch.storage.object_store_options import parse_option
+from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
@@ -46,7 +46,9 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
 
     def catalog(self) -> Catalog:
         """Return the library's catalog; nothing is read yet."""
-        options = (parse_option(f"{name}={text}") for name, text in self.storage_options.items())
+        options = (
+            parse_storage_option(f"{name}={text}") for name, text in self.storage_options.items()
+        )
         allowances = Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
@@ -77,7 +79,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         description="Send paimon_orch to the workers of such a session; what it needs must be on the nodes.",
     )
 
-    _started: "SparkSession | None" = PrivateAttr(default=None)
+    _started_session: "SparkSession | None" = PrivateAttr(default=None)
 
     def session(self) -> "SparkSession":
         """Return the session, and start one if none is running in this process."""
@@ -86,35 +88,35 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         active = active_session()
         if active is not None:
             return active
-        self._started = spark_session(
+        self._started_session = spark_session(
             self.master, self.remote, self.spark_config, ship_package=self.ship_package
         )
-        return self._started
+        return self._started_session
 
     def executor(self) -> Executor:
         """Return what runs work units on the session; without units no session starts."""
-        return _LazyExecutor(self)
+        return _LazySparkExecutor(self)
 
     def links(self) -> dict[str, str]:
         """Return where the session can be looked at (see :mod:`paimon_orch.spark.session.ui_links`), nothing if none runs."""
         if "pyspark" not in sys.modules:
             return {}
         from paimon_orch.spark import active_session
-        from paimon_orch.spark.session.ui_links import links_of
+        from paimon_orch.spark.session.ui_links import find_ui_links
 
         active = active_session()
-        return {} if active is None else links_of(active)
+        return {} if active is None else find_ui_links(active)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Stop the session if it was started here."""
-        if self._started is not None:
+        if self._started_session is not None:
             from paimon_orch.spark import stop_session
 
-            stop_session(self._started)
-            self._started = None
+            stop_session(self._started_session)
+            self._started_session = None
 
 
-class _LazyExecutor:
+class _LazySparkExecutor:
     """Asks for the session with the first unit: a run with nothing to do pays for no JVM."""
 
     def __init__(self, resource: SparkSessionResource) -> None:
@@ -132,7 +134,9 @@ class _LazyExecutor:
         """Run the units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
         if not units:
             return []
-        return self._spark().map(run, units, label=label, progress=progress, undo=undo)
+        return self._build_spark_executor().map(
+            run, units, label=label, progress=progress, undo=undo
+        )
 
     def shuffle(
         self,
@@ -147,10 +151,10 @@ class _LazyExecutor:
         """Bring together what units found on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
         if not units:
             return []
-        spark = self._spark()
+        spark = self._build_spark_executor()
         return spark.shuffle(split, units, join, parts=parts, label=label, progress=progress)
 
-    def _spark(self) -> Executor:
+    def _build_spark_executor(self) -> Executor:
         from paimon_orch.spark import SparkExecutor
 
         return SparkExecutor(self._resource.session())

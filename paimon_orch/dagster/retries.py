@@ -10,14 +10,14 @@ from paimon_orch.errors import CancelledError, TransientError, UnsupportedError
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""For steps that run under :func:`failures_by_type`; commit conflicts were retried by the library before."""
+"""For steps that run under :func:`raise_dagster_errors`; commit conflicts were retried by the library before."""
 
-Context = dg.OpExecutionContext | dg.AssetExecutionContext
+ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 
 
 @contextmanager
-def failures_by_type(
-    table: str, context: Context | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
+def raise_dagster_errors(
+    table: str, context: ExecutionContext | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
 ) -> Iterator[None]:
     """Ask for another attempt after transient errors and those of files; end the run at once for all others.
 
@@ -29,7 +29,7 @@ def failures_by_type(
     except (TransientError, OSError) as error:
         if context is None:
             raise
-        delay = policy.calculate_delay(op_context(context).retry_number + 1)
+        delay = policy.calculate_delay(get_op_context(context).retry_number + 1)
         raise dg.RetryRequested(policy.max_retries, delay) from error
     except (dg.Failure, dg.RetryRequested):
         raise
@@ -37,19 +37,19 @@ def failures_by_type(
         # Spark's own handler of Ctrl-C, where it has taken the place of Dagster's.
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
-        raise _failure(table, error) from error
+        raise _build_failure(table, error) from error
 
 
 @contextmanager
-def refusals_as_failures(table: str) -> Iterator[None]:
+def fail_if_unsupported(table: str) -> Iterator[None]:
     """End the run without a retry if the table needs a feature that is not implemented."""
     try:
         yield
     except UnsupportedError as error:
-        raise _failure(table, error) from error
+        raise _build_failure(table, error) from error
 
 
-def _failure(table: str, error: Exception) -> dg.Failure:
+def _build_failure(table: str, error: Exception) -> dg.Failure:
     return dg.Failure(
         f"{type(error).__name__}: {error}",
         metadata={"dagster/table_name": table, "paimon/error": type(error).__name__},
@@ -57,7 +57,7 @@ def _failure(table: str, error: Exception) -> dg.Failure:
     )
 
 
-def op_context(context: Context) -> dg.OpExecutionContext:
+def get_op_context(context: ExecutionContext) -> dg.OpExecutionContext:
     """Return the context of the op, also of an asset's."""
     return (
         context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context

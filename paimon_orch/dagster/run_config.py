@@ -11,11 +11,11 @@ from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.table.table import Table
 
-STALE_EXTERNAL = (
+STALE_EXTERNAL_HELP = (
     "Change the table although Iceberg metadata, a metastore or a callback that its options name becomes stale. The "
     "run's metadata names the stale systems."
 )
-UNKNOWN_OPTIONS = (
+UNKNOWN_OPTIONS_HELP = (
     "Change the table although it has options that may belong to a newer release of Paimon."
 )
 
@@ -23,18 +23,20 @@ UNKNOWN_OPTIONS = (
 class AllowanceConfig(dg.Config):
     """Which refusals by the table's options a run overrides."""
 
-    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL)
-    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS)
+    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
+    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
 
     def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
         """Return the table with the allowances of this config and of the resource."""
         allowances = Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
-        return load_allowed(paimon, table, allowances)
+        return load_table_with_allowances(paimon, table, allowances)
 
 
-def load_allowed(paimon: PaimonCatalogResource, table: str, allowances: Allowances) -> Table:
+def load_table_with_allowances(
+    paimon: PaimonCatalogResource, table: str, allowances: Allowances
+) -> Table:
     """Return the table with the allowances of the caller and of the resource."""
     loaded = paimon.load_table(table)
     given = loaded.allowances
@@ -47,7 +49,7 @@ def load_allowed(paimon: PaimonCatalogResource, table: str, allowances: Allowanc
 C = TypeVar("C", bound=dg.Config)
 
 
-def with_defaults(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
+def build_config_class(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
     """Return a config class with other defaults, by field name; names that are not fields are ignored."""
     fields: dict[str, Any] = {
         name: (known.annotation, Field(default=defaults[name], description=known.description))
@@ -57,7 +59,7 @@ def with_defaults(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
     return create_model(config.__name__, __base__=config, **fields)
 
 
-def allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, bool]:
+def build_allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, bool]:
     """Return the config of the allowances that are set."""
     config = {
         "allow_stale_external": allowances.stale_external,

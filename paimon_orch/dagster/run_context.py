@@ -7,13 +7,13 @@ import dagster as dg
 
 from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.resources import SparkSessionResource
-from paimon_orch.dagster.retries import Context, op_context
+from paimon_orch.dagster.retries import ExecutionContext, get_op_context
 from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
 
 U = TypeVar("U")
 
 
-class NamedExecutor:
+class RunLabelExecutor:
     """An executor whose jobs say which run they belong to: in the description of the job, on Connect in its tag."""
 
     def __init__(self, executor: Executor, run: str) -> None:
@@ -29,7 +29,7 @@ class NamedExecutor:
         undo: Undo | None = None,
     ) -> list[bytes]:
         """Run the units; see :class:`paimon_orch.steps.common.executor.Executor`."""
-        named = self._named(label)
+        named = self._add_run_label(label)
         return self._executor.map(run, units, label=named, progress=progress, undo=undo)
 
     def shuffle(
@@ -43,22 +43,22 @@ class NamedExecutor:
         progress: Progress | None = None,
     ) -> list[bytes]:
         """Bring together what units found; see :class:`paimon_orch.steps.common.executor.Executor`."""
-        named = self._named(label)
+        named = self._add_run_label(label)
         return self._executor.shuffle(
             split, units, join, parts=parts, label=named, progress=progress
         )
 
-    def _named(self, label: str) -> str:
+    def _add_run_label(self, label: str) -> str:
         return f"{label} ({self._run})"
 
 
-def executor_of(context: Context, spark: SparkSessionResource) -> Executor:
+def build_executor(context: ExecutionContext, spark: SparkSessionResource) -> Executor:
     """Return the executor of a step, whose jobs name run and step."""
-    op = op_context(context)
-    return NamedExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
+    op = get_op_context(context)
+    return RunLabelExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
 
 
-def spark_links(spark: SparkSessionResource) -> Metadata:
+def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:
     """Return where the jobs of a run can be looked at; nothing without a session."""
     found = spark.links()
     metadata: Metadata = {f"paimon/spark_{name}": text for name, text in found.items()}

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from paimon_orch.dagster.names import COMPACTION, compaction_key
+from paimon_orch.dagster.names import COMPACTION, compaction_asset_key
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.compaction.policy import Decision
+from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.table.table import Table
 
-PartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
-Partitions = dg.PartitionsDefinition[str]
+DynamicPartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
+PartitionsDef = dg.PartitionsDefinition[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class CompactionTarget:
     """The compaction asset of a table, as a tick asks for it: ``partitions_def`` and ``key_prefix`` are those of the asset."""
 
     table: Table
-    partitions_def: Partitions | None
+    partitions_def: PartitionsDef | None
     key_prefix: Sequence[str]
     tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
 
@@ -39,7 +39,10 @@ class CompactionTarget:
         return ""
 
     def requests(
-        self, run_keys: Mapping[str, str], decisions: Mapping[str, Decision], seen: int | None
+        self,
+        run_keys: Mapping[str, str],
+        decisions: Mapping[str, CompactionDecision],
+        seen: int | None,
     ) -> list[dg.RunRequest]:
         """Return a request for each partition path; those that the asset has no partition for, nor can have, are logged.
 
@@ -50,33 +53,40 @@ class CompactionTarget:
         if self.partitions_def is None:
             keys: dict[str, str | None] = dict.fromkeys(run_keys)
         else:
-            keys = self._taken(run_keys, self.partitions_def)
+            keys = self._find_partition_keys(run_keys, self.partitions_def)
         if unknown := [path for path in run_keys if path not in keys]:
             named = ", ".join(unknown)
             self.tick.log.warning(
                 "%s: the asset has no partition for %s", self.table.identifier, named
             )
         return [
-            self._request(path, run_keys[path], key, decisions.get(path), seen)
+            self._build_run_request(path, run_keys[path], key, decisions.get(path), seen)
             for path, key in keys.items()
         ]
 
-    def _taken(self, paths: Collection[str], partitions_def: Partitions) -> dict[str, str | None]:
+    def _find_partition_keys(
+        self, paths: Collection[str], partitions_def: PartitionsDef
+    ) -> dict[str, str | None]:
         """Return the keys of the paths that the asset has a partition for."""
         translate = PartitionKeys.of(self.table.schema, partitions_def)
-        takes = _takes(partitions_def, self.tick.instance)
-        keys = {path: _key(translate, path) for path in paths}
+        takes = _build_key_test(partitions_def, self.tick.instance)
+        keys = {path: _find_key(translate, path) for path in paths}
         taken: dict[str, str | None] = {
             path: key for path, key in keys.items() if key is not None and takes(key)
         }
-        if translate.typed and len(taken) < len(keys):
+        if translate.multi_spelling_fields and len(taken) < len(keys):
             known = partitions_def.get_partition_keys(dynamic_partitions_store=self.tick.instance)
-            spelled = {_path(translate, key): key for key in known}
+            spelled = {_find_path(translate, key): key for key in known}
             taken |= {path: spelled[path] for path in keys if path in spelled}
         return taken
 
-    def _request(
-        self, path: str, run_key: str, key: str | None, decision: Decision | None, seen: int | None
+    def _build_run_request(
+        self,
+        path: str,
+        run_key: str,
+        key: str | None,
+        decision: CompactionDecision | None,
+        seen: int | None,
     ) -> dg.RunRequest:
         tags = {"paimon/table": self.table.identifier, "paimon/action": COMPACTION}
         if seen is not None:
@@ -86,13 +96,13 @@ class CompactionTarget:
         strategy = "minor"
         if decision is not None:
             tags["paimon/reason"], strategy = decision.reason, decision.strategy
-        op = compaction_key(self.table.identifier, self.key_prefix).to_python_identifier()
+        op = compaction_asset_key(self.table.identifier, self.key_prefix).to_python_identifier()
         config = {"ops": {op: {"config": {"strategy": strategy}}}} if strategy != "minor" else None
         return dg.RunRequest(run_key, config, tags, partition_key=key)
 
-    def partition_changes(
+    def build_partitions_requests(
         self, present: Collection[str], touched: Collection[str] | None
-    ) -> list[PartitionsRequest]:
+    ) -> list[DynamicPartitionsRequest]:
         """Return what makes dynamic definitions have the partitions of the table.
 
         ``present`` are paths of partitions that have files. Of the others those go that were ``touched``: without files
@@ -103,10 +113,10 @@ class CompactionTarget:
         if self.partitions_def is None:
             return []
         translate = PartitionKeys.of(self.table.schema, self.partitions_def)
-        there = {key for path in present if (key := _key(translate, path)) is not None}
-        left = None if touched is None else {_key(translate, path) for path in touched} - there
-        found = list[PartitionsRequest]()
-        for index, dynamic in _dynamic(self.partitions_def):
+        there = {key for path in present if (key := _find_key(translate, path)) is not None}
+        left = None if touched is None else {_find_key(translate, path) for path in touched} - there
+        found = list[DynamicPartitionsRequest]()
+        for index, dynamic in _find_dynamic_definitions(self.partitions_def):
             several = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
             wanted = {key.split("|")[index] for key in there} if several else there
             known = set(dynamic.get_partition_keys(dynamic_partitions_store=self.tick.instance))
@@ -118,12 +128,12 @@ class CompactionTarget:
         return found
 
 
-def run_key(table: Table, origin: str, path: str, occasion: str) -> str:
+def build_run_key(table: Table, origin: str, path: str, occasion: str) -> str:
     """Return what is the same for the same work alone: Dagster never runs a key twice."""
     return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{occasion}"
 
 
-def _key(translate: PartitionKeys, path: str) -> str | None:
+def _find_key(translate: PartitionKeys, path: str) -> str | None:
     """Return the key of a path, None if it cannot have one in this definition."""
     try:
         return translate.key_of(path)
@@ -131,7 +141,7 @@ def _key(translate: PartitionKeys, path: str) -> str | None:
         return None
 
 
-def _path(translate: PartitionKeys, key: str) -> str | None:
+def _find_path(translate: PartitionKeys, key: str) -> str | None:
     """Return the path of a key, None if the table can have no such partition."""
     try:
         return translate.path_of(key)
@@ -139,7 +149,9 @@ def _path(translate: PartitionKeys, key: str) -> str | None:
         return None
 
 
-def _dynamic(partitions_def: Partitions) -> Iterator[tuple[int, dg.DynamicPartitionsDefinition]]:
+def _find_dynamic_definitions(
+    partitions_def: PartitionsDef,
+) -> Iterator[tuple[int, dg.DynamicPartitionsDefinition]]:
     """Yield a dynamic definition, or the dynamic dimensions of one, with their places in keys."""
     parts = [partitions_def]
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
@@ -149,10 +161,15 @@ def _dynamic(partitions_def: Partitions) -> Iterator[tuple[int, dg.DynamicPartit
             yield index, part
 
 
-def _takes(partitions_def: Partitions, instance: dg.DagsterInstance) -> Callable[[str], bool]:
+def _build_key_test(
+    partitions_def: PartitionsDef, instance: dg.DagsterInstance
+) -> Callable[[str], bool]:
     """Return a test of keys that a definition has, or gets because it is dynamic."""
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
-        tests = [_takes(part.partitions_def, instance) for part in partitions_def.partitions_defs]
+        tests = [
+            _build_key_test(part.partitions_def, instance)
+            for part in partitions_def.partitions_defs
+        ]
         return lambda key: all(test(part) for test, part in zip(tests, key.split("|"), strict=True))
     if isinstance(partitions_def, dg.DynamicPartitionsDefinition):
         return lambda _: True

@@ -7,24 +7,24 @@ from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, job_config
+from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, get_op_config
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
+    MAINTENANCE_OPS,
     REMOVE_ORPHAN_FILES,
-    STEPS,
 )
-from paimon_orch.dagster.names import COMPACTION, compaction_key, object_name
+from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, definition_name
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.run_config import load_allowed
-from paimon_orch.dagster.run_requests import CompactionTarget, run_key
-from paimon_orch.dagster.sensor_cursor import Watch, identity
+from paimon_orch.dagster.run_config import load_table_with_allowances
+from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
+from paimon_orch.dagster.sensor_cursor import CompactionDecider, get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
-from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 
-_CRON = {
+_DEFAULT_CRON = {
     EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
     EXPIRE_PARTITIONS.action: "{minute} 2 * * *",
     COMPACT_MANIFESTS.action: "{minute} 4 * * 6",
@@ -50,10 +50,10 @@ def build_compaction_schedule(
     """
 
     @dg.schedule(
-        name=object_name(COMPACTION, table, key_prefix) + "_schedule",
+        name=definition_name(COMPACTION, table, key_prefix) + "_schedule",
         description=f"Compacts the partitions of `{table}` that need it, once a day.",
-        target=dg.AssetSelection.assets(compaction_key(table, key_prefix)),
-        cron_schedule=f"{minute_of(table)} {hour} * * *",
+        target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
+        cron_schedule=f"{compute_schedule_minute(table)} {hour} * * *",
         execution_timezone="UTC",
         default_status=default_status,
     )
@@ -61,40 +61,40 @@ def build_compaction_schedule(
         context: dg.ScheduleEvaluationContext, paimon: PaimonCatalogResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         try:
-            loaded = load_allowed(paimon, table, allowances)
+            loaded = load_table_with_allowances(paimon, table, allowances)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
         if refusal := target.refusal():
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)
-        watch = Watch(loaded, policy or CompactionPolicy(), may_be_full=target.alone)
+        watch = CompactionDecider(loaded, policy or CompactionPolicy(), may_be_full=target.alone)
         decisions = {found.partition: found for found in watch.decide(overdue=None)}
         for decision in decisions.values():
             context.log.info("%s: %s", table, decision)
         work = [path for path, decision in decisions.items() if decision.compact]
         if not work:
             return dg.SkipReason(f"{table}: nothing to compact")
-        requests = _requests(target, work, decisions, context.scheduled_execution_time)
+        requests = _build_tick_requests(target, work, decisions, context.scheduled_execution_time)
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")
 
     return compaction_schedule
 
 
-def _requests(
+def _build_tick_requests(
     target: CompactionTarget,
     work: Collection[str],
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[str, CompactionDecision],
     scheduled: datetime,
 ) -> list[dg.RunRequest]:
     """Return the requests of a tick; dynamic partitions are added before, for a schedule cannot ask for that."""
-    for change in target.partition_changes(work, ()):
+    for change in target.build_partitions_requests(work, ()):
         target.tick.instance.add_dynamic_partitions(
             change.partitions_def_name, [*change.partition_keys]
         )
     table, paths = target.table, work if target.partitions_def else [""]
-    origin, occasion = identity(table), scheduled.isoformat()
-    run_keys = {path: run_key(table, origin, path, occasion) for path in paths}
+    origin, occasion = get_table_identity(table), scheduled.isoformat()
+    run_keys = {path: build_run_key(table, origin, path, occasion) for path in paths}
     return target.requests(run_keys, decisions, table.snapshots.latest_id())
 
 
@@ -113,19 +113,21 @@ def build_maintenance_schedules(
     the job. Snapshots expire hourly, partitions nightly, manifests are merged on Saturdays and orphans removed on
     Sundays, each at a minute of the table's own, unless ``cron`` says when, by action.
     """
-    cron, config = {**_CRON, **(cron or {})}, config or {}
-    unknown = sorted({*cron, *config} - set(_CRON))
+    cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}
+    unknown = sorted({*cron, *config} - set(_DEFAULT_CRON))
     if unknown:
-        raise InputError(f"no action is called {', '.join(unknown)}; there are {', '.join(_CRON)}")
+        raise InputError(
+            f"no action is called {', '.join(unknown)}; there are {', '.join(_DEFAULT_CRON)}"
+        )
     schedules = []
     for job in jobs:
         action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
-        chosen = {**job_config(job), "dry_run": False, **config.get(action, {})}
-        STEPS[action].check_config(chosen)
+        chosen = {**get_op_config(job), "dry_run": False, **config.get(action, {})}
+        MAINTENANCE_OPS[action].check_config(chosen)
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
-            cron_schedule=cron[action].format(minute=minute_of(table)),
+            cron_schedule=cron[action].format(minute=compute_schedule_minute(table)),
             run_config={"ops": {action: {"config": chosen}}},
             execution_timezone=execution_timezone,
             default_status=default_status,
@@ -135,6 +137,6 @@ def build_maintenance_schedules(
     return schedules
 
 
-def minute_of(table: str) -> int:
+def compute_schedule_minute(table: str) -> int:
     """Return a table's minute of the hour, the same in each process and release."""
     return zlib.crc32(table.encode()) % 60

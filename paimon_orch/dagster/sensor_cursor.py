@@ -11,28 +11,28 @@ from dataclasses import asdict, dataclass, field
 
 from pydantic import TypeAdapter
 
-from paimon_orch.dagster.partitions import parse_path
+from paimon_orch.dagster.partitions import parse_partition_path
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision, decide
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
-VERSION = 1
-FIRST_LOOK = "first look"
-_LOOK_BACK = 100
-_CHANGES_DATA = (CommitKind.APPEND, CommitKind.OVERWRITE)
+CURSOR_VERSION = 1
+FIRST_EVALUATION = "first look"
+_MAX_SNAPSHOTS_BACK = 100
+_DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SnapshotIdentity:
     """A snapshot by id and commit time: a rollback gives an id away a second time."""
 
     snapshot_id: int
     time_millis: int
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "Version":
+    def of(cls, snapshot: Snapshot) -> "SnapshotIdentity":
         """Return the version of a snapshot."""
         return cls(snapshot.id, snapshot.time_millis)
 
@@ -44,7 +44,7 @@ class Version:
 class Cursor:
     """How far a table was looked at.
 
-    :ivar table: the table's identity, see :func:`identity`
+    :ivar table: the table's identity, see :func:`get_table_identity`
     :ivar handled: the newest snapshot whose partitions were all taken up, or wait in ``pending``
     :ivar pending: partition paths whose work is still to be requested, and what touched each: a text that is another
         one for each occasion
@@ -53,38 +53,38 @@ class Cursor:
     """
 
     table: str
-    handled: Version
+    handled: SnapshotIdentity
     pending: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
 
     def overdue(self, longest_millis: int) -> set[str]:
         """Return the paths that have waited longer than that."""
-        before = _now() - longest_millis
+        before = _now_millis() - longest_millis
         return {path for path, since in self.waiting.items() if since <= before}
 
     def to_json(self) -> str:
         """Encode, with the version of this form."""
-        return json.dumps({"v": VERSION, **asdict(self)}, ensure_ascii=False)
+        return json.dumps({"v": CURSOR_VERSION, **asdict(self)}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | None) -> "Cursor | None":
         """Decode; None for anything that this version did not write."""
         try:
-            if json.loads(text or "")["v"] != VERSION:
+            if json.loads(text or "")["v"] != CURSOR_VERSION:
                 return None
-            found = _CURSOR.validate_json(text or "", strict=True)
+            found = _CURSOR_ADAPTER.validate_json(text or "", strict=True)
             for path in {*found.pending, *found.waiting} - {""}:
-                parse_path(path)
+                parse_partition_path(path)
         except (ValueError, TypeError, KeyError, RecursionError, InputError):
             return None
         return found
 
 
-_CURSOR = TypeAdapter(Cursor)
+_CURSOR_ADAPTER = TypeAdapter(Cursor)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangesSinceCursor:
     """What to take up now.
 
     :ivar cursor: where the next look begins; what is in its ``pending`` is to be requested
@@ -97,16 +97,16 @@ class Changes:
     """
 
     cursor: Cursor
-    occasion: str
+    run_key_suffix: str
     data: tuple[Snapshot, ...] = ()
     snapshots: int = 0
-    whole_table: str | None = None
-    touched: frozenset[str] = frozenset()
-    decisions: tuple[Decision, ...] = ()
+    whole_table_reason: str | None = None
+    touched_partitions: frozenset[str] = frozenset()
+    decisions: tuple[CompactionDecision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class CompactionDecider:
     """What is watched: a table, and the policy by which its partitions are compacted.
 
     :ivar may_be_full: whether partitions are compacted by themselves, so that one of them may be rewritten
@@ -118,12 +118,12 @@ class Watch:
 
     def decide(
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
-    ) -> tuple[Decision, ...]:
+    ) -> tuple[CompactionDecision, ...]:
         """Return what the policy says of these partitions, of all without ``paths``."""
         if paths is not None and not paths:
             return ()
         whole = paths is None or "" in paths
-        specs = None if whole else [parse_path(path) for path in sorted(paths or ())]
+        specs = None if whole else [parse_partition_path(path) for path in sorted(paths or ())]
         found = decide(
             self.table,
             self.policy,
@@ -134,118 +134,126 @@ class Watch:
         return tuple(found)
 
 
-def identity(table: Table) -> str:
+def get_table_identity(table: Table) -> str:
     """Return what tells a table from another that was later created at the same place."""
     first = table.schemas.get(min(table.schemas.ids()))
     return f"{table.paths.branch_root}@{first.time_millis}"
 
 
-def is_newest(table: Table, handled: Version) -> bool:
+def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
     """Tell whether there is nothing new since a snapshot, by reading that one alone.
 
     The hint would say as much of new commits, but not that a table created anew has the same id.
     """
     try:
-        same = Version.of(table.snapshots.get(handled.snapshot_id)) == handled
+        same = SnapshotIdentity.of(table.snapshots.get(handled.snapshot_id)) == handled
     except NotFoundError:
         return False
     return same and not table.snapshots.exists(handled.snapshot_id + 1)
 
 
-def changes_since(watch: Watch, cursor: Cursor | None, latest: Snapshot, limit: int) -> Changes:
+def collect_changes(
+    watch: CompactionDecider, cursor: Cursor | None, latest: Snapshot, limit: int
+) -> ChangesSinceCursor:
     """Walk the snapshots after the cursor, at most ``limit``, and collect the partitions they touched.
 
     Where there is nothing to walk from (a first look, a rollback, a table created anew, expired snapshots) all
     partitions count as touched by ``latest``.
     """
-    name = identity(watch.table)
+    name = get_table_identity(watch.table)
     if cursor is None:
-        return _whole_table(watch, name, latest, FIRST_LOOK)
+        return _collect_all_partitions(watch, name, latest, FIRST_EVALUATION)
     if cursor.table != name:
-        return _whole_table(watch, name, latest, "the table was created anew")
-    if latest.id < cursor.handled.snapshot_id or _replaced(watch.table, cursor.handled):
+        return _collect_all_partitions(watch, name, latest, "the table was created anew")
+    if latest.id < cursor.handled.snapshot_id or _is_replaced(watch.table, cursor.handled):
         # What is touched now may have been requested before, under the same snapshot.
-        return _whole_table(
+        return _collect_all_partitions(
             watch, name, latest, "the table was rolled back", f" after {cursor.handled}"
         )
     try:
-        return _walk(watch, cursor, latest, limit)
+        return _collect_snapshot_changes(watch, cursor, latest, limit)
     except NotFoundError:
         reason = f"snapshots after {cursor.handled.snapshot_id} have expired"
-        return _whole_table(watch, name, latest, reason)
+        return _collect_all_partitions(watch, name, latest, reason)
 
 
-def _replaced(table: Table, handled: Version) -> bool:
+def _is_replaced(table: Table, handled: SnapshotIdentity) -> bool:
     """Tell whether the id now belongs to another snapshot; one that has expired proves nothing."""
     try:
-        return Version.of(table.snapshots.get(handled.snapshot_id)) != handled
+        return SnapshotIdentity.of(table.snapshots.get(handled.snapshot_id)) != handled
     except NotFoundError:
         return False
 
 
-def _walk(watch: Watch, cursor: Cursor, latest: Snapshot, limit: int) -> Changes:
+def _collect_snapshot_changes(
+    watch: CompactionDecider, cursor: Cursor, latest: Snapshot, limit: int
+) -> ChangesSinceCursor:
     first = cursor.handled.snapshot_id + 1
     last = min(latest.id, cursor.handled.snapshot_id + limit)
     overdue, data, handled = cursor.overdue(watch.policy.wait_millis), [], cursor.handled
     touched = {path: f"{handled} and {cursor.waiting[path]}" for path in overdue} | cursor.pending
     for snapshot_id in range(first, last + 1):
         snapshot = watch.table.snapshots.get(snapshot_id)
-        handled = Version.of(snapshot)
-        if snapshot.commit_kind in _CHANGES_DATA:
+        handled = SnapshotIdentity.of(snapshot)
+        if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             data.append(snapshot)
-            touched |= dict.fromkeys(_touched(watch.table, snapshot), str(handled))
+            touched |= dict.fromkeys(_find_touched_partitions(watch.table, snapshot), str(handled))
     decisions = watch.decide(touched, overdue)
     following = Cursor(
         cursor.table,
         handled,
         {found.partition: touched[found.partition] for found in decisions if found.compact},
         {path: since for path, since in cursor.waiting.items() if path not in touched}
-        | _waiting(decisions, cursor.waiting),
+        | _compute_waiting_since(decisions, cursor.waiting),
     )
     snapshots = last - first + 1
     occasion = str(handled) if snapshots else " ".join([str(handled), *touched.values()])
-    return Changes(following, occasion, tuple(data), snapshots, None, frozenset(touched), decisions)
+    return ChangesSinceCursor(
+        following, occasion, tuple(data), snapshots, None, frozenset(touched), decisions
+    )
 
 
-def _waiting(decisions: Collection[Decision], before: Mapping[str, int]) -> dict[str, int]:
+def _compute_waiting_since(
+    decisions: Collection[CompactionDecision], before: Mapping[str, int]
+) -> dict[str, int]:
     """Return since when those wait that a threshold holds back, and from now on those that are to be compacted.
 
     If the run of one of these fails there may be no commit that would make the sensor look again.
     """
-    now = _now()
+    now = _now_millis()
     return {
-        d.partition: before.get(d.partition, now) if d.waits else now
+        d.partition: before.get(d.partition, now) if d.is_waiting else now
         for d in decisions
-        if d.waits or d.compact
+        if d.is_waiting or d.compact
     }
 
 
-def _touched(table: Table, snapshot: Snapshot) -> set[str]:
+def _find_touched_partitions(table: Table, snapshot: Snapshot) -> set[str]:
     schema = table.schemas.get(snapshot.schema_id)
-    partitions = {entry.partition for entry in table.manifests.delta_entries(snapshot)}
-    return {partition_text(partition, schema) for partition in partitions}
+    partitions = {entry.partition for entry in table.manifests.read_delta_entries(snapshot)}
+    return {format_partition(partition, schema) for partition in partitions}
 
 
-def _whole_table(
-    watch: Watch, name: str, latest: Snapshot, reason: str, suffix: str = ""
-) -> Changes:
-    version = Version.of(latest)
+def _collect_all_partitions(
+    watch: CompactionDecider, name: str, latest: Snapshot, reason: str, suffix: str = ""
+) -> ChangesSinceCursor:
+    version = SnapshotIdentity.of(latest)
     occasion, decisions = f"{version}{suffix}", watch.decide()
     pending = {found.partition: occasion for found in decisions if found.compact}
-    return Changes(
-        Cursor(name, version, pending, _waiting(decisions, {})),
+    return ChangesSinceCursor(
+        Cursor(name, version, pending, _compute_waiting_since(decisions, {})),
         occasion,
-        tuple(_newest_data(watch.table, latest)),
-        whole_table=reason,
+        tuple(_find_latest_data_snapshot(watch.table, latest)),
+        whole_table_reason=reason,
         decisions=decisions,
     )
 
 
-def _newest_data(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
+def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
     """Yield the newest snapshot that changed data, if it is among the last ones that are kept."""
     snapshot = latest
-    for earlier in range(latest.id - 1, latest.id - _LOOK_BACK, -1):
-        if snapshot.commit_kind in _CHANGES_DATA:
+    for earlier in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
+        if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             yield snapshot
             return
         if earlier < 1 or not table.snapshots.exists(earlier):
@@ -253,5 +261,5 @@ def _newest_data(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
         snapshot = table.snapshots.get(earlier)
 
 
-def _now() -> int:
+def _now_millis() -> int:
     return int(time.time() * 1000)

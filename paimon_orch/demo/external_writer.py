@@ -3,13 +3,20 @@
 import pendulum
 import pyarrow.compute as pc
 
-from paimon_orch.demo.flights import KIND, WAVES, create_live_board, create_weather, wave, weather
+from paimon_orch.demo.flights import (
+    ROW_KIND_COLUMN,
+    WAVES,
+    build_wave,
+    create_live_board,
+    create_weather,
+    read_weather,
+)
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.commit.commit import CommitId
 
-USER = "outside-writer"
-_FIRST = pendulum.date(2013, 1, 1)
+COMMIT_USER = "outside-writer"
+_FIRST_DAY = pendulum.date(2013, 1, 1)
 _DAYS_OF_2013 = 365
 
 
@@ -22,10 +29,10 @@ def write_next_day(catalog: Catalog) -> str | None:
     number = len(inspect(board).partitions)
     if number == _DAYS_OF_2013:
         return None
-    day = _FIRST.add(days=number).isoformat()
-    hours = weather().filter(pc.equal(weather()["weather_date"], day))
-    measured.append(hours.drop_columns("weather_date"), commit_id=CommitId(USER, number + 1))
+    day = _FIRST_DAY.add(days=number).isoformat()
+    hours = read_weather().filter(pc.equal(read_weather()["weather_date"], day))
+    measured.append(hours.drop_columns("weather_date"), commit_id=CommitId(COMMIT_USER, number + 1))
     for count, name in enumerate(WAVES, 1):
-        turn = CommitId(USER, number * len(WAVES) + count)
-        board.upsert(wave(name, day), row_kind=KIND, commit_id=turn)
+        turn = CommitId(COMMIT_USER, number * len(WAVES) + count)
+        board.upsert(build_wave(name, day), row_kind=ROW_KIND_COLUMN, commit_id=turn)
     return day

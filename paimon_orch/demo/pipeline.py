@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from paimon_orch.demo.flights import KIND, MONTHS, WAVES, create_flight_board, flights_zip, wave
+from paimon_orch.demo.flights import (
+    MONTHS,
+    ROW_KIND_COLUMN,
+    WAVES,
+    build_wave,
+    create_flight_board,
+    find_flights_zip,
+)
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.session.session import java_in_use, spark_session
 from paimon_orch.spark.writer import write
@@ -32,7 +39,7 @@ class _Stage:
 
 
 @dataclass(slots=True)
-class _Run:
+class _DemoRun:
     """What the demo does its work with, and what it did."""
 
     table: Table
@@ -60,7 +67,7 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     """Run the job over the first ``months`` months of 2013; tell whether the table is right in the end."""
     started = time.monotonic()
     console.print(f"warehouse {warehouse}", soft_wrap=True, markup=False)
-    run = _Run(create_flight_board(Catalog(warehouse)), console)
+    run = _DemoRun(create_flight_board(Catalog(warehouse)), console)
     session = spark_session()
     console.print(
         f"Spark {session.version} on {java_in_use(session)}", markup=False, soft_wrap=True
@@ -70,15 +77,19 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     for name in WAVES:
         with run.stage(name, len(chosen)) as progress:
             for done, month in enumerate(chosen, 1):
-                write(session.createDataFrame(wave(name, month)), run.table, row_kind=KIND)
+                write(
+                    session.createDataFrame(build_wave(name, month)),
+                    run.table,
+                    row_kind=ROW_KIND_COLUMN,
+                )
                 progress(done, len(chosen))
         with run.stage("compact", 1) as progress:
-            _report(run, compact(run.table, executor, progress=progress))
+            _print_compaction(run, compact(run.table, executor, progress=progress))
     with run.stage(f"full {chosen[0]}", 1) as progress:
         spec = {"flight_month": chosen[0]}
         compact(run.table, executor, partitions=[spec], strategy="full", progress=progress)
-    wrong = _differences(run.table, chosen)
-    _summary(run, time.monotonic() - started)
+    wrong = _find_differences(run.table, chosen)
+    _print_summary(run, time.monotonic() - started)
     if wrong:
         console.print(f"MISMATCH: {wrong}", style="bold red")
         return False
@@ -87,17 +98,17 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     return True
 
 
-def _report(run: _Run, result: CompactionResult) -> None:
+def _print_compaction(run: _DemoRun, result: CompactionResult) -> None:
     report = inspect(run.table)
     run.console.print(
         f"  snapshot {result.snapshot_id}: {result.buckets} buckets, {result.rows_written:,} rows rewritten; "
-        f"deletion vectors now hide {report.hidden_rows:,} of {report.physical_rows:,} rows"
+        f"deletion vectors now hide {report.deleted_rows:,} of {report.physical_rows:,} rows"
     )
 
 
-def expected_board(months: tuple[str, ...]) -> pd.DataFrame:
+def compute_expected_board(months: tuple[str, ...]) -> pd.DataFrame:
     """Return what the board must hold in the end, computed by pandas straight from the CSV."""
-    with zipfile.ZipFile(flights_zip()) as archive, archive.open("flights.csv") as file:
+    with zipfile.ZipFile(find_flights_zip()) as archive, archive.open("flights.csv") as file:
         raw = pd.read_csv(file, parse_dates=["time_hour"])
     raw["flight_month"] = raw["year"].astype(str) + "-" + raw["month"].astype(str).str.zfill(2)
     board = raw[raw["flight_month"].isin(months) & raw["dep_time"].notna()].copy()
@@ -107,11 +118,11 @@ def expected_board(months: tuple[str, ...]) -> pd.DataFrame:
     return board
 
 
-def _differences(table: Table, months: tuple[str, ...]) -> str:
+def _find_differences(table: Table, months: tuple[str, ...]) -> str:
     """Compare the table with pandas, row for row; return what is wrong, or an empty text."""
     quoted = ", ".join(f"'{month}'" for month in months)
     actual = table.scan(filter=f"flight_month in ({quoted})").to_pandas()
-    expected = expected_board(months)
+    expected = compute_expected_board(months)
     expected = expected[list(actual.columns)]
     keys = ["time_hour", "carrier", "flight"]
     sides = []
@@ -132,7 +143,7 @@ def _differences(table: Table, months: tuple[str, ...]) -> str:
     return ""
 
 
-def _summary(run: _Run, seconds: float) -> None:
+def _print_summary(run: _DemoRun, seconds: float) -> None:
     """Print the table before and after every step, in a width that any terminal has."""
     shown = RichTable()
     for name in ("step", "snapshot", "rows", "files", "MB", "hidden", "sec"):
@@ -146,7 +157,7 @@ def _summary(run: _Run, seconds: float) -> None:
             rows,
             f"{before.file_count} → {after.file_count}",
             f"{before.bytes / 1e6:.1f} → {after.bytes / 1e6:.1f}",
-            f"{after.hidden_rows:,}",
+            f"{after.deleted_rows:,}",
             f"{stage.seconds:.1f}",
         )
     shown.add_row("all", "", "", "", "", "", f"{seconds:.1f}")

@@ -10,12 +10,12 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.batches import Numbered, record_batch
-from paimon_orch.files.parquet.thrift_compact import number
-from paimon_orch.files.schema_evolution.nested import map_types
+from paimon_orch.files.batches import NumberedBatch, build_record_batch
+from paimon_orch.files.parquet.thrift_compact import encode_integer
+from paimon_orch.files.schema_evolution.nested import map_key_value_types
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.text import encode_text
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -26,9 +26,9 @@ from paimon_orch.format.types.data_types import (
     RowType,
 )
 
-Rows = list[Mapping[str, Any]]
+AvroRows = list[Mapping[str, Any]]
 
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_ARROW_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 DECIMAL_BYTES = 16
 
 
@@ -40,36 +40,38 @@ class AvroFileReader:
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
         self._blocks = fastavro.block_reader(source)
         self._schema = json.loads(self._blocks.metadata["avro.schema"])
-        self._columns = {field["name"]: field["type"] for field in _record(self._schema)["fields"]}
+        self._columns = {
+            field["name"]: field["type"] for field in _record_schema(self._schema)["fields"]
+        }
         self._types = {field.name: field.type for field in fields}
         self.names: Sequence[str] = list(self._columns)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; it can be done once."""
-        return self._built(self._rows(columns, None), columns, batch_rows)
+        return self._build_batches(self._rows(columns, None), columns, batch_rows)
 
-    def selected(
+    def read_selected(
         self, columns: Sequence[str], batch_rows: int, chosen: Positions
-    ) -> Iterator[Numbered]:
+    ) -> Iterator[NumberedBatch]:
         """Yield the chosen rows behind their numbers; blocks without any are not decoded. It can be done once."""
-        for batch in self._built(self._rows(columns, chosen), columns, batch_rows):
+        for batch in self._build_batches(self._rows(columns, chosen), columns, batch_rows):
             yield chosen[: batch.num_rows], batch
             chosen = chosen[batch.num_rows :]
 
-    def _built(
-        self, blocks: Iterable[Rows], columns: Sequence[str], batch_rows: int
+    def _build_batches(
+        self, blocks: Iterable[AvroRows], columns: Sequence[str], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        for rows in _regrouped(blocks, batch_rows):
+        for rows in _rebatch(blocks, batch_rows):
             arrays = [
-                build([row[name] for row in rows], self._types[name], self._columns[name])
+                build_array([row[name] for row in rows], self._types[name], self._columns[name])
                 for name in columns
             ]
-            yield record_batch(arrays, columns, len(rows))
+            yield build_record_batch(arrays, columns, len(rows))
 
-    def _rows(self, columns: Sequence[str], chosen: Positions | None) -> Iterator[Rows]:
+    def _rows(self, columns: Sequence[str], chosen: Positions | None) -> Iterator[AvroRows]:
         """Decode block by block: a block is read as one array of records, values as they are stored."""
-        written = _plain(self._schema)
-        record = _record(written)
+        written = _strip_logical_types(self._schema)
+        record = _record_schema(written)
         wanted = {**record, "fields": [f for f in record["fields"] if f["name"] in set(columns)]}
         read = ["null", wanted] if isinstance(written, list) else wanted
         stored, asked = (
@@ -83,7 +85,7 @@ class AvroFileReader:
                 if low == high:
                     continue
             content: bytes = block.bytes_.getvalue()  # type: ignore[attr-defined]
-            data = io.BytesIO(b"".join((number(block.num_records), content, b"\0")))
+            data = io.BytesIO(b"".join((encode_integer(block.num_records), content, b"\0")))
             records: Any = fastavro.schemaless_reader(
                 data, stored, asked, handle_unicode_errors="surrogateescape"
             )
@@ -92,8 +94,8 @@ class AvroFileReader:
                 return
 
 
-def _regrouped(blocks: Iterable[Rows], batch_rows: int) -> Iterator[Rows]:
-    held: Rows = []
+def _rebatch(blocks: Iterable[AvroRows], batch_rows: int) -> Iterator[AvroRows]:
+    held: AvroRows = []
     for block in blocks:
         held.extend(block)
         while len(held) >= batch_rows:
@@ -103,76 +105,82 @@ def _regrouped(blocks: Iterable[Rows], batch_rows: int) -> Iterator[Rows]:
         yield held
 
 
-def _plain(schema: Any) -> Any:
+def _strip_logical_types(schema: Any) -> Any:
     """Return a schema without logical types, so that fastavro hands on what is stored."""
     if isinstance(schema, list):
-        return [_plain(part) for part in schema]
+        return [_strip_logical_types(part) for part in schema]
     if isinstance(schema, dict):
-        return {key: _plain(part) for key, part in schema.items() if key != "logicalType"}
+        return {
+            key: _strip_logical_types(part) for key, part in schema.items() if key != "logicalType"
+        }
     return schema
 
 
-def _branch(schema: Any) -> Any:
+def _non_null_branch(schema: Any) -> Any:
     """Return what a nullable union is about."""
     if isinstance(schema, list):
         return next(branch for branch in schema if branch != "null")
     return schema
 
 
-def _record(schema: Any) -> dict[str, Any]:
-    record = _branch(schema)
+def _record_schema(schema: Any) -> dict[str, Any]:
+    record = _non_null_branch(schema)
     if not isinstance(record, dict) or record.get("type") != "record":
         raise ValueError("its schema is not a record")
     return record
 
 
-def build(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.Array:
+def build_array(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.Array:
     """Return stored Avro values as a column; ``schema`` is what the file says of them."""
-    schema = _branch(schema)
-    target = arrow_type(data_type)
+    schema = _non_null_branch(schema)
+    target = to_arrow_type(data_type)
     match data_type:
         case AtomicType():
             return _build_atoms(values, data_type, schema)
         case RowType(fields=fields):
             known = {field["name"]: field["type"] for field in schema["fields"]}
             children = [
-                build([None if v is None else v[f.name] for v in values], f.type, known[f.name])
+                build_array(
+                    [None if v is None else v[f.name] for v in values], f.type, known[f.name]
+                )
                 if f.name in known
-                else pa.nulls(len(values), arrow_type(f.type))
+                else pa.nulls(len(values), to_arrow_type(f.type))
                 for f in fields
             ]
             mask = pa.array([value is None for value in values], pa.bool_())
             return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
         case ArrayType(element=element):
-            items = build(_flat(values), element, schema["items"])
-            return pa.ListArray.from_arrays(_offsets(values), items, type=target)
+            items = build_array(_flatten(values), element, schema["items"])
+            return pa.ListArray.from_arrays(_build_offsets(values), items, type=target)
         case MapType() | MultisetType():
             keys, items = _build_entries(values, data_type, schema)
-            return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target)
+            return pa.MapArray.from_arrays(_build_offsets(values), keys, items, type=target)
     raise TypeError(data_type)
 
 
 def _build_entries(
     values: Sequence[Any], data_type: MapType | MultisetType, schema: Any
 ) -> tuple[pa.Array, pa.Array]:
-    key_type, value_type = map_types(data_type)
+    key_type, value_type = map_key_value_types(data_type)
     if schema["type"] == "map":
-        keys = _flat(values)
+        keys = _flatten(values)
         items = list(chain.from_iterable(value.values() for value in values if value is not None))
-        return build(keys, key_type, "string"), build(items, value_type, schema["values"])
-    entries = _flat(values)
-    known = {field["name"]: field["type"] for field in _record(schema["items"])["fields"]}
+        return build_array(keys, key_type, "string"), build_array(
+            items, value_type, schema["values"]
+        )
+    entries = _flatten(values)
+    known = {field["name"]: field["type"] for field in _record_schema(schema["items"])["fields"]}
     return (
-        build([entry["key"] for entry in entries], key_type, known["key"]),
-        build([entry["value"] for entry in entries], value_type, known["value"]),
+        build_array([entry["key"] for entry in entries], key_type, known["key"]),
+        build_array([entry["value"] for entry in entries], value_type, known["value"]),
     )
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flatten(values: Sequence[Any]) -> list[Any]:
     return list(chain.from_iterable(value for value in values if value is not None))
 
 
-def _offsets(values: Sequence[Any]) -> pa.Array:
+def _build_offsets(values: Sequence[Any]) -> pa.Array:
     """Return where each value begins; null where it is null."""
     ends = list(accumulate((len(value) if value is not None else 0 for value in values), initial=0))
     missing = [value is None for value in values]
@@ -180,23 +188,23 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
 
 
 def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> pa.Array:
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     match data_type.name:
         case "DECIMAL":
-            return decimals(values, target)
+            return build_decimals(values, target)
         case "DATE" | "TIME":
             return pa.array(values, pa.int32()).view(target)
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             assert isinstance(target, pa.TimestampType)
             logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
-            unit = _UNITS.get(logical.rpartition("-")[2], target.unit)
+            unit = _ARROW_UNITS.get(logical.rpartition("-")[2], target.unit)
             return pa.array(values, pa.int64()).view(pa.timestamp(unit, tz=target.tz))
         case "CHAR" | "VARCHAR":
-            return _text(values)
+            return _build_text(values)
     return pa.array(values, target)
 
 
-def _text(values: Sequence[str | None]) -> pa.Array:
+def _build_text(values: Sequence[str | None]) -> pa.Array:
     """Return text with the bytes that the file has, which may not be UTF-8."""
     try:
         return pa.array(values, pa.string())
@@ -205,7 +213,7 @@ def _text(values: Sequence[str | None]) -> pa.Array:
         return pa.array(stored, pa.binary()).view(pa.string())
 
 
-def decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Array:
+def build_decimals(values: Sequence[bytes | None], target: pa.DataType) -> pa.Array:
     """Return big-endian unscaled numbers of any length as decimals."""
     stored = pa.array(values, pa.binary())
     validity, offsets_buffer, data_buffer = stored.buffers()

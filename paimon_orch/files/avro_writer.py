@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import DECIMAL_BYTES
-from paimon_orch.files.schema_evolution.nested import flat_values, map_types
+from paimon_orch.files.schema_evolution.nested import flatten_values, map_key_value_types
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -27,7 +27,7 @@ from paimon_orch.format.types.data_types import (
 
 _ROOT = "org.apache.paimon.avro.generated.record"
 _BLOCK_BYTES = 64_000  # as in Java
-_WRITTEN_ROWS = 4_096  # turned into Python values at a time
+_ROWS_PER_BATCH = 4_096  # turned into Python values at a time
 _CODECS = {
     "zstd": "zstandard",
     "snappy": "snappy",
@@ -39,7 +39,7 @@ _CODECS = {
     "uncompressed": "null",
     "null": "null",
 }
-_ATOMS: dict[str, Any] = {
+_ATOM_TYPES: dict[str, Any] = {
     "BOOLEAN": "boolean",
     "TINYINT": "int",
     "SMALLINT": "int",
@@ -68,19 +68,21 @@ class AvroFileWriter:
         self._fields = list(fields)
         self._writer = fastavro.write.Writer(
             sink,
-            avro_schema(fields),
+            build_avro_schema(fields),
             codec=_CODECS[codec],
             sync_interval=_BLOCK_BYTES,
             compression_level=zstd_level if codec == "zstd" else None,
         )
         # values of both have one encoding; bytes are slower, and only for text that is not UTF-8
         self._text_schema = self._writer.schema
-        self._bytes_schema = fastavro.parse_schema(_as_bytes(avro_schema(fields), _ROOT))
+        self._bytes_schema = fastavro.parse_schema(
+            _replace_text_by_bytes(build_avro_schema(fields), _ROOT)
+        )
 
     def write(self, table: pa.Table) -> None:
         """Write rows."""
         names = [field.name for field in self._fields]
-        for batch in table.select(names).to_batches(max_chunksize=_WRITTEN_ROWS):
+        for batch in table.select(names).to_batches(max_chunksize=_ROWS_PER_BATCH):
             try:
                 columns = self._stored(batch, raw=False)
                 self._writer.schema = self._text_schema
@@ -92,7 +94,7 @@ class AvroFileWriter:
 
     def _stored(self, batch: pa.RecordBatch, *, raw: bool) -> list[list[Any]]:
         return [
-            stored_values(column, field.type, raw=raw)
+            encode_values(column, field.type, raw=raw)
             for column, field in zip(batch.columns, self._fields, strict=True)
         ]
 
@@ -101,23 +103,23 @@ class AvroFileWriter:
         self._writer.flush()
 
 
-def _as_bytes(schema: Any, name: str) -> Any:
+def _replace_text_by_bytes(schema: Any, name: str) -> Any:
     """Return a schema with bytes for text, and lists of entries for maps: values of both have one encoding."""
     match schema:
         case "string":
             return "bytes"
         case list():
-            return [_as_bytes(branch, name) for branch in schema]
+            return [_replace_text_by_bytes(branch, name) for branch in schema]
         case {"type": "record"}:
             fields = [
-                {"name": f["name"], "type": _as_bytes(f["type"], f"{name}_{at}")}
+                {"name": f["name"], "type": _replace_text_by_bytes(f["type"], f"{name}_{at}")}
                 for at, f in enumerate(schema["fields"])
             ]
             return {"type": "record", "name": name, "fields": fields}
         case {"type": "array"}:
-            return {"type": "array", "items": _as_bytes(schema["items"], name)}
+            return {"type": "array", "items": _replace_text_by_bytes(schema["items"], name)}
         case {"type": "map"}:
-            value = _as_bytes(schema["values"], f"{name}_value")
+            value = _replace_text_by_bytes(schema["values"], f"{name}_value")
             entry = [{"name": "key", "type": "bytes"}, {"name": "value", "type": value}]
             items = {"type": "record", "name": name, "fields": entry}
             return {"type": "array", "items": items}
@@ -126,47 +128,47 @@ def _as_bytes(schema: Any, name: str) -> Any:
     return schema
 
 
-def avro_schema(fields: Sequence[Field]) -> Any:
+def build_avro_schema(fields: Sequence[Field]) -> Any:
     """Return the schema of a data file."""
-    return _record_type(fields, _ROOT)
+    return _build_record_type(fields, _ROOT)
 
 
-def _record_type(fields: Sequence[Field], name: str) -> dict[str, Any]:
+def _build_record_type(fields: Sequence[Field], name: str) -> dict[str, Any]:
     encoded = []
     for field in fields:
-        entry = {"name": field.name, "type": _avro_type(field.type, f"{name}_{field.name}")}
+        entry = {"name": field.name, "type": _build_type(field.type, f"{name}_{field.name}")}
         if field.type.nullable:
             entry["default"] = None
         encoded.append(entry)
     return {"type": "record", "name": name, "fields": encoded}
 
 
-def _avro_type(data_type: DataType, name: str) -> Any:
+def _build_type(data_type: DataType, name: str) -> Any:
     match data_type:
         case AtomicType():
-            schema = _avro_atom(data_type, name)
+            schema = _build_atom_type(data_type, name)
         case RowType(fields=fields):
-            schema = _record_type(fields, name)
+            schema = _build_record_type(fields, name)
         case ArrayType(element=element):
-            schema = {"type": "array", "items": _avro_type(element, name)}
+            schema = {"type": "array", "items": _build_type(element, name)}
         case MapType() | MultisetType():
-            schema = _avro_map(data_type, name)
+            schema = _build_map_type(data_type, name)
         case _:
             raise TypeError(data_type)
     return ["null", schema] if data_type.nullable else schema
 
 
-def _avro_map(data_type: MapType | MultisetType, name: str) -> Any:
-    key, value = map_types(data_type)
+def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
+    key, value = map_key_value_types(data_type)
     if isinstance(data_type, MultisetType):
         value = value.with_nullable(True)  # as in the reference, though counts are never null
     if isinstance(key, AtomicType) and key.name in ("CHAR", "VARCHAR"):
-        return {"type": "map", "values": _avro_type(value, name)}
+        return {"type": "map", "values": _build_type(value, name)}
     entry = (Field(0, "key", key.with_nullable(False)), Field(1, "value", value))
-    return {"type": "array", "logicalType": "map", "items": _record_type(entry, name)}
+    return {"type": "array", "logicalType": "map", "items": _build_record_type(entry, name)}
 
 
-def _avro_atom(data_type: AtomicType, name: str) -> Any:
+def _build_atom_type(data_type: AtomicType, name: str) -> Any:
     precision = data_type.params[0] if data_type.params else 0
     match data_type.name:
         case "DECIMAL":
@@ -183,8 +185,8 @@ def _avro_atom(data_type: AtomicType, name: str) -> Any:
             prefix = "local-" if kind == "TIMESTAMP_LTZ" else ""  # the reference has them swapped
             unit = "millis" if precision <= 3 else "micros"
             return {"type": "long", "logicalType": f"{prefix}timestamp-{unit}"}
-        case kind if kind in _ATOMS:
-            return _ATOMS[kind]
+        case kind if kind in _ATOM_TYPES:
+            return _ATOM_TYPES[kind]
     column = name.removeprefix(_ROOT + "_")
     raise UnsupportedError(
         f"column {column!r} of type {type_to_sql(data_type)}: Avro files hold TIME up to 3 and timestamps "
@@ -192,31 +194,31 @@ def _avro_atom(data_type: AtomicType, name: str) -> Any:
     )
 
 
-def stored_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[Any]:
+def encode_values(array: pa.Array, data_type: DataType, *, raw: bool) -> list[Any]:
     """Return a column as the Python values that Avro stores; ``raw`` are those of the schema with bytes for text."""
     match data_type:
         case AtomicType():
-            return _stored_atoms(array, data_type, raw=raw)
+            return _encode_atoms(array, data_type, raw=raw)
         case RowType(fields=fields):
-            children = [stored_values(array.field(f.name), f.type, raw=raw) for f in fields]
+            children = [encode_values(array.field(f.name), f.type, raw=raw) for f in fields]
             names = [field.name for field in fields]
             rows: list[Any] = [
                 dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)
             ]
             return _with_nulls(rows, array)
         case ArrayType(element=element):
-            flat, starts = flat_values(array)
-            values = stored_values(flat, element, raw=raw)
+            flat, starts = flatten_values(array)
+            values = encode_values(flat, element, raw=raw)
             return _with_nulls([values[a:b] for a, b in pairwise(starts)], array)
         case MapType() | MultisetType():
-            return _stored_maps(array, data_type, raw=raw)
+            return _encode_maps(array, data_type, raw=raw)
     raise TypeError(data_type)
 
 
-def _stored_maps(array: pa.Array, data_type: MapType | MultisetType, *, raw: bool) -> list[Any]:
-    flat, starts = flat_values(array)
-    kinds = map_types(data_type)
-    keys, items = (stored_values(flat.field(at), kind, raw=raw) for at, kind in enumerate(kinds))
+def _encode_maps(array: pa.Array, data_type: MapType | MultisetType, *, raw: bool) -> list[Any]:
+    flat, starts = flatten_values(array)
+    kinds = map_key_value_types(data_type)
+    keys, items = (encode_values(flat.field(at), kind, raw=raw) for at, kind in enumerate(kinds))
     pairs = list(zip(keys, items, strict=True))
     if pa.types.is_string(flat.type.field(0).type) and not raw:
         maps: list[Any] = [dict(pairs[a:b]) for a, b in pairwise(starts)]
@@ -233,10 +235,10 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     return [value if there else None for value, there in zip(values, valid, strict=True)]
 
 
-def _stored_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
+def _encode_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
     match data_type.name:
         case "DECIMAL":
-            return _with_nulls([unscaled_bytes(value) for value in _unscaled(array)], array)
+            return _with_nulls([encode_unscaled(value) for value in _read_unscaled(array)], array)
         case "DATE" | "TIME":
             array = array.view(pa.int32())
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
@@ -247,14 +249,14 @@ def _stored_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[
     return values
 
 
-def _unscaled(array: pa.Array) -> Iterator[int]:
+def _read_unscaled(array: pa.Array) -> Iterator[int]:
     stored = memoryview(array.buffers()[1] or b"")
     for at in range(array.offset, array.offset + len(array)):
         number = stored[at * DECIMAL_BYTES : (at + 1) * DECIMAL_BYTES]
         yield int.from_bytes(number, "little", signed=True)
 
 
-def unscaled_bytes(value: int) -> bytes:
+def encode_unscaled(value: int) -> bytes:
     """Return a whole number in as few bytes as Java takes."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)

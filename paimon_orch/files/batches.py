@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from paimon_orch.format.deletion_vector import Positions
 
-Numbered = tuple[Positions, pa.RecordBatch]
+NumberedBatch = tuple[Positions, pa.RecordBatch]
 """Rows behind their physical numbers in a file."""
 
 
-def numbered(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Numbered]:
+def number_batches(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[NumberedBatch]:
     """Yield batches without a gap between them behind the numbers of their rows."""
     for batch in batches:
         if batch.num_rows:
@@ -19,7 +19,9 @@ def numbered(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Numb
         first_row += batch.num_rows
 
 
-def record_batch(arrays: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
+def build_record_batch(
+    arrays: Sequence[pa.Array], names: Sequence[str], rows: int
+) -> pa.RecordBatch:
     """Return columns as a batch of ``rows`` rows."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), list(names))

@@ -12,34 +12,38 @@ from paimon_orch.errors import (
     CorruptFileError,
     NotFoundError,
     UnsupportedError,
-    corrupt_unless_decoded,
+    wrap_decode_errors,
 )
-from paimon_orch.files.batches import Numbered, numbered, record_batch
-from paimon_orch.files.file_format import DataFileReader, open_reader
-from paimon_orch.files.file_index_reader import FirstRows, IndexedFiles
+from paimon_orch.files.batches import NumberedBatch, build_record_batch, number_batches
+from paimon_orch.files.file_format import FormatReader, open_reader
+from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.files.row_selection import only, parquet_rows, stored_rows
-from paimon_orch.files.row_tracking import TRACKING_FIELDS, with_derived
-from paimon_orch.files.schema_evolution.evolve import evolve, source_of
-from paimon_orch.files.stats.evaluator import constant_stats, footer_stats, matcher
+from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
+from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
+from paimon_orch.files.schema_evolution.evolve import evolve, find_source_field
+from paimon_orch.files.stats.evaluator import (
+    build_constant_stats,
+    build_matcher,
+    convert_footer_stats,
+)
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
-from paimon_orch.format.file_index.evaluation import positions as positions_of
+from paimon_orch.format.file_index.evaluation import to_positions as positions_of
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.row_mask import HiddenRows
+from paimon_orch.format.row_mask import DeletedRowMask
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.text import RawText, encode_text
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.format.types.predicate import Predicate, columns_of
+from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
 BATCH_ROWS = 65_536
-POSITION = f"{KEY_PREFIX}POSITION"  # a name that the format gives no column of a table
+ROW_POSITION = f"{KEY_PREFIX}POSITION"  # a name that the format gives no column of a table
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
-_STORED_FIELDS = (*SYSTEM_FIELDS, *TRACKING_FIELDS)
+_STORED_FIELDS = (*SYSTEM_FIELDS, *ROW_TRACKING_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class FileReader:
         deletions: DeletionVector | None = None,
         *,
         predicate: Predicate | None = None,
-        first: FirstRows | None = None,
+        first: TopRowsOrLimit | None = None,
         positions: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
@@ -99,17 +103,21 @@ class FileReader:
         :class:`CorruptFileError`.
         """
         path = self.path(at)
-        hidden = None if deletions is None else HiddenRows.of(deletions)
+        hidden = None if deletions is None else DeletedRowMask.of(deletions)
         chosen = self._chosen(at, path, predicate, first, deletions)
         if chosen is not None and not len(chosen):
             return
-        tracked = not self.schema.primary_keys and any(field in TRACKING_FIELDS for field in fields)
-        for numbers, batch in self._physical(at, path, fields, batch_rows, predicate, chosen):
-            rows = with_derived(batch, at.file, numbers) if tracked else batch
+        tracked = not self.schema.primary_keys and any(
+            field in ROW_TRACKING_FIELDS for field in fields
+        )
+        for numbers, batch in self._read_physical_rows(
+            at, path, fields, batch_rows, predicate, chosen
+        ):
+            rows = fill_row_tracking(batch, at.file, numbers) if tracked else batch
             if positions:
-                rows = rows.append_column(POSITION, pa.array(numbers))
+                rows = rows.append_column(ROW_POSITION, pa.array(numbers))
             if chosen is None and hidden is not None:
-                rows = _without(rows, hidden, numbers)
+                rows = _drop_deleted_rows(rows, hidden, numbers)
             if rows.num_rows:
                 yield rows
 
@@ -121,8 +129,8 @@ class FileReader:
         Files that tell no row groups are a single one with unknown bounds.
         """
         path = self.path(at)
-        hidden = None if deletions is None else HiddenRows.of(deletions)
-        with corrupt_unless_decoded(path), self.io.open_input(path) as source:
+        hidden = None if deletions is None else DeletedRowMask.of(deletions)
+        with wrap_decode_errors(path), self.io.open_input(path) as source:
             opened = self._open(at, path, source)
             (column,) = self._columns(at, [key], opened.names)
 
@@ -133,31 +141,31 @@ class FileReader:
                 return
 
             def read(group: int, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
-                with corrupt_unless_decoded(path):
+                with wrap_decode_errors(path):
                     columns = self._columns(at, fields, opened.names)
                     wanted = _unique(c.physical for c in columns if c.physical is not None)
                     batches = opened.batches(wanted, BATCH_ROWS, [group])
-                    for numbers, batch in numbered(opened.first_rows[group], batches):
+                    for numbers, batch in number_batches(opened.row_group_starts[group], batches):
                         arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
-                        names = [*(field.name for field in fields), POSITION]
-                        rows = record_batch(arrays, names, batch.num_rows)
-                        rows = rows if hidden is None else _without(rows, hidden, numbers)
+                        names = [*(field.name for field in fields), ROW_POSITION]
+                        rows = build_record_batch(arrays, names, batch.num_rows)
+                        rows = rows if hidden is None else _drop_deleted_rows(rows, hidden, numbers)
                         if rows.num_rows:
                             yield rows
 
             for group in range(opened.num_row_groups):
                 found = opened.row_group_statistics(group, column.physical)
-                bounds = footer_stats(found, column.physical_type, key.type)
-                rows = range(*opened.first_rows[group : group + 2])
+                bounds = convert_footer_stats(found, column.physical_type, key.type)
+                rows = range(*opened.row_group_starts[group : group + 2])
                 yield RowGroup(rows, bounds, partial(read, group))
 
-    def _open(self, at: BucketFile, path: str, source: IO[bytes]) -> DataFileReader:
-        _check_size(path, source, at.file)
-        system = SYSTEM_FIELDS if self.schema.primary_keys else TRACKING_FIELDS
+    def _open(self, at: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
+        _check_file_size(path, source, at.file)
+        system = SYSTEM_FIELDS if self.schema.primary_keys else ROW_TRACKING_FIELDS
         stored = [*self._file_schema(at).fields, *self._key_columns(at), *system]
         opened = open_reader(source, path, stored, remote=self.io.remote)
         if opened.num_rows is not None:
-            _check_rows(path, opened.num_rows, at.file)
+            _check_row_count(path, opened.num_rows, at.file)
         return opened
 
     def _chosen(
@@ -165,11 +173,11 @@ class FileReader:
         at: BucketFile,
         path: str,
         predicate: Predicate | None,
-        first: FirstRows | None,
+        first: TopRowsOrLimit | None,
         deletions: DeletionVector | None,
     ) -> Positions | None:
         """Return the rows that an index leaves for a predicate, less the deleted ones; None for all that are not."""
-        indexed = IndexedFiles(self.schema, lambda _: self._file_schema(at), predicate)
+        indexed = FileIndexEvaluator(self.schema, lambda _: self._file_schema(at), predicate)
         hidden = None if deletions is None else deletions.bitmaps.get(0)
         if predicate is not None:
             rows = indexed.evaluate(at.file, path, self.io).rows
@@ -181,7 +189,7 @@ class FileReader:
             return None
         return positions_of(rows if hidden is None else rows - hidden)
 
-    def _physical(
+    def _read_physical_rows(
         self,
         at: BucketFile,
         path: str,
@@ -189,9 +197,9 @@ class FileReader:
         batch_rows: int,
         predicate: Predicate | None,
         chosen: Positions | None,
-    ) -> Iterator[Numbered]:
+    ) -> Iterator[NumberedBatch]:
         """Yield all rows, or the chosen ones of the row groups that may match."""
-        with corrupt_unless_decoded(path), self.io.open_input(path) as source:
+        with wrap_decode_errors(path), self.io.open_input(path) as source:
             opened = self._open(at, path, source)
             columns = self._columns(at, fields, opened.names)
             wanted = _unique(column.physical for column in columns if column.physical is not None)
@@ -199,37 +207,41 @@ class FileReader:
             if isinstance(opened, ParquetFileReader) and not (predicate is None and chosen is None):
                 groups: Sequence[int] = range(opened.num_row_groups)
                 if predicate is not None:
-                    groups = self._matching(at, opened, predicate)
-                rows = parquet_rows(opened, path, wanted, batch_rows, groups, chosen)
+                    groups = self._find_matching_row_groups(at, opened, predicate)
+                rows = read_parquet_rows(opened, path, wanted, batch_rows, groups, chosen)
             else:
-                rows = stored_rows(opened, wanted, batch_rows, chosen)
+                rows = read_file_rows(opened, wanted, batch_rows, chosen)
             for numbers, batch in rows:
                 arrays = [column.read(batch) for column in columns]
-                found = record_batch(arrays, names, batch.num_rows)
-                yield (numbers, found) if chosen is None else only(numbers, found, chosen)
+                found = build_record_batch(arrays, names, batch.num_rows)
+                yield (
+                    (numbers, found)
+                    if chosen is None
+                    else take_selected_rows(numbers, found, chosen)
+                )
                 count += batch.num_rows
                 if chosen is not None and numbers[-1] >= chosen[-1]:
                     return
             if predicate is None and chosen is None:
-                _check_rows(path, count, at.file)
+                _check_row_count(path, count, at.file)
 
-    def _matching(
+    def _find_matching_row_groups(
         self, at: BucketFile, opened: ParquetFileReader, predicate: Predicate
     ) -> list[int]:
         """Return the row groups that may match, by their statistics."""
-        names = columns_of(predicate)
+        names = collect_columns(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
-        may_match = matcher(predicate)
+        may_match = build_matcher(predicate)
 
         def stats_of(group: int, name: str) -> ColumnStats:
             column = columns.get(name)
             if column is None:
                 return ColumnStats()
             if column.physical is None:
-                return constant_stats(column.constant, column.field.type)
+                return build_constant_stats(column.constant, column.field.type)
             found = opened.row_group_statistics(group, column.physical)
-            return footer_stats(found, column.physical_type, column.field.type)
+            return convert_footer_stats(found, column.physical_type, column.field.type)
 
         return [
             group
@@ -247,7 +259,7 @@ class FileReader:
 
     def _columns(
         self, at: BucketFile, fields: Sequence[Field], names: Sequence[str]
-    ) -> list["_Column"]:
+    ) -> list["_ColumnSource"]:
         file_fields = self._file_schema(at).fields
         partition_fields = self.schema.partition_fields
         constants = dict(
@@ -260,20 +272,20 @@ class FileReader:
         by_snapshot = any(f in SYSTEM_FIELDS for f in fields) and self._is_numbered_by_snapshot(at)
         columns = []
         for field in fields:
-            source = field if field in _STORED_FIELDS else source_of(field, file_fields)
+            source = field if field in _STORED_FIELDS else find_source_field(field, file_fields)
             if field == SEQUENCE_NUMBER and by_snapshot:
-                columns.append(_Column(field, None, field.type, at.file.min_sequence_number))
+                columns.append(_ColumnSource(field, None, field.type, at.file.min_sequence_number))
             elif field.name in constants:
-                columns.append(_Column(field, None, field.type, constants[field.name]))
+                columns.append(_ColumnSource(field, None, field.type, constants[field.name]))
             elif source is None or source.name not in names:
-                columns.append(_Column(field, None, field.type, None))
+                columns.append(_ColumnSource(field, None, field.type, None))
             else:
                 # Java 0.9 wrote rows whose key was null among the values
                 key = KEY_PREFIX + source.name
                 name = (
                     key if key in names and field.name in self.schema.primary_keys else source.name
                 )
-                columns.append(_Column(field, name, source.type, None))
+                columns.append(_ColumnSource(field, name, source.type, None))
         return columns
 
     def _is_numbered_by_snapshot(self, at: BucketFile) -> bool:
@@ -282,7 +294,7 @@ class FileReader:
         With ``sequence.snapshot-ordering`` the metadata of appended files holds the snapshot id; compacted files hold
         the numbers of their rows.
         """
-        if not self.schema.typed_options.snapshot_ordering:
+        if not self.schema.typed_options.has_snapshot_ordering:
             return False
         if at.file.file_source is None:
             raise UnsupportedError(
@@ -298,7 +310,7 @@ class FileReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _ColumnSource:
     """How one column comes about: read from ``physical`` and evolved, or a constant."""
 
     field: Field
@@ -309,12 +321,12 @@ class _Column:
     def read(self, batch: pa.RecordBatch) -> pa.Array:
         if self.physical is not None:
             return evolve(batch.column(self.physical), self.physical_type, self.field.type)
-        return constant_column(self.constant, self.field.type, batch.num_rows)
+        return build_constant_column(self.constant, self.field.type, batch.num_rows)
 
 
-def constant_column(value: object, data_type: DataType, length: int) -> pa.Array:
+def build_constant_column(value: object, data_type: DataType, length: int) -> pa.Array:
     """Return one internal value as a column."""
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     if value is None:
         return pa.nulls(length, target)
     if isinstance(data_type, AtomicType) and data_type.name in ("DATE", "TIME"):
@@ -326,14 +338,14 @@ def constant_column(value: object, data_type: DataType, length: int) -> pa.Array
     return pa.repeat(pa.scalar(value, target), length)
 
 
-def _check_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
+def _check_file_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     if size != file.file_size:
         raise CorruptFileError(path, f"has {size} bytes, the manifest says {file.file_size}")
 
 
-def _check_rows(path: str, found: int, file: DataFileMeta) -> None:
+def _check_row_count(path: str, found: int, file: DataFileMeta) -> None:
     if found != file.row_count:
         raise CorruptFileError(path, f"has {found} rows, the manifest says {file.row_count}")
 
@@ -342,7 +354,9 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _without(batch: pa.RecordBatch, hidden: HiddenRows, numbers: Positions) -> pa.RecordBatch:
+def _drop_deleted_rows(
+    batch: pa.RecordBatch, hidden: DeletedRowMask, numbers: Positions
+) -> pa.RecordBatch:
     """Return a batch without gaps, less its hidden rows."""
     kept = hidden.kept(int(numbers[0]), batch.num_rows)
     return batch if kept is None else batch.filter(kept)

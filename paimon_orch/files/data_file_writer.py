@@ -12,24 +12,33 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import StorageError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.file_format import DataFileWriter, open_writer
+from paimon_orch.files.file_format import FormatWriter, open_writer
 from paimon_orch.files.file_index_reader import (
-    SUFFIX,
-    beside,
-    bitmap_version,
-    index_builder,
-    is_embedded,
+    INDEX_SUFFIX,
+    create_index_builder,
+    find_bitmap_version,
+    should_embed_index,
+    sibling_path,
 )
 from paimon_orch.files.parquet.parquet import ROW_GROUP_ROWS
-from paimon_orch.files.row_tracking import ROW_SEQUENCE, SequenceRange, tracking_fields
-from paimon_orch.files.stats.collector import StatsCollector, internal_value, key_stats, value_stats
-from paimon_orch.format.external_paths import FilePlacement, NewFile
+from paimon_orch.files.row_tracking import (
+    ROW_SEQUENCE_NUMBER,
+    SequenceNumberRange,
+    row_tracking_fields,
+)
+from paimon_orch.files.stats.collector import (
+    StatsCollector,
+    build_key_stats,
+    build_value_stats,
+    to_internal_value,
+)
+from paimon_orch.format.external_paths import DataFilePathFactory, NewFilePath
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.index_options import NEWEST_BITMAP, index_specs
+from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION, parse_index_specs
 from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.manifest.records import check_manifest_format
-from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import (
@@ -59,10 +68,10 @@ class FileWriterFactory:
     io: FileIO
     paths: TablePaths
     schema: TableSchema
-    bitmap_version: int = NEWEST_BITMAP
+    bitmap_version: int = LATEST_BITMAP_VERSION
 
     @classmethod
-    def replacing(
+    def for_rewrite(
         cls, reader: FileReader, partition: bytes, bucket: int, files: Iterable[DataFileMeta]
     ) -> "FileWriterFactory":
         """Return a factory for files that replace others; it keeps the version of their bitmap indexes."""
@@ -70,7 +79,7 @@ class FileWriterFactory:
         def path_of(file: DataFileMeta) -> str:
             return reader.path(BucketFile(partition, bucket, file))
 
-        version = bitmap_version(reader.io, path_of, files, reader.schema)
+        version = find_bitmap_version(reader.io, path_of, files, reader.schema)
         return cls(reader.io, reader.paths, reader.schema, version)
 
     def writer(
@@ -90,22 +99,22 @@ class FileWriterFactory:
         committed to.
         """
         check_manifest_format(self.schema.options)
-        schema = _for_changelog(self.schema, level) if changelog else self.schema
+        schema = _with_changelog_options(self.schema, level) if changelog else self.schema
         options = schema.typed_options
         prefix = options.text("data-file.prefix", "data-")
         if changelog:
             prefix = options.text("changelog-file.prefix", "changelog-")
-        placement = self.paths.placement(self.schema, partition, bucket)
+        placement = self.paths.create_data_file_path_factory(self.schema, partition, bucket)
         writer = RollingFileWriter(
             self.io, placement, prefix, schema, level, source, first_sequence
         )
         writer.indexed, writer.bitmap_version = not changelog, self.bitmap_version
         if source is FileSource.APPEND and not changelog:
-            writer.most_rows = options.target_file_rows
+            writer.max_rows = options.target_file_rows
         return writer
 
 
-def _for_changelog(schema: TableSchema, level: int) -> TableSchema:
+def _with_changelog_options(schema: TableSchema, level: int) -> TableSchema:
     """Return the schema with the options of changelog files in place of those of a level."""
     own = {
         of_data: f"{level}:{schema.options[of_changelog]}"
@@ -124,13 +133,13 @@ class RollingFileWriter:
     """
 
     indexed = True
-    most_rows = sys.maxsize
-    bitmap_version = NEWEST_BITMAP
+    max_rows = sys.maxsize
+    bitmap_version = LATEST_BITMAP_VERSION
 
     def __init__(
         self,
         io: FileIO,
-        placement: FilePlacement,
+        placement: DataFilePathFactory,
         prefix: str,
         schema: TableSchema,
         level: int,
@@ -140,12 +149,14 @@ class RollingFileWriter:
         options = schema.typed_options
         self._io, self._placement, self._prefix, self._schema = io, placement, prefix, schema
         self._level, self._source, self._sequence = level, source, first_sequence
-        self._names = FileNames()
+        self._names = FileNameGenerator()
         self._target = options.target_file_size(primary_key=bool(schema.primary_keys))
-        self._layout = file_layout(schema)
+        self._layout = data_file_fields(schema)
         if source is FileSource.COMPACT:
-            self._layout += tracking_fields(schema)
-        self._selects_rows = any(spec.index != BLOOM_FILTER for spec in index_specs(schema.options))
+            self._layout += row_tracking_fields(schema)
+        self._has_row_level_index = any(
+            spec.index != BLOOM_FILTER for spec in parse_index_specs(schema.options)
+        )
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._open: _OpenFile | None = None
@@ -157,17 +168,17 @@ class RollingFileWriter:
         self._pending.append(table)
         self._pending_rows += table.num_rows
         self._pending_bytes += table.nbytes
-        if self._pending_rows >= self._group_rows():
+        if self._pending_rows >= self._rows_per_group():
             self._flush(keep_rest=True)
 
-    def _group_rows(self) -> int:
+    def _rows_per_group(self) -> int:
         width = max(1, self._pending_bytes // max(1, self._pending_rows))
         rows = min(_ROW_GROUP_BYTES, self._target) // width
         return max(_MIN_GROUP_ROWS, min(ROW_GROUP_ROWS, rows))
 
     def _flush(self, *, keep_rest: bool) -> None:
         rows = pa.concat_tables(self._pending)
-        step, start = self._group_rows(), 0
+        step, start = self._rows_per_group(), 0
         while rows.num_rows - start >= (step if keep_rest else 1):
             self._write_group(rows.slice(start, step))
             start += step
@@ -179,9 +190,9 @@ class RollingFileWriter:
         while rows.num_rows:
             if self._open is None:
                 self._open = self._start_file()
-            part = rows.slice(0, self.most_rows - self._open.rows)
+            part = rows.slice(0, self.max_rows - self._open.rows)
             self._open.write(part)
-            if self._open.size >= self._target or self._open.rows >= self.most_rows:
+            if self._open.size >= self._target or self._open.rows >= self.max_rows:
                 self._finish_file()
             rows = rows.slice(part.num_rows)
 
@@ -200,7 +211,7 @@ class RollingFileWriter:
                 options,
                 self._level,
                 self._target,
-                small_pages=self.indexed and self._selects_rows,
+                small_pages=self.indexed and self._has_row_level_index,
             )
         except BaseException:
             sink.close()
@@ -215,25 +226,25 @@ class RollingFileWriter:
             level=self._level,
         )
         if self.indexed:
-            opened.index = index_builder(self._schema, self.bitmap_version)
+            opened.index = create_index_builder(self._schema, self.bitmap_version)
         return opened
 
     def _finish_file(self) -> None:
         if self._open is not None:
             meta = self._open.close(self._level, self._source, self._sequence)
             self._sequence += meta.row_count
-            self._done.append(self._with_index(meta, self._open))
+            self._done.append(self._store_index(meta, self._open))
             self._open = None
 
-    def _with_index(self, meta: DataFileMeta, opened: "_OpenFile") -> DataFileMeta:
+    def _store_index(self, meta: DataFileMeta, opened: "_OpenFile") -> DataFileMeta:
         """Store the indexes of a file: in its metadata, or in a file next to it if they are large."""
         if opened.index is None:
             return meta
         container = opened.index.finish()
-        if is_embedded(container, self._schema):
+        if should_embed_index(container, self._schema):
             return replace(meta, embedded_index=container)
-        name = meta.file_name + SUFFIX
-        path = beside(opened.place.path, name)
+        name = meta.file_name + INDEX_SUFFIX
+        path = sibling_path(opened.place.path, name)
         self._paths.append(path)
         with self._io.open_output(path) as sink:
             sink.write(container)
@@ -256,7 +267,7 @@ class RollingFileWriter:
                 self._io.delete(path)
 
 
-def file_layout(schema: TableSchema) -> list[Field]:
+def data_file_fields(schema: TableSchema) -> list[Field]:
     """Return the physical columns of a data file (section 8.1)."""
     if not schema.primary_keys:
         return list(schema.fields)
@@ -280,9 +291,9 @@ class _OpenFile:
     def __init__(
         self,
         name: str,
-        place: NewFile,
+        place: NewFilePath,
         sink: IO[bytes],
-        writer: DataFileWriter,
+        writer: FormatWriter,
         *,
         schema: TableSchema,
         layout: Sequence[Field],
@@ -295,9 +306,9 @@ class _OpenFile:
         by_key = self._order == schema.key_fields
         first_key = next(iter(schema.trimmed_primary_keys), None)
         self._stats = StatsCollector(schema.fields, first_key if by_key else None)
-        self._rows = self._deleted = 0
+        self._rows = self._delete_row_count = 0
         self._sequence: tuple[int, int] | None = None
-        self._tracked = SequenceRange() if ROW_SEQUENCE in layout else None
+        self._sequence_range = SequenceNumberRange() if ROW_SEQUENCE_NUMBER in layout else None
         self._min_key = self._max_key = EMPTY_ROW
 
     @property
@@ -315,14 +326,14 @@ class _OpenFile:
         self._stats.update(rows)
         if schema.primary_keys:
             if not self._rows:
-                self._min_key = _key_row(rows, 0, self._order)
-            self._max_key = _key_row(rows, rows.num_rows - 1, self._order)
+                self._min_key = _serialize_key(rows, 0, self._order)
+            self._max_key = _serialize_key(rows, rows.num_rows - 1, self._order)
             found = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
             known = self._sequence or (found["min"], found["max"])
             self._sequence = min(found["min"], known[0]), max(found["max"], known[1])
-            self._deleted += int(is_retract(rows.column(VALUE_KIND.name)).sum())
-        if self._tracked is not None:
-            self._tracked.add(rows.column(ROW_SEQUENCE.name))
+            self._delete_row_count += int(is_retract(rows.column(VALUE_KIND.name)).sum())
+        if self._sequence_range is not None:
+            self._sequence_range.add(rows.column(ROW_SEQUENCE_NUMBER.name))
         if self.index is not None:
             self.index.add(rows)
         self._rows += rows.num_rows
@@ -334,30 +345,30 @@ class _OpenFile:
         size = self.size
         self.sink.close()
         schema = self._schema
-        stats, stats_cols = value_stats(self._stats, schema, level)
+        stats, stats_cols = build_value_stats(self._stats, schema, level)
         low, high = self._sequence or (first_sequence, first_sequence + self._rows - 1)
-        if self._tracked is not None:
-            low, high = self._tracked.bounds
+        if self._sequence_range is not None:
+            low, high = self._sequence_range.bounds
         return DataFileMeta(
             self.name,
             size,
             self._rows,
             self._min_key,
             self._max_key,
-            key_stats(self._stats, schema.key_fields),
+            build_key_stats(self._stats, schema.key_fields),
             stats,
             low,
             high,
             schema.id,
             level,
             creation_time=local_wall_clock_millis(),
-            delete_row_count=self._deleted,
+            delete_row_count=self._delete_row_count,
             file_source=int(source),
             value_stats_cols=stats_cols,
             external_path=self.place.external,
         )
 
 
-def _key_row(rows: pa.Table, index: int, fields: Sequence[Field]) -> bytes:
-    values = [internal_value(rows.column(field.name)[index]) for field in fields]
+def _serialize_key(rows: pa.Table, index: int, fields: Sequence[Field]) -> bytes:
+    values = [to_internal_value(rows.column(field.name)[index]) for field in fields]
     return serialize_row(values, [field.type for field in fields])

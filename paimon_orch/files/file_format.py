@@ -11,13 +11,13 @@ from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
-from paimon_orch.format.paths import file_format
+from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.types.data_types import Field
 
-_STRIPE, _LEAST_STRIPE = 64 << 20, 64 << 10
+_MAX_STRIPE_BYTES, _MIN_STRIPE_BYTES = 64 << 20, 64 << 10
 
 
-class DataFileReader(Protocol):
+class FormatReader(Protocol):
     """One open data file. ``num_rows`` is None if only a full read tells it."""
 
     num_rows: int | None
@@ -28,7 +28,7 @@ class DataFileReader(Protocol):
         ...
 
 
-class DataFileWriter(Protocol):
+class FormatWriter(Protocol):
     """Writes one data file to an open sink; the sink stays open."""
 
     def write(self, table: pa.Table) -> None:
@@ -42,12 +42,12 @@ class DataFileWriter(Protocol):
 
 def open_reader(
     source: IO[bytes], path: str, fields: Sequence[Field], *, remote: bool = False
-) -> DataFileReader:
+) -> FormatReader:
     """Open a data file by the format that its name tells; ``fields`` are the columns it may have.
 
     ``remote`` tells that each read of the source is a request.
     """
-    match file_format(path):
+    match parse_file_format(path):
         case "parquet":
             return ParquetFileReader(source, remote=remote)
         case "orc":
@@ -67,7 +67,7 @@ def open_writer(
     target: int,
     *,
     small_pages: bool = False,
-) -> DataFileWriter:
+) -> FormatWriter:
     """Start a data file of format ``kind`` on a level of the merge tree; it ends near ``target`` bytes.
 
     With ``small_pages`` few rows can be read from a Parquet file without those around them.
@@ -79,7 +79,7 @@ def open_writer(
             return ParquetFileWriter(sink, fields, codec, zstd_level, small_pages=small_pages)
         case "orc":
             # the size of a file is only known after each stripe
-            stripe = max(_LEAST_STRIPE, min(_STRIPE, target // 4))
+            stripe = max(_MIN_STRIPE_BYTES, min(_MAX_STRIPE_BYTES, target // 4))
             return OrcFileWriter(
                 sink, fields, codec, options.memory("file.block-size", str(stripe))
             )

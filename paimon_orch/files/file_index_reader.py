@@ -16,49 +16,49 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
-from paimon_orch.files.schema_evolution.evolve import source_of
+from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.container import Blob, ContainerDecoder, Indexes
+from paimon_orch.format.file_index.container import ByteSource, ContainerDecoder, FileIndexes
 from paimon_orch.format.file_index.evaluation import (
-    ColumnOf,
-    Evaluation,
+    IndexEvaluation,
     IndexFilter,
-    Stored,
-    TopRows,
-    same_type,
+    StoredColumn,
+    StoredColumnLookup,
+    TopN,
+    find_stored_column,
+    is_same_type,
     select_rows,
-    stored_column,
 )
 from paimon_orch.format.file_index.index_options import (
-    NEWEST_BITMAP,
-    READ_ENABLED,
-    STRICT,
-    THRESHOLD,
-    VERSION,
-    index_specs,
-    with_bitmap_version,
+    BITMAP_VERSION,
+    FILE_INDEX_IN_MANIFEST_THRESHOLD,
+    FILE_INDEX_READ_ENABLED,
+    FILE_INDEX_STRICT,
+    LATEST_BITMAP_VERSION,
+    parse_index_specs,
+    set_default_bitmap_version,
 )
-from paimon_orch.format.file_index.multi_file_evaluation import judge
+from paimon_orch.format.file_index.multi_file_evaluation import evaluate_batch
 from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, MapType
-from paimon_orch.format.types.predicate import Predicate, leaves_of
+from paimon_orch.format.types.predicate import Predicate, iterate_leaves
 from paimon_orch.storage import FileIO
 
-SUFFIX = ".index"
-_UNTOLD = Evaluation(None)
+INDEX_SUFFIX = ".index"
+_NOT_EVALUATED = IndexEvaluation(None)
 
-FirstRows = TopRows | int
+TopRowsOrLimit = TopN | int
 """The first rows in an order, or any so many."""
 
 logger = logging.getLogger(__name__)
 
 
-def index_file(file: DataFileMeta) -> str | None:
+def index_file_name(file: DataFileMeta) -> str | None:
     """Return the name of the file that holds a data file's indexes; None if they are embedded or there are none."""
-    names = [name for name in file.extra_files if name.endswith(SUFFIX)]
+    names = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
     if file.embedded_index is not None or not names:
         return None
     if len(names) > 1 or "/" in names[0]:
@@ -68,24 +68,24 @@ def index_file(file: DataFileMeta) -> str | None:
     return names[0]
 
 
-def beside(path: str, name: str) -> str:
+def sibling_path(path: str, name: str) -> str:
     """Return the path of a file in the directory of another one."""
     return f"{path.rsplit('/', 1)[0]}/{name}"
 
 
-def index_builder(
-    schema: TableSchema, bitmap_version: int = NEWEST_BITMAP
+def create_index_builder(
+    schema: TableSchema, bitmap_version: int = LATEST_BITMAP_VERSION
 ) -> FileIndexBuilder | None:
     """Return what builds the indexes of a new data file; None if the table has none.
 
     ``bitmap_version`` is that of bitmap indexes whose options name none. Raises :class:`InputError` for options that name
     what cannot be indexed.
     """
-    specs = with_bitmap_version(index_specs(schema.options), bitmap_version)
+    specs = set_default_bitmap_version(parse_index_specs(schema.options), bitmap_version)
     return FileIndexBuilder(specs, schema.fields) if specs else None
 
 
-def bitmap_version(
+def find_bitmap_version(
     io: FileIO,
     path_of: Callable[[DataFileMeta], str],
     files: Iterable[DataFileMeta],
@@ -96,19 +96,19 @@ def bitmap_version(
     Java Paimon 0.9 writes version 1 and fails on files with version 2. A table without bitmap indexes gets the default
     of newer releases.
     """
-    if names_bitmap_version(schema):
-        return NEWEST_BITMAP
-    versions = (stored_bitmap_version(io, path_of(file), file) for file in files)
-    return next((version for version in versions if version is not None), NEWEST_BITMAP)
+    if is_bitmap_version_configured(schema):
+        return LATEST_BITMAP_VERSION
+    versions = (read_bitmap_version(io, path_of(file), file) for file in files)
+    return next((version for version in versions if version is not None), LATEST_BITMAP_VERSION)
 
 
-def names_bitmap_version(schema: TableSchema) -> bool:
+def is_bitmap_version_configured(schema: TableSchema) -> bool:
     """Return whether the options name the version of every bitmap index, or ask for no such index."""
-    specs = index_specs(schema.options)
-    return all(spec.index != BITMAP or VERSION in spec.options.values for spec in specs)
+    specs = parse_index_specs(schema.options)
+    return all(spec.index != BITMAP or BITMAP_VERSION in spec.options.values for spec in specs)
 
 
-def stored_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
+def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
     """Return the version of a data file's bitmap indexes; None if it has none, or none that can be read."""
     with suppress(CorruptFileError), open_indexes(io, path, file) as indexes:
         for kinds in (indexes or {}).values():
@@ -118,15 +118,15 @@ def stored_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | No
     return None
 
 
-def is_embedded(container: bytes, schema: TableSchema) -> bool:
+def should_embed_index(container: bytes, schema: TableSchema) -> bool:
     """Tell whether the manifest holds the indexes of a file."""
-    return len(container) <= schema.typed_options.memory(THRESHOLD, "500 b")
+    return len(container) <= schema.typed_options.memory(FILE_INDEX_IN_MANIFEST_THRESHOLD, "500 b")
 
 
 @contextmanager
 def open_indexes(
     io: FileIO | None, path: str, file: DataFileMeta, decoder: ContainerDecoder | None = None
-) -> Iterator[Indexes | None]:
+) -> Iterator[FileIndexes | None]:
     """Give the indexes of a data file at ``path``; None if there are none. Without ``io`` only embedded ones count.
 
     What is wrong with them becomes a :class:`CorruptFileError`, also while they are in use.
@@ -134,41 +134,41 @@ def open_indexes(
     where, decode = path, (decoder or ContainerDecoder()).decode
     try:
         if file.embedded_index is not None:
-            yield decode(Blob.of(file.embedded_index))
+            yield decode(ByteSource.of(file.embedded_index))
             return
-        name = None if io is None else index_file(file)
+        name = None if io is None else index_file_name(file)
         if io is None or name is None:
             yield None
             return
-        where = beside(path, name)
+        where = sibling_path(path, name)
         with io.open_input(where) as source:
 
             def read(at: int, size: int) -> bytes:
                 source.seek(at)
                 return source.read(size)
 
-            yield decode(Blob(read, source.seek(0, os.SEEK_END)))
+            yield decode(ByteSource(read, source.seek(0, os.SEEK_END)))
     except Exception as error:
-        if not _is_damage(error):
+        if not _is_index_damage(error):
             raise
-        raise _named(error, where) from error
+        raise _corrupt_index_error(error, where) from error
 
 
-def _is_damage(error: Exception) -> bool:
+def _is_index_damage(error: Exception) -> bool:
     """Tell whether an error means that an index cannot be used; others say themselves what is wrong."""
     if isinstance(error, UnsupportedError | FileNotFoundError):
         return True
     return not isinstance(error, PaimonError | OSError)
 
 
-def _named(error: Exception, path: str) -> CorruptFileError:
+def _corrupt_index_error(error: Exception, path: str) -> CorruptFileError:
     if isinstance(error, UnsupportedError | FileNotFoundError):
         return CorruptFileError(path, f"the file index cannot be used: {error}")
     return CorruptFileError(path, f"the file index is damaged: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
-class IndexedFiles:
+class FileIndexEvaluator:
     """What the indexes of a table's data files say of one bound predicate, or without one of the first rows.
 
     ``schema`` is the one that is read, ``schema_of`` gives those that files were written with.
@@ -177,42 +177,53 @@ class IndexedFiles:
     schema: TableSchema
     schema_of: Callable[[int], TableSchema]
     predicate: Predicate | None
-    _columns: dict[tuple[int, bool], Mapping[str, Stored]] = field(default_factory=dict, repr=False)
+    _columns: dict[tuple[int, bool], Mapping[str, StoredColumn]] = field(
+        default_factory=dict, repr=False
+    )
 
-    def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> Evaluation:
+    def evaluate(self, file: DataFileMeta, path: str, io: FileIO | None = None) -> IndexEvaluation:
         """Return the rows of a file that may match; without ``io`` its embedded index alone is asked."""
-        if not self._enabled or file.write_cols is not None:
-            return _UNTOLD
+        if not self._is_enabled or file.write_cols is not None:
+            return _NOT_EVALUATED
         column_of = self._column_of(file.schema_id, ".orc" in file.file_name)
         if file.embedded_index is not None:
-            return self._embedded(column_of, file.row_count, file.embedded_index, path)
+            return self._evaluate_embedded(column_of, file.row_count, file.embedded_index, path)
         if io is None or not file.extra_files:
-            return _UNTOLD
+            return _NOT_EVALUATED
         try:
             with open_indexes(io, path, file, self._decoder) as found:
                 if found is None:
-                    return _UNTOLD
+                    return _NOT_EVALUATED
                 return self._filter.evaluate(found, column_of, file.row_count)
         except CorruptFileError as error:
-            if self._strict:
+            if self._is_strict:
                 raise
-            _warn(str(error))
-            return _UNTOLD
+            _warn_damaged_index(str(error))
+            return _NOT_EVALUATED
 
     def first(
-        self, rows: FirstRows, file: DataFileMeta, path: str, io: FileIO, deleted: BitMap | None
-    ) -> Evaluation:
+        self,
+        rows: TopRowsOrLimit,
+        file: DataFileMeta,
+        path: str,
+        io: FileIO,
+        deleted: BitMap | None,
+    ) -> IndexEvaluation:
         """Return rows of a file among which are its first ones; ``deleted`` are those that nobody sees."""
         if isinstance(rows, int):
-            return Evaluation(select_rows(rows, None, lambda _: None, file.row_count, deleted))
-        if not self._enabled or file.write_cols is not None:
-            return _UNTOLD
+            return IndexEvaluation(select_rows(rows, None, lambda _: None, file.row_count, deleted))
+        if not self._is_enabled or file.write_cols is not None:
+            return _NOT_EVALUATED
         stored = self._column_of(file.schema_id, ".orc" in file.file_name)
         field = self.schema.field(rows.column)
 
-        def column_of(name: str) -> Stored | None:
+        def column_of(name: str) -> StoredColumn | None:
             found = stored(name)
-            if found is None or found.name != field.name or not same_type(found.type, field.type):
+            if (
+                found is None
+                or found.name != field.name
+                or not is_same_type(found.type, field.type)
+            ):
                 return None
             # zeros of two signs are one value where the next column decides, but two in the index
             is_exact = rows.sort_keys == 1 or found.type.name not in ("FLOAT", "DOUBLE")
@@ -222,17 +233,21 @@ class IndexedFiles:
             with open_indexes(io, path, file, self._decoder) as indexes:
                 found = select_rows(rows, indexes, column_of, file.row_count, deleted)
         except CorruptFileError as error:
-            if self._strict:
+            if self._is_strict:
                 raise
-            _warn(str(error))
-            return _UNTOLD
-        return _UNTOLD if found is None else Evaluation(found, (f"{RANGE_BITMAP}({field.name})",))
+            _warn_damaged_index(str(error))
+            return _NOT_EVALUATED
+        return (
+            _NOT_EVALUATED
+            if found is None
+            else IndexEvaluation(found, (f"{RANGE_BITMAP}({field.name})",))
+        )
 
-    def without_rows(self, files: FileFields) -> npt.NDArray[np.bool_]:
+    def find_excluded_files(self, files: FileFields) -> npt.NDArray[np.bool_]:
         """Tell which of many files have no row that may match, by their embedded indexes alone."""
         embedded, written = files.get("_EMBEDDED_FILE_INDEX"), files.get("_WRITE_COLS")
         found = np.zeros(len(embedded), bool)
-        if not self._enabled:
+        if not self._is_enabled:
             return found
         names, ids, rows = files.names, files.get("_SCHEMA_ID"), files.get("_ROW_COUNT")
         groups: dict[tuple[int, bool], list[int]] = {}
@@ -242,46 +257,48 @@ class IndexedFiles:
         for at, lanes in groups.items():
             containers, column_of = [embedded[lane] for lane in lanes], self._column_of(*at)
             counts = np.array([rows[lane] for lane in lanes], np.int64)
-            verdict = judge(self._filter, containers, column_of, counts)
+            verdict = evaluate_batch(self._filter, containers, column_of, counts)
             found[lanes] = verdict.none
             for place in np.flatnonzero(verdict.unsure).tolist():
                 lane = lanes[place]
-                left = self._embedded(column_of, rows[lane], containers[place], names[lane]).rows
+                left = self._evaluate_embedded(
+                    column_of, rows[lane], containers[place], names[lane]
+                ).rows
                 found[lane] = left is not None and not left
         return found
 
-    def _embedded(
-        self, column_of: ColumnOf, row_count: int, container: bytes, path: str
-    ) -> Evaluation:
+    def _evaluate_embedded(
+        self, column_of: StoredColumnLookup, row_count: int, container: bytes, path: str
+    ) -> IndexEvaluation:
         """Ask an embedded index; one that is damaged is named and tells nothing."""
         try:
-            return self._evaluated(column_of, row_count, container, path)
+            return self._decode_and_evaluate(column_of, row_count, container, path)
         except CorruptFileError as error:
-            if self._strict:
+            if self._is_strict:
                 raise
-            _warn(str(error))
-            return _UNTOLD
+            _warn_damaged_index(str(error))
+            return _NOT_EVALUATED
 
-    def _evaluated(
-        self, column_of: ColumnOf, row_count: int, container: bytes, path: str
-    ) -> Evaluation:
+    def _decode_and_evaluate(
+        self, column_of: StoredColumnLookup, row_count: int, container: bytes, path: str
+    ) -> IndexEvaluation:
         try:
-            indexes = self._decoder.decode(Blob.of(container))
+            indexes = self._decoder.decode(ByteSource.of(container))
             return self._filter.evaluate(indexes, column_of, row_count)
         except Exception as error:
-            if not _is_damage(error):
+            if not _is_index_damage(error):
                 raise
-            raise _named(error, path) from error
+            raise _corrupt_index_error(error, path) from error
 
     @cached_property
-    def _enabled(self) -> bool:
+    def _is_enabled(self) -> bool:
         options = self.schema.typed_options
         evolving = options.boolean("data-evolution.enabled")
-        return options.boolean(READ_ENABLED, default=True) and not evolving
+        return options.boolean(FILE_INDEX_READ_ENABLED, default=True) and not evolving
 
     @cached_property
-    def _strict(self) -> bool:
-        return self.schema.typed_options.boolean(STRICT)
+    def _is_strict(self) -> bool:
+        return self.schema.typed_options.boolean(FILE_INDEX_STRICT)
 
     @cached_property
     def _decoder(self) -> ContainerDecoder:
@@ -292,13 +309,13 @@ class IndexedFiles:
         assert self.predicate is not None
         return IndexFilter(self.predicate)
 
-    def _column_of(self, schema_id: int, is_orc: bool) -> ColumnOf:  # noqa: FBT001
+    def _column_of(self, schema_id: int, is_orc: bool) -> StoredColumnLookup:  # noqa: FBT001
         at = schema_id, is_orc
         if at not in self._columns:
             self._columns[at] = self._stored(*at)
         return self._columns[at].get
 
-    def _stored(self, schema_id: int, is_orc: bool) -> Mapping[str, Stored]:  # noqa: FBT001
+    def _stored(self, schema_id: int, is_orc: bool) -> Mapping[str, StoredColumn]:  # noqa: FBT001
         found, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
         # Java's deletes of a sequence group leave null in place of a key among the values, which are what is indexed
@@ -306,7 +323,7 @@ class IndexedFiles:
             schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
         )
         for column in schema.fields:
-            stored = stored_column(column, source_of(column, fields))
+            stored = find_stored_column(column, find_source_field(column, fields))
             if stored is None or column.name in blank_keys:
                 continue
             if column.name in schema.partition_keys:
@@ -315,35 +332,35 @@ class IndexedFiles:
                 continue  # padded in the file, not in the index, or the other way round
             found[column.name] = stored
         if self.predicate is not None:
-            found |= _stored_keys(self.predicate, schema, fields)
+            found |= _find_stored_map_keys(self.predicate, schema, fields)
         return found
 
 
-def _stored_keys(
+def _find_stored_map_keys(
     predicate: Predicate, schema: TableSchema, fields: Sequence[Field]
-) -> dict[str, Stored]:
+) -> dict[str, StoredColumn]:
     """Return the keys of maps that a predicate tests, as a file has them."""
     found = {}
-    for leaf in leaves_of(predicate):
+    for leaf in iterate_leaves(predicate):
         if leaf.key is None or leaf.name in schema.names:
             continue
         column = schema.field(leaf.column)
-        source = source_of(column, fields)
+        source = find_source_field(column, fields)
         if (
             source is None
             or not isinstance(column.type, MapType)
             or not isinstance(source.type, MapType)
         ):
             continue
-        value = stored_column(
+        value = find_stored_column(
             replace(column, type=column.type.value), replace(source, type=source.type.value)
         )
         if value is not None and value.type.name != "CHAR":
-            found[leaf.name] = Stored(f"{source.name}[{leaf.key}]", value.type)
+            found[leaf.name] = StoredColumn(f"{source.name}[{leaf.key}]", value.type)
     return found
 
 
 @lru_cache(maxsize=4096)
-def _warn(reason: str) -> None:
+def _warn_damaged_index(reason: str) -> None:
     """Warn once of a damaged index."""
     logger.warning("%s; the data file is read as if it had no index", reason)

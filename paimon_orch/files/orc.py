@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.batches import Numbered, numbered, record_batch
-from paimon_orch.files.parquet.thrift_compact import varint
+from paimon_orch.files.batches import NumberedBatch, build_record_batch, number_batches
+from paimon_orch.files.parquet.thrift_compact import decode_varint
 from paimon_orch.files.schema_evolution.nested import (
+    build_map_entries,
     map_atoms,
-    map_entries,
     with_fields,
     with_values,
 )
 from paimon_orch.format.deletion_vector import Positions
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -57,7 +57,7 @@ class _Stripe(NamedTuple):
     size: int
 
 
-class _Remembering:
+class _FailureRecordingFile:
     """A file whose failure outlives the ORC library, which hands on nothing but its text."""
 
     def __init__(self, source: IO[bytes]) -> None:
@@ -77,7 +77,7 @@ class _Remembering:
             raise
 
     @contextmanager
-    def failing_as_itself(self) -> Iterator[None]:
+    def reraise_failure(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -90,8 +90,8 @@ class OrcFileReader:
     """One open ORC file."""
 
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
-        self._source = _Remembering(source)
-        with self._source.failing_as_itself():
+        self._source = _FailureRecordingFile(source)
+        with self._source.reraise_failure():
             self._file = orc.ORCFile(self._source)
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = self._file.nrows
@@ -106,26 +106,26 @@ class OrcFileReader:
         stripes = fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
         )
-        with self._source.failing_as_itself():
+        with self._source.reraise_failure():
             for batch in stripes:
                 if batch.num_rows:  # an empty file has a batch without rows
-                    yield self._unpadded(batch)
+                    yield self._trim_batch(batch)
 
-    def selected(
+    def read_selected(
         self, columns: Sequence[str], batch_rows: int, chosen: Positions
-    ) -> Iterator[Numbered]:
+    ) -> Iterator[NumberedBatch]:
         """Yield at least the chosen rows, behind their numbers; stripes without any are not read."""
         begins = [0, *accumulate(stripe.rows for stripe in self._stripes)]
         stripes = np.unique(np.searchsorted(begins, chosen, "right") - 1).tolist()
         if not columns or len(stripes) == len(self._stripes):
-            yield from numbered(0, self.batches(columns, batch_rows))
+            yield from number_batches(0, self.batches(columns, batch_rows))
             return
         for stripe in stripes:
-            with self._source.failing_as_itself():
+            with self._source.reraise_failure():
                 batch = self._file.read_stripe(stripe, columns=list(columns))
-            yield from numbered(begins[stripe], [self._unpadded(batch)])
+            yield from number_batches(begins[stripe], [self._trim_batch(batch)])
 
-    def unread_bytes(self, chosen: Positions) -> int:
+    def count_unread_bytes(self, chosen: Positions) -> int:
         """Return the bytes of the stripes that hold none of the chosen rows."""
         ends = list(accumulate(stripe.rows for stripe in self._stripes))
         read = set(np.searchsorted(ends, chosen, "right").tolist())
@@ -133,39 +133,40 @@ class OrcFileReader:
 
     @cached_property
     def _stripes(self) -> list[_Stripe]:
-        return _stripes(self._file.reader.serialized_file_tail())
+        return _decode_stripes(self._file.reader.serialized_file_tail())
 
-    def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _trim_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            self._without_padding(array, name)
+            self._trim_column(array, name)
             for array, name in zip(batch.columns, batch.schema.names, strict=True)
         ]
-        return record_batch(arrays, batch.schema.names, batch.num_rows)
+        return build_record_batch(arrays, batch.schema.names, batch.num_rows)
 
-    def _without_padding(self, array: pa.Array, name: str) -> pa.Array:
+    def _trim_column(self, array: pa.Array, name: str) -> pa.Array:
         data_type = self._types.get(name)
-        if data_type is None or not _any_atom(data_type, "CHAR"):
+        if data_type is None or not _has_atom(data_type, "CHAR"):
             return array
-        return map_atoms(array, data_type, array.type, _trimmed)
+        return map_atoms(array, data_type, array.type, _trim_padding)
 
 
-def _stripes(tail: bytes) -> list[_Stripe]:
+def _decode_stripes(tail: bytes) -> list[_Stripe]:
     """Return what the end of a file says of its stripes, which pyarrow does not tell."""
-    (footer,) = _values(tail, 2)
+    (footer,) = _decode_field(tail, 2)
     return [
         _Stripe(
-            sum(_values(stripe, 5)), sum(size for at in (2, 3, 4) for size in _values(stripe, at))
+            sum(_decode_field(stripe, 5)),
+            sum(size for at in (2, 3, 4) for size in _decode_field(stripe, at)),
         )
-        for stripe in _values(footer, 3)
+        for stripe in _decode_field(footer, 3)
     ]
 
 
-def _values(message: Any, wanted: int) -> list[Any]:
+def _decode_field(message: Any, wanted: int) -> list[Any]:
     """Return the values of a field in a message of protocol buffers; here all are numbers or bytes."""
     found, at = [], 0
     while at < len(message):
-        key, at = varint(message, at)
-        value, at = varint(message, at)
+        key, at = decode_varint(message, at)
+        value, at = decode_varint(message, at)
         if key & 7:
             value, at = message[at : at + value], at + value
         if key >> 3 == wanted:
@@ -173,21 +174,21 @@ def _values(message: Any, wanted: int) -> list[Any]:
     return found
 
 
-def _trimmed(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
+def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
     """ORC pads CHAR with blanks, or its writer does; readers of the reference do not show them."""
     return pc.utf8_rtrim(array, " ") if data_type.name == "CHAR" else array
 
 
-def _any_atom(data_type: DataType, name: str) -> bool:
+def _has_atom(data_type: DataType, name: str) -> bool:
     match data_type:
         case AtomicType():
             return data_type.name == name
         case ArrayType(element=element) | MultisetType(element=element):
-            return _any_atom(element, name)
+            return _has_atom(element, name)
         case MapType(key=key, value=value):
-            return _any_atom(key, name) or _any_atom(value, name)
+            return _has_atom(key, name) or _has_atom(value, name)
         case RowType(fields=fields):
-            return any(_any_atom(field.type, name) for field in fields)
+            return any(_has_atom(field.type, name) for field in fields)
     raise TypeError(data_type)
 
 
@@ -201,8 +202,8 @@ class OrcFileWriter:
             raise InputError(
                 f"'file.compression' = {codec!r}: ORC takes {', '.join(sorted(_CODECS))}"
             )
-        self._fields, self._empty = list(fields), True
-        self._schema = pa.schema([(field.name, _stored_type(field)) for field in fields])
+        self._fields, self._is_empty = list(fields), True
+        self._schema = pa.schema([(field.name, _orc_type(field)) for field in fields])
         self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
 
     def write(self, table: pa.Table) -> None:
@@ -212,45 +213,45 @@ class OrcFileWriter:
             for field, target in zip(self._fields, self._schema.types, strict=True)
         ]
         self._writer.write(pa.table(columns, schema=self._schema))
-        self._empty = False
+        self._is_empty = False
 
     def _stored(
         self, column: pa.ChunkedArray, field: Field, target: pa.DataType
     ) -> pa.ChunkedArray:
-        parts = [_from_zero(chunk) for chunk in column.chunks]
+        parts = [_rebase_nested(chunk) for chunk in column.chunks]
         try:
-            chunks = [map_atoms(part, field.type, target, _stored_atom) for part in parts]
+            chunks = [map_atoms(part, field.type, target, _convert_atom) for part in parts]
         except pa.ArrowInvalid as error:
             raise InputError(f"column {field.name!r} cannot be written to ORC: {error}") from error
-        return pa.chunked_array([_nothing_below_null(chunk) for chunk in chunks], target)
+        return pa.chunked_array([_clear_below_null(chunk) for chunk in chunks], target)
 
     def close(self) -> None:
         """Write the last stripe and the footer."""
-        if self._empty:  # without any rows pyarrow writes nothing at all
+        if self._is_empty:  # without any rows pyarrow writes nothing at all
             self._writer.write(self._schema.empty_table())
         self._writer.close()
 
 
-def _from_zero(array: pa.Array) -> pa.Array:
+def _rebase_nested(array: pa.Array) -> pa.Array:
     """Copy nested values that are a part of others: pyarrow would write the nulls of the rows in front of them."""
     return array.take(pa.array(np.arange(len(array)))) if pa.types.is_nested(array.type) else array
 
 
-def _nothing_below_null(array: pa.Array) -> pa.Array:
+def _clear_below_null(array: pa.Array) -> pa.Array:
     """Make null what lies below a null row: pyarrow would write it in place of later values."""
     kind = array.type
     if isinstance(kind, pa.StructType):
         # flatten gives the fields with the nulls of the row
-        return with_fields(array, kind, [_nothing_below_null(field) for field in array.flatten()])
+        return with_fields(array, kind, [_clear_below_null(field) for field in array.flatten()])
     if isinstance(kind, pa.MapType):
-        parts = [_nothing_below_null(array.values.field(at)) for at in range(2)]
-        return with_values(array, kind, map_entries(kind, parts))
+        parts = [_clear_below_null(array.values.field(at)) for at in range(2)]
+        return with_values(array, kind, build_map_entries(kind, parts))
     if isinstance(kind, pa.ListType):
-        return with_values(array, kind, _nothing_below_null(array.values))
+        return with_values(array, kind, _clear_below_null(array.values))
     return array
 
 
-def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
     stored = array if array.type == target else array.cast(target)
     if isinstance(target, pa.TimestampType):
         counts = stored.view(pa.int64()).drop_null().to_numpy()
@@ -262,7 +263,7 @@ def _stored_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.
     return stored
 
 
-def _stored_type(field: Field) -> pa.DataType:
+def _orc_type(field: Field) -> pa.DataType:
     def stored(data_type: DataType) -> pa.DataType:
         match data_type:
             case AtomicType(name="TIME"):
@@ -282,6 +283,6 @@ def _stored_type(field: Field) -> pa.DataType:
                     f"column {field.name!r} of type {type_to_sql(field.type)}: ORC files hold no MULTISET; "
                     "choose 'file.format' = 'parquet' or 'avro'"
                 )
-        return arrow_type(data_type)
+        return to_arrow_type(data_type)
 
     return stored(field.type)

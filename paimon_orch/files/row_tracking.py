@@ -15,11 +15,11 @@ from paimon_orch.format.types.data_types import AtomicType, Field
 
 _BIGINT = AtomicType(True, "BIGINT")
 ROW_ID = Field(2147483642, "_ROW_ID", _BIGINT)
-ROW_SEQUENCE = Field(SEQUENCE_NUMBER.id, SEQUENCE_NUMBER.name, _BIGINT)
-TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE)
+ROW_SEQUENCE_NUMBER = Field(SEQUENCE_NUMBER.id, SEQUENCE_NUMBER.name, _BIGINT)
+ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
 
 
-def tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
+def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     """Return the columns that a rewrite of data files reads and writes behind the table's own.
 
     These are ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` of tables with row tracking, none of others. A reader gives them
@@ -27,19 +27,21 @@ def tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     written as null: the commit gives it the number of its snapshot.
     """
     tracked = schema.typed_options.boolean("row-tracking.enabled")
-    return TRACKING_FIELDS if tracked and not schema.primary_keys else ()
+    return ROW_TRACKING_FIELDS if tracked and not schema.primary_keys else ()
 
 
-def with_derived(batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions) -> pa.RecordBatch:
+def fill_row_tracking(
+    batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions
+) -> pa.RecordBatch:
     """Fill what a file leaves null; ``numbers`` are those of the rows in the file.
 
     Rows of a file that neither holds ids nor has a first one were rewritten by somebody who lost them; they have none.
     """
     for at, name in enumerate(batch.schema.names):
         column = batch.column(at)
-        if not column.null_count or name not in (ROW_ID.name, ROW_SEQUENCE.name):
+        if not column.null_count or name not in (ROW_ID.name, ROW_SEQUENCE_NUMBER.name):
             continue
-        if name == ROW_SEQUENCE.name:
+        if name == ROW_SEQUENCE_NUMBER.name:
             derived = pa.scalar(file.max_sequence_number, pa.int64())
         elif file.first_row_id is None:
             continue
@@ -50,16 +52,16 @@ def with_derived(batch: pa.RecordBatch, file: DataFileMeta, numbers: Positions) 
 
 
 @dataclass(slots=True)
-class SequenceRange:
+class SequenceNumberRange:
     """The bounds of the sequence numbers of a rewritten file, collected as it is written; 0 is what a commit replaces."""
 
     _low: int | None = None
     _high: int = 0
-    _unknown: bool = False
+    _has_null: bool = False
 
     def add(self, column: pa.ChunkedArray) -> None:
         """Take the numbers of further rows."""
-        self._unknown |= bool(column.null_count)
+        self._has_null |= bool(column.null_count)
         found = pc.min_max(column).as_py()
         if found["min"] is not None:
             self._low = found["min"] if self._low is None else min(self._low, found["min"])
@@ -68,4 +70,4 @@ class SequenceRange:
     @property
     def bounds(self) -> tuple[int, int]:
         """Return the smallest and the largest; null is newer than all of them."""
-        return self._low or 0, 0 if self._unknown else self._high
+        return self._low or 0, 0 if self._has_null else self._high

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from paimon_orch.errors import CorruptFileError, InputError, corrupt_unless_decoded
-from paimon_orch.format.bytes.roaring import bitmap_of_sorted, serialized_size
+from paimon_orch.errors import CorruptFileError, InputError, wrap_decode_errors
+from paimon_orch.format.bytes.roaring import build_bitmap_from_sorted, read_serialized_size
 from paimon_orch.format.manifest.additional_fields import AdditionalFields
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
 
@@ -24,8 +24,8 @@ _BE = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
-_MAX_32 = 2147483647
-_MAX_GAP = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
+_MAX_POSITION_32 = 2147483647
+_MAX_BITMAPS = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
 
 Positions = npt.NDArray[np.int64]
 
@@ -43,16 +43,16 @@ class DeletionVector:
         """Make a vector of positions, in any order."""
         values = np.asarray(positions, np.int64)
         if not values.size:
-            return EMPTY
+            return EMPTY_DELETION_VECTOR
         if not (values[1:] > values[:-1]).all():
             values = np.unique(values)
         if values[0] < 0:
             raise InputError(f"row position {values[0]} is negative")
         if values[-1] < 1 << 32:
-            return cls({0: bitmap_of_sorted(values)})
+            return cls({0: build_bitmap_from_sorted(values)})
         high = values >> 32
         words = {int(word): values[high == word] & 0xFFFFFFFF for word in np.unique(high)}
-        return cls({word: bitmap_of_sorted(low) for word, low in words.items()})
+        return cls({word: build_bitmap_from_sorted(low) for word, low in words.items()})
 
     def positions(self) -> Positions:
         """Return the deleted positions in ascending order."""
@@ -74,44 +74,49 @@ class DeletionVector:
             merged[word] = merged[word] | bitmap if word in merged else bitmap
         return DeletionVector(merged)
 
-    def payload(self, *, bitmap64: bool) -> bytes:
+    def encode_payload(self, *, bitmap64: bool) -> bytes:
         """Return magic and bitmap as an index file holds them; bitmaps are run-optimised."""
         if not bitmap64:
-            if max(self.bitmaps, default=0) > 0 or self.bitmaps.get(0, BitMap([0])).max() > _MAX_32:
+            if (
+                max(self.bitmaps, default=0) > 0
+                or self.bitmaps.get(0, BitMap([0])).max() > _MAX_POSITION_32
+            ):
                 raise InputError(
                     "a 32-bit deletion vector holds row positions up to 2147483647; set the table option "
                     "'deletion-vectors.bitmap64' = 'true'"
                 )
-            return _BE.pack(MAGIC_32) + _portable(self.bitmaps.get(0))
+            return _BE.pack(MAGIC_32) + _serialize_bitmap(self.bitmaps.get(0))
         count = max(self.bitmaps, default=-1) + 1
-        words = [_LE.pack(word) + _portable(self.bitmaps.get(word)) for word in range(count)]
+        words = [
+            _LE.pack(word) + _serialize_bitmap(self.bitmaps.get(word)) for word in range(count)
+        ]
         return _LE.pack(MAGIC_64) + _COUNT.pack(count) + b"".join(words)
 
 
-EMPTY = DeletionVector({})
+EMPTY_DELETION_VECTOR = DeletionVector({})
 
 
-def _portable(bitmap: BitMap | None) -> bytes:
+def _serialize_bitmap(bitmap: BitMap | None) -> bytes:
     copy = BitMap() if bitmap is None else bitmap.copy()
     copy.run_optimize()
     return bytes(copy.serialize())
 
 
-def decode_payload(data: bytes, path: str) -> DeletionVector:
+def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
     """Decode magic and bitmap, 32 or 64 bit by the magic."""
-    with corrupt_unless_decoded(path):
+    with wrap_decode_errors(path):
         if _BE.unpack_from(data)[0] == MAGIC_32:
             bitmap = BitMap.deserialize(data[4:])
             return DeletionVector({0: bitmap} if bitmap else {})
         if _LE.unpack_from(data)[0] != MAGIC_64:
             raise ValueError(f"unknown deletion vector magic {data[:4].hex()}")
         (count,) = _COUNT.unpack_from(data, 4)
-        if not 0 <= count <= _MAX_GAP:
+        if not 0 <= count <= _MAX_BITMAPS:
             raise ValueError(f"a deletion vector of {count} bitmaps is not believed")
         bitmaps, at = {}, 12
         for _ in range(count):
             (word,) = _LE.unpack_from(data, at)
-            size = serialized_size(data, at + 4)
+            size = read_serialized_size(data, at + 4)
             bitmap = BitMap.deserialize(data[at + 4 : at + 4 + size])
             if bitmap:
                 bitmaps[word] = bitmap
@@ -119,13 +124,13 @@ def decode_payload(data: bytes, path: str) -> DeletionVector:
         return DeletionVector(bitmaps)
 
 
-def encode_file(
+def encode_deletion_vector_file(
     vectors: Mapping[str, DeletionVector], *, bitmap64: bool = False
 ) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:
     """Return an index file of the vectors of these data files, and where each lies in it."""
     out, ranges = bytearray([FILE_VERSION]), []
     for data_file, vector in vectors.items():
-        payload = vector.payload(bitmap64=bitmap64)
+        payload = vector.encode_payload(bitmap64=bitmap64)
         # the stored length differs: 64-bit counts the size word and the checksum (section 4.4)
         length = len(payload) + 8 if bitmap64 else len(payload)
         ranges.append(
@@ -137,18 +142,18 @@ def encode_file(
     return bytes(out), tuple(ranges)
 
 
-def decode_file(
+def decode_deletion_vector_file(
     data: bytes, ranges: Iterable[DeletionVectorRange], path: str
 ) -> dict[str, DeletionVector]:
     """Return the vector of every data file of an index file; checksums are verified."""
     if data[:1] != bytes([FILE_VERSION]):
         raise CorruptFileError(path, f"deletion vector file version {data[:1].hex() or 'missing'}")
-    return {entry.data_file: decode_range(data, entry, path) for entry in ranges}
+    return {entry.data_file: decode_deletion_vector(data, entry, path) for entry in ranges}
 
 
-def decode_range(data: bytes, entry: DeletionVectorRange, path: str) -> DeletionVector:
+def decode_deletion_vector(data: bytes, entry: DeletionVectorRange, path: str) -> DeletionVector:
     """Return one vector of an index file whose whole content is ``data``."""
-    with corrupt_unless_decoded(path):
+    with wrap_decode_errors(path):
         (size,) = _BE.unpack_from(data, entry.offset)
         end = entry.offset + 4 + size
         if size < 4 or end + 4 > len(data) or entry.length not in (size, size + 8):
@@ -156,7 +161,7 @@ def decode_range(data: bytes, entry: DeletionVectorRange, path: str) -> Deletion
         payload = data[entry.offset + 4 : end]
         if zlib.crc32(payload) != _CRC.unpack_from(data, end)[0]:
             raise ValueError(f"the checksum of the vector of {entry.data_file} is wrong")
-    vector = decode_payload(payload, path)
+    vector = decode_deletion_vector_payload(payload, path)
     if entry.cardinality is not None and entry.cardinality != vector.cardinality:
         raise CorruptFileError(
             path,

@@ -8,11 +8,11 @@ from itertools import accumulate
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options import Options
 
-PATHS = "data-file.external-paths"
-STRATEGY = f"{PATHS}.strategy"
-SPECIFIC_FS = f"{PATHS}.specific-fs"
-WEIGHTS = f"{PATHS}.weights"
-INDEX_PATH = "global-index.external-path"
+DATA_FILE_EXTERNAL_PATHS = "data-file.external-paths"
+DATA_FILE_EXTERNAL_PATHS_STRATEGY = f"{DATA_FILE_EXTERNAL_PATHS}.strategy"
+DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS = f"{DATA_FILE_EXTERNAL_PATHS}.specific-fs"
+DATA_FILE_EXTERNAL_PATHS_WEIGHTS = f"{DATA_FILE_EXTERNAL_PATHS}.weights"
+GLOBAL_INDEX_EXTERNAL_PATH = "global-index.external-path"
 
 _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "none",
@@ -21,35 +21,35 @@ _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "entropy-inject",
     "weight-robin",
 )
-_ALIASES = {"s3a": "s3"}
+_SCHEME_ALIASES = {"s3a": "s3"}
 _MASK = 0xFFFFFFFF
 
 
-def path_of(uri: str) -> str:
+def strip_file_scheme(uri: str) -> str:
     """Return the file system path of a URI in metadata or options, without ``file:``."""
     return uri.removeprefix("file://").removeprefix("file:")
 
 
-def store_of(path: str) -> str:
+def parse_store_scheme(path: str) -> str:
     """Return the scheme of a path, an empty text for local ones."""
-    scheme, separator, _ = path_of(path).partition("://")
-    return _ALIASES.get(scheme, scheme) if separator else ""
+    scheme, separator, _ = strip_file_scheme(path).partition("://")
+    return _SCHEME_ALIASES.get(scheme, scheme) if separator else ""
 
 
-def external_uri(key: str, uri: str, root: str) -> str:
+def normalize_external_uri(key: str, uri: str, root: str) -> str:
     """Return an external path of an option as Java Paimon writes it into manifests, without a slash at the end.
 
     Raises :class:`InputError` for a path without scheme, and :class:`UnsupportedError` for one in another store than
     the table, whose directory is ``root``.
     """
     scheme, separator, _ = uri.partition(":")
-    path = path_of(uri).rstrip("/")
+    path = strip_file_scheme(uri).rstrip("/")
     if not separator or "/" in scheme or (scheme == "file" and not path.startswith("/")):
         raise InputError(
             f"option {key!r} holds {uri!r}, which must be an absolute path with a scheme, such as file:/data/t or "
             "s3://bucket/t"
         )
-    if store_of(path) != store_of(root):
+    if parse_store_scheme(path) != parse_store_scheme(root):
         raise UnsupportedError(
             f"option {key!r} holds {uri!r}, which is in another store than the table, {root}; tables whose files are "
             "in several stores are not supported"
@@ -58,7 +58,7 @@ def external_uri(key: str, uri: str, root: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class NewFilePath:
     """Where a new file is written; ``external`` is what its metadata says, None for files below the table."""
 
     path: str
@@ -80,52 +80,58 @@ class ExternalPaths:
         Raises :class:`InputError` for options that contradict each other, and :class:`UnsupportedError` for paths in
         another store than the table.
         """
-        strategy = options.text(STRATEGY, _NONE).strip().lower()
+        strategy = options.text(DATA_FILE_EXTERNAL_PATHS_STRATEGY, _NONE).strip().lower()
         if strategy not in _STRATEGIES:
             known = ", ".join(_STRATEGIES)
-            raise InputError(f"option {STRATEGY!r} = {strategy!r} must be one of {known}")
-        uris = options.names(PATHS)
+            raise InputError(
+                f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY!r} = {strategy!r} must be one of {known}"
+            )
+        uris = options.names(DATA_FILE_EXTERNAL_PATHS)
         if strategy == _NONE or not uris:
             return None
         if strategy == _SPECIFIC_FS:
-            uris = _of_specific_fs(options, uris)
-        weights = _weights(options, len(uris)) if strategy == _WEIGHTED else ()
-        return cls(tuple(external_uri(PATHS, uri, root) for uri in uris), strategy, weights)
+            uris = _select_specific_fs(options, uris)
+        weights = _parse_weights(options, len(uris)) if strategy == _WEIGHTED else ()
+        return cls(
+            tuple(normalize_external_uri(DATA_FILE_EXTERNAL_PATHS, uri, root) for uri in uris),
+            strategy,
+            weights,
+        )
 
 
-def _of_specific_fs(options: Options, uris: Sequence[str]) -> list[str]:
-    wanted = options.text(SPECIFIC_FS).strip().lower()
+def _select_specific_fs(options: Options, uris: Sequence[str]) -> list[str]:
+    wanted = options.text(DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS).strip().lower()
     chosen = [uri for uri in uris if uri.partition(":")[0].lower() == wanted]
     if not chosen:
         raise InputError(
-            f"option {STRATEGY!r} = 'specific-fs' needs {SPECIFIC_FS!r} to name the scheme of one of the paths in "
-            f"{PATHS!r} = {options.text(PATHS)!r}; it is {wanted!r}"
+            f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY!r} = 'specific-fs' needs {DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS!r} to name the scheme of one of the paths in "
+            f"{DATA_FILE_EXTERNAL_PATHS!r} = {options.text(DATA_FILE_EXTERNAL_PATHS)!r}; it is {wanted!r}"
         )
     return chosen
 
 
-def _weights(options: Options, paths: int) -> tuple[int, ...]:
+def _parse_weights(options: Options, paths: int) -> tuple[int, ...]:
     """Return the weights of the paths; none if they are not given or there is one path, as in Java Paimon."""
-    texts = options.names(WEIGHTS)
+    texts = options.names(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
     if paths < 2 or not texts:
         return ()
     if len(texts) != paths or not all(text.isdecimal() and int(text) for text in texts):
         raise InputError(
-            f"option {WEIGHTS!r} = {options.text(WEIGHTS)!r} must be {paths} positive whole numbers, one for each "
-            f"path of {PATHS!r}"
+            f"option {DATA_FILE_EXTERNAL_PATHS_WEIGHTS!r} = {options.text(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)!r} must be {paths} positive whole numbers, one for each "
+            f"path of {DATA_FILE_EXTERNAL_PATHS!r}"
         )
     return tuple(int(text) for text in texts)
 
 
 @dataclass(slots=True)
-class FilePlacement:
+class DataFilePathFactory:
     """Chooses the path of each new file of one bucket.
 
     ``root`` is the table's directory, ``relative`` the path of the bucket below it and below each external path.
     """
 
     root: str
-    relative: str
+    bucket_path: str
     external: ExternalPaths | None = None
     _position: int = field(default=0)
 
@@ -133,15 +139,15 @@ class FilePlacement:
         if self.external is not None and self.external.strategy != _ENTROPY:
             self._position = random.randrange(len(self.external.roots))  # noqa: S311 - spreads load only
 
-    def place(self, name: str) -> NewFile:
+    def place(self, name: str) -> NewFilePath:
         """Return where a file of this name is written."""
         if self.external is None:
-            return NewFile(f"{self.root}/{self.relative}/{name}")
-        below = self.relative
+            return NewFilePath(f"{self.root}/{self.bucket_path}/{name}")
+        below = self.bucket_path
         if self.external.strategy == _ENTROPY:
-            below = f"{below}/{entropy_directories(name)}"
+            below = f"{below}/{compute_entropy_directories(name)}"
         uri = f"{self._next_root(self.external)}/{below}/{name}"
-        return NewFile(path_of(uri), uri)
+        return NewFilePath(strip_file_scheme(uri), uri)
 
     def _next_root(self, external: ExternalPaths) -> str:
         if external.weights:
@@ -151,13 +157,13 @@ class FilePlacement:
         return external.roots[self._position]
 
 
-def entropy_directories(name: str) -> str:
+def compute_entropy_directories(name: str) -> str:
     """Return the directories that spread files over an object store: 20 bits of the name's hash, as 4/4/4/8 digits."""
-    bits = f"{murmur3_32(name.encode()):032b}"[-20:]
+    bits = f"{hash_murmur3_32(name.encode()):032b}"[-20:]
     return "/".join((bits[:4], bits[4:8], bits[8:12], bits[12:]))
 
 
-def murmur3_32(data: bytes) -> int:
+def hash_murmur3_32(data: bytes) -> int:
     """Return the 32-bit MurmurHash3 of bytes with seed 0; other hashes of the format count the last bytes one by one."""
     state = 0
     words = len(data) // 4 * 4

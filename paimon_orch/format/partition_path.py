@@ -8,45 +8,49 @@ from decimal import Decimal
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
-from paimon_orch.format.text import readable_text
+from paimon_orch.format.text import to_readable_text
 from paimon_orch.format.types.data_types import AtomicType, Field
 
-_SPECIAL = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_CHARS_TO_ESCAPE = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
+_ESCAPE_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
 _EPOCH = date(1970, 1, 1)
 
 
-def escape(text: str) -> str:
+def escape_path_name(text: str) -> str:
     """Escape one path component; an empty one is an error of the caller."""
     if not text:
         raise InputError("a partition directory name must not be empty")
-    return "".join(f"%{ord(char):02X}" if char in _SPECIAL else char for char in text)
+    return "".join(f"%{ord(char):02X}" if char in _CHARS_TO_ESCAPE else char for char in text)
 
 
-def unescape(text: str) -> str:
-    """Undo :func:`escape`; a ``%`` without two hex digits stays as it is."""
-    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), text)
+def unescape_path_name(text: str) -> str:
+    """Undo :func:`escape_path_name`; a ``%`` without two hex digits stays as it is."""
+    return _ESCAPE_SEQUENCE.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 
-def partition_path(values: Sequence[object], fields: Sequence[Field], options: Options) -> str:
+def build_partition_path(
+    values: Sequence[object], fields: Sequence[Field], options: Options
+) -> str:
     """Return ``k1=v1/k2=v2/`` for internal values, or an empty text for an unpartitioned table."""
-    names = partition_names(values, fields, options)
-    return "".join(f"{escape(key)}={escape(value)}/" for key, value in names.items())
+    names = format_partition_values(values, fields, options)
+    return "".join(
+        f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in names.items()
+    )
 
 
-def partition_names(
+def format_partition_values(
     values: Sequence[object], fields: Sequence[Field], options: Options
 ) -> dict[str, str]:
     """Return the text of every partition value, before escaping."""
     legacy = options.boolean("partition.legacy-name", default=True)
     names = {}
     for value, field in zip(values, fields, strict=True):
-        text = "" if value is None else value_text(value, field, legacy=legacy)
+        text = "" if value is None else format_partition_value(value, field, legacy=legacy)
         names[field.name] = text if text.strip() else options.default_partition_name
     return names
 
 
-def value_text(value: object, field: Field, *, legacy: bool) -> str:
+def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
     """Return the text of one internal value (see ``binary_row``) as Java renders it."""
     assert isinstance(field.type, AtomicType)
     name, params = field.type.name, field.type.params
@@ -54,18 +58,18 @@ def value_text(value: object, field: Field, *, legacy: bool) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return readable_text(value)
+            return to_readable_text(value)
         case Decimal():
             return f"{value:f}"
         case float():
-            return java_double(value, single=name == "FLOAT")
+            return format_java_double(value, single=name == "FLOAT")
         case int() if name == "DATE" and not legacy:
             return (_EPOCH + timedelta(days=value)).isoformat()
         case int() if name == "TIME" and not legacy:
             clock = (datetime(1970, 1, 1) + timedelta(milliseconds=value)).time()
             return clock.isoformat("auto" if not value % 1000 else "milliseconds")
         case int() if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-            return timestamp_text(value, params[0], legacy=legacy)
+            return format_timestamp(value, params[0], legacy=legacy)
         case bytes():
             raise InputError(
                 f"partition column {field.name!r}: BINARY partitions have no usable name"
@@ -73,7 +77,7 @@ def value_text(value: object, field: Field, *, legacy: bool) -> str:
     return str(value)
 
 
-def timestamp_text(value: int, precision: int, *, legacy: bool) -> str:
+def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
     """Render a TIMESTAMP given in its Arrow unit, like ``LocalDateTime.toString`` when legacy."""
     nanos = value * {3: 10**6, 6: 10**3, 9: 1}[3 if precision <= 3 else 6 if precision <= 6 else 9]
     seconds, fraction = divmod(nanos, 10**9)
@@ -90,7 +94,7 @@ def timestamp_text(value: int, precision: int, *, legacy: bool) -> str:
     return text + (f".{digits}" if fraction else "")
 
 
-def java_double(value: float, *, single: bool = False) -> str:
+def format_java_double(value: float, *, single: bool = False) -> str:
     """Render a floating point number as ``Double.toString`` or ``Float.toString`` does."""
     if math.isnan(value):
         return "NaN"

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from paimon_orch.errors import CorruptFileError, UnsupportedError, corrupt_unless_decoded
+from paimon_orch.errors import CorruptFileError, UnsupportedError, wrap_decode_errors
 from paimon_orch.format.external_paths import (
-    INDEX_PATH,
+    GLOBAL_INDEX_EXTERNAL_PATH,
+    DataFilePathFactory,
     ExternalPaths,
-    FilePlacement,
-    NewFile,
-    external_uri,
-    path_of,
-    store_of,
+    NewFilePath,
+    normalize_external_uri,
+    parse_store_scheme,
+    strip_file_scheme,
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.partition_path import partition_path
+from paimon_orch.format.partition_path import build_partition_path
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 
@@ -23,7 +23,7 @@ POSTPONE_BUCKET = -2
 MAIN_BRANCH = "main"
 
 
-def bucket_dir(bucket: int) -> str:
+def bucket_dir_name(bucket: int) -> str:
     """Return the directory name of a bucket."""
     return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
 
@@ -78,20 +78,22 @@ class TablePaths:
 
     def _relative_bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
         fields = schema.partition_fields
-        with corrupt_unless_decoded(self.manifest_dir):  # a manifest names the partition
+        with wrap_decode_errors(self.manifest_dir):  # a manifest names the partition
             values = deserialize_row(partition, [field.type for field in fields])
         parent = schema.options.get("data-file.path-directory", "").strip("/")
         prefix = f"{parent}/" if parent else ""
-        return f"{prefix}{partition_path(values, fields, schema.typed_options)}{bucket_dir(bucket)}"
+        return f"{prefix}{build_partition_path(values, fields, schema.typed_options)}{bucket_dir_name(bucket)}"
 
-    def placement(self, schema: TableSchema, partition: bytes, bucket: int) -> FilePlacement:
+    def create_data_file_path_factory(
+        self, schema: TableSchema, partition: bytes, bucket: int
+    ) -> DataFilePathFactory:
         """Return what chooses the paths of new data files of a bucket.
 
         Raises :class:`InputError` and :class:`UnsupportedError` for external paths that cannot be written.
         """
         external = ExternalPaths.of(schema.typed_options, self.root)
         relative = self._relative_bucket_dir(schema, partition, bucket)
-        return FilePlacement(self.root, relative, external)
+        return DataFilePathFactory(self.root, relative, external)
 
     def data_file(
         self, schema: TableSchema, partition: bytes, bucket: int, file: DataFileMeta
@@ -103,11 +105,11 @@ class TablePaths:
             raise CorruptFileError(
                 file.external_path, f"is not a path of the file {file.file_name}"
             )
-        return self._external(file.external_path)
+        return self._resolve_external_path(file.external_path)
 
-    def _external(self, uri: str) -> str:
-        path = path_of(uri)
-        if store_of(path) != store_of(self.root):
+    def _resolve_external_path(self, uri: str) -> str:
+        path = strip_file_scheme(uri)
+        if parse_store_scheme(path) != parse_store_scheme(self.root):
             raise UnsupportedError(
                 f"{uri}: is in another store than the table, {self.root}; tables whose files are in several stores "
                 "are not supported"
@@ -119,25 +121,27 @@ class TablePaths:
     ) -> str:
         """Return where an index file lies."""
         if external is not None:
-            return self._external(external)
+            return self._resolve_external_path(external)
         if schema.typed_options.boolean("index-file-in-data-file-dir"):
             return f"{self.bucket_dir(schema, partition, bucket)}/{name}"
         return f"{self.index_dir}/{name}"
 
     def new_index_file(
         self, schema: TableSchema, partition: bytes, bucket: int, name: str
-    ) -> NewFile:
+    ) -> NewFilePath:
         """Return where a new index file is written."""
         options = schema.typed_options
         if options.boolean("index-file-in-data-file-dir"):
-            return self.placement(schema, partition, bucket).place(name)
-        if uri := options.text(INDEX_PATH).strip():
-            external = f"{external_uri(INDEX_PATH, uri, self.root)}/{name}"
-            return NewFile(path_of(external), external)
-        return NewFile(f"{self.index_dir}/{name}")
+            return self.create_data_file_path_factory(schema, partition, bucket).place(name)
+        if uri := options.text(GLOBAL_INDEX_EXTERNAL_PATH).strip():
+            external = (
+                f"{normalize_external_uri(GLOBAL_INDEX_EXTERNAL_PATH, uri, self.root)}/{name}"
+            )
+            return NewFilePath(strip_file_scheme(external), external)
+        return NewFilePath(f"{self.index_dir}/{name}")
 
 
-class FileNames:
+class FileNameGenerator:
     """Fresh, unique names: one random id and a counter per kind (section 1.1)."""
 
     def __init__(self) -> None:
@@ -154,7 +158,7 @@ class FileNames:
 _COMPRESSED_SUFFIXES = {"gz", "bz2", "deflate", "snappy", "lz4", "zst", "zstd"}
 
 
-def file_format(name: str) -> str:
+def parse_file_format(name: str) -> str:
     """Return the format of a data file by its name (section 1.4)."""
     parts: Sequence[str] = name.lower().split(".")
     if len(parts) > 2 and parts[-1] in _COMPRESSED_SUFFIXES:

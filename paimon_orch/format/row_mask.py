@@ -8,29 +8,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.format.bytes.roaring import BLOCK, containers
+from paimon_orch.format.bytes.roaring import BLOCK_SIZE, read_containers
 from paimon_orch.format.deletion_vector import DeletionVector
 
 Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenRows:
+class DeletedRowMask:
     """The deleted rows of one data file.
 
     ``blocks`` are those of 65536 rows that have some; ``bits_of`` returns such a block with the kept rows as set bits.
     """
 
     blocks: frozenset[int]
-    bits_of: Callable[[int], Bits]
+    read_kept_bits: Callable[[int], Bits]
 
     @classmethod
-    def of(cls, vector: DeletionVector) -> "HiddenRows":
+    def of(cls, vector: DeletionVector) -> "DeletedRowMask":
         """Return the rows that a vector hides."""
         stored = {}
         for word, bitmap in vector.bitmaps.items():
             data = bytes(bitmap.serialize())
-            for container in containers(data)[0]:
+            for container in read_containers(data)[0]:
                 stored[(word << 16) + container.block] = container, data
 
         @lru_cache(maxsize=2)  # batches that follow each other share at most the block between them
@@ -42,15 +42,15 @@ class HiddenRows:
 
     def kept(self, first: int, count: int) -> pa.BooleanArray | None:
         """Return which of ``count`` rows from ``first`` on are not hidden; None for all of them."""
-        begin, end = first // BLOCK, -(-(first + count) // BLOCK)
+        begin, end = first // BLOCK_SIZE, -(-(first + count) // BLOCK_SIZE)
         touched = [block for block in range(begin, end) if block in self.blocks]
         if not touched:
             return None
-        bits = np.full((end - begin, BLOCK // 8), 0xFF, np.uint8)
+        bits = np.full((end - begin, BLOCK_SIZE // 8), 0xFF, np.uint8)
         for block in touched:
-            bits[block - begin] = self.bits_of(block)
+            bits[block - begin] = self.read_kept_bits(block)
         # bit sets and Arrow's masks pack alike
         kept = pa.BooleanArray.from_buffers(
-            pa.bool_(), count, [None, pa.py_buffer(bits)], offset=first - begin * BLOCK
+            pa.bool_(), count, [None, pa.py_buffer(bits)], offset=first - begin * BLOCK_SIZE
         )
         return kept if kept.false_count else None

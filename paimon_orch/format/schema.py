@@ -11,12 +11,12 @@ from paimon_orch.errors import (
     InputError,
     NotFoundError,
     UnsupportedError,
-    corrupt_unless_decoded,
+    wrap_decode_errors,
 )
 from paimon_orch.format.bucket.hive_hash import check_hive_key
-from paimon_orch.format.file_index.index_options import index_specs
+from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.primary_key_validation import check_merge_rules
+from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.validation import check_options
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -30,18 +30,18 @@ from paimon_orch.format.types.data_types import (
     field_to_json,
 )
 
-CURRENT_VERSION = 3
+SCHEMA_VERSION = 3
 SYSTEM_FIELD_ID = 1073741823
 SEQUENCE_NUMBER = Field(2147483646, "_SEQUENCE_NUMBER", AtomicType(False, "BIGINT"))
 VALUE_KIND = Field(2147483645, "_VALUE_KIND", AtomicType(False, "TINYINT"))
 KEY_PREFIX = "_KEY_"
-_KEYS = frozenset(
+_KNOWN_KEYS = frozenset(
     (
         *("version", "id", "fields", "highestFieldId", "partitionKeys", "primaryKeys"),
         *("options", "comment", "timeMillis"),
     )
 )
-_RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
+_RESERVED_NAMES = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class TableSchema:
     def order_fields(self, level: int) -> list[Field]:
         """Return the columns that files of a level are sorted by, of which their metadata holds the bounds."""
         options = self.typed_options
-        if level and options.clusters_by_value:
+        if level and options.is_pk_clustering_override:
             return self.select(options.clustering_columns)
         return self.key_fields
 
@@ -116,7 +116,7 @@ class TableSchema:
     def to_json(self) -> bytes:
         """Encode as a schema file; an absent comment is left out, never null."""
         value: dict[str, Any] = {
-            "version": CURRENT_VERSION,
+            "version": SCHEMA_VERSION,
             "id": self.id,
             "fields": [field_to_json(field) for field in self.fields],
             "highestFieldId": self.highest_field_id,
@@ -132,33 +132,33 @@ class TableSchema:
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableSchema":
         """Decode a schema file; ``path`` is named in errors. Unknown keys are kept."""
-        with corrupt_unless_decoded(path):
+        with wrap_decode_errors(path):
             value = json.loads(data)
             version = int(value.get("version", 1))
-            if version > CURRENT_VERSION:
+            if version > SCHEMA_VERSION:
                 raise UnsupportedError(
-                    f"{path}: schema version {version} is newer than {CURRENT_VERSION}, the newest known"
+                    f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest known"
                 )
-            options = {str(key): _option_text(text) for key, text in value["options"].items()}
+            options = {str(key): _format_option(text) for key, text in value["options"].items()}
             if version <= 1:
                 options.setdefault("bucket", "1")
             if version <= 2:
                 options.setdefault("file.format", "orc")
-            fields = tuple(_stored_field(field, path) for field in value["fields"])
+            fields = tuple(_parse_field(field, path) for field in value["fields"])
             return cls(
                 int(value["id"]),
                 fields,
                 int(value["highestFieldId"]),
-                _key_columns(value, "partitionKeys", fields),
-                _key_columns(value, "primaryKeys", fields),
+                _parse_key_columns(value, "partitionKeys", fields),
+                _parse_key_columns(value, "primaryKeys", fields),
                 options,
                 value.get("comment"),
                 int(value.get("timeMillis") or 0),
-                {key: item for key, item in value.items() if key not in _KEYS},
+                {key: item for key, item in value.items() if key not in _KNOWN_KEYS},
             )
 
 
-def _key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[str, ...]:
+def _parse_key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[str, ...]:
     """Return a list of columns that the table has; anything else raises."""
     names, known = value[key], {field.name for field in fields}
     if not isinstance(names, list) or not all(
@@ -168,7 +168,7 @@ def _key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[str, ..
     return tuple(names)
 
 
-def _stored_field(value: Any, path: str) -> Field:
+def _parse_field(value: Any, path: str) -> Field:
     try:
         return field_from_json(value)
     except InputError as error:  # nobody has given this type just now
@@ -180,11 +180,11 @@ def _stored_field(value: Any, path: str) -> Field:
         ) from error
 
 
-def _option_text(value: Any) -> str:
+def _format_option(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def new_schema(
+def build_table_schema(
     fields: Sequence[Field],
     *,
     primary_key: Sequence[str] = (),
@@ -195,8 +195,8 @@ def new_schema(
 ) -> TableSchema:
     """Make and validate the first schema of a table; field ids are assigned anew (section 2.3)."""
     stored = dict(options or {})
-    partition_by = list(partition_by) or _names(stored.pop("partition", ""))
-    primary_key = list(primary_key) or _names(stored.pop("primary-key", ""))
+    partition_by = list(partition_by) or _split_names(stored.pop("partition", ""))
+    primary_key = list(primary_key) or _split_names(stored.pop("primary-key", ""))
     numbered, highest = assign_field_ids(fields)
     nullable = Options(stored).boolean("primary-key.nullable")
     fields = [
@@ -215,11 +215,11 @@ def new_schema(
         comment,
         time_millis,
     )
-    validate(schema)
+    validate_schema(schema)
     return schema
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -253,13 +253,13 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
     return result, counter
 
 
-def validate(schema: TableSchema) -> None:
+def validate_schema(schema: TableSchema) -> None:
     """Refuse what section 2.4 forbids; the message names the rule."""
     names = schema.names
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"column {name!r} is declared twice")
-        if name in _RESERVED or name.startswith(KEY_PREFIX):
+        if name in _RESERVED_NAMES or name.startswith(KEY_PREFIX):
             raise InputError(f"column name {name!r} is reserved by the format; choose another")
     for kind, keys in (("primary key", schema.primary_keys), ("partition", schema.partition_keys)):
         for name in keys:
@@ -278,13 +278,13 @@ def validate(schema: TableSchema) -> None:
     check_options(schema.options, names, schema.primary_keys)
     _validate_indexes(schema)
     _validate_bucket(schema)
-    check_merge_rules(
+    check_primary_key_options(
         schema.typed_options, schema.primary_keys, cross_partition=schema.cross_partition
     )
 
 
 def _validate_indexes(schema: TableSchema) -> None:
-    for spec in index_specs(schema.options):
+    for spec in parse_index_specs(schema.options):
         spec.value_type(schema.fields)
 
 

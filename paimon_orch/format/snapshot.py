@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
-from paimon_orch.format.manifest.manifest_entry import safe_file_name
-from paimon_orch.format.text import encode_json, without_surrogates
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors
+from paimon_orch.format.manifest.manifest_entry import check_file_name
+from paimon_orch.format.text import encode_json, replace_surrogates
 
-VERSION = 3
+SNAPSHOT_VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
 FIRST_SNAPSHOT_ID = 1
-_LEAST_LONG = -(2**63)
-_KEYS = frozenset(
+_MIN_INT64 = -(2**63)
+_KNOWN_KEYS = frozenset(
     (
         *(
             "version",
@@ -68,7 +68,7 @@ class Snapshot:
     statistics: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     next_row_id: int | None = None
-    version: int = VERSION
+    version: int = SNAPSHOT_VERSION
     additional: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Keys that are not known to this version."""
 
@@ -108,40 +108,42 @@ class Snapshot:
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
         """Decode a snapshot file; ``path`` is named in errors. Unknown keys are kept."""
-        with corrupt_unless_decoded(path):
+        with wrap_decode_errors(path):
             value = json.loads(data)
-            version = _integer(value, "version", 1, default=1)
-            if version > VERSION:
+            version = _parse_integer(value, "version", 1, default=1)
+            if version > SNAPSHOT_VERSION:
                 raise UnsupportedError(
-                    f"{path}: snapshot version {version} is newer than {VERSION}, the newest known"
+                    f"{path}: snapshot version {version} is newer than {SNAPSHOT_VERSION}, the newest known"
                 )
             return cls(
-                _integer(value, "id", FIRST_SNAPSHOT_ID),
-                _integer(value, "schemaId", 0),
-                safe_file_name(value["baseManifestList"], path),
-                safe_file_name(value["deltaManifestList"], path),
-                without_surrogates(str(value["commitUser"])),
-                _integer(value, "commitIdentifier"),
+                _parse_integer(value, "id", FIRST_SNAPSHOT_ID),
+                _parse_integer(value, "schemaId", 0),
+                check_file_name(value["baseManifestList"], path),
+                check_file_name(value["deltaManifestList"], path),
+                replace_surrogates(str(value["commitUser"])),
+                _parse_integer(value, "commitIdentifier"),
                 CommitKind(value["commitKind"]),
-                _integer(value, "timeMillis"),
-                _integer(value, "totalRecordCount", default=0),
-                _integer(value, "deltaRecordCount", default=0),
-                _optional_integer(value, "baseManifestListSize", 0),
-                _optional_integer(value, "deltaManifestListSize", 0),
-                _optional_name(value.get("changelogManifestList"), path),
-                _optional_integer(value, "changelogManifestListSize", 0),
-                _optional_integer(value, "changelogRecordCount", 0),
-                _optional_name(value.get("indexManifest"), path),
-                _optional_integer(value, "watermark"),
-                _optional_name(value.get("statistics"), path),
+                _parse_integer(value, "timeMillis"),
+                _parse_integer(value, "totalRecordCount", default=0),
+                _parse_integer(value, "deltaRecordCount", default=0),
+                _parse_optional_integer(value, "baseManifestListSize", 0),
+                _parse_optional_integer(value, "deltaManifestListSize", 0),
+                _check_optional_file_name(value.get("changelogManifestList"), path),
+                _parse_optional_integer(value, "changelogManifestListSize", 0),
+                _parse_optional_integer(value, "changelogRecordCount", 0),
+                _check_optional_file_name(value.get("indexManifest"), path),
+                _parse_optional_integer(value, "watermark"),
+                _check_optional_file_name(value.get("statistics"), path),
                 value.get("properties") or {},
-                _optional_integer(value, "nextRowId", 0),
+                _parse_optional_integer(value, "nextRowId", 0),
                 version,
-                {key: item for key, item in value.items() if key not in _KEYS},
+                {key: item for key, item in value.items() if key not in _KNOWN_KEYS},
             )
 
 
-def _optional_integer(value: Mapping[str, Any], key: str, least: int = _LEAST_LONG) -> int | None:
+def _parse_optional_integer(
+    value: Mapping[str, Any], key: str, least: int = _MIN_INT64
+) -> int | None:
     """Return a number of a snapshot, None if it is not there; another type, or one that is too small, raises."""
     number = value.get(key)
     if number is None:
@@ -153,10 +155,10 @@ def _optional_integer(value: Mapping[str, Any], key: str, least: int = _LEAST_LO
     return number
 
 
-def _integer(
-    value: Mapping[str, Any], key: str, least: int = _LEAST_LONG, *, default: int | None = None
+def _parse_integer(
+    value: Mapping[str, Any], key: str, least: int = _MIN_INT64, *, default: int | None = None
 ) -> int:
-    number = _optional_integer(value, key, least)
+    number = _parse_optional_integer(value, key, least)
     if number is not None:
         return number
     if default is None:
@@ -164,5 +166,5 @@ def _integer(
     return default
 
 
-def _optional_name(value: str | None, path: str) -> str | None:
-    return None if value is None else safe_file_name(value, path)
+def _check_optional_file_name(value: str | None, path: str) -> str | None:
+    return None if value is None else check_file_name(value, path)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import wrap_decode_errors
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFigures:
+class ColumnStatistics:
     """What is known of one column. Bounds are text as a cast gives it; lengths are of characters or bytes."""
 
     column_id: int
@@ -40,7 +40,7 @@ class TableStatistics:
     schema_id: int
     row_count: int | None = None
     size: int | None = None
-    columns: Mapping[str, ColumnFigures] = field(default_factory=dict)
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Encode as a statistics file; what is not known is left out."""
@@ -58,31 +58,31 @@ class TableStatistics:
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":
         """Decode a statistics file; ``path`` is named in errors. Unknown keys are ignored."""
-        with corrupt_unless_decoded(path):
+        with wrap_decode_errors(path):
             value = json.loads(data)
             return cls(
                 int(value["snapshotId"]),
                 int(value["schemaId"]),
-                _count(value, "mergedRecordCount"),
-                _count(value, "mergedRecordSize"),
-                {name: _column(item) for name, item in (value.get("colStats") or {}).items()},
+                _parse_count(value, "mergedRecordCount"),
+                _parse_count(value, "mergedRecordSize"),
+                {name: _parse_column(item) for name, item in (value.get("colStats") or {}).items()},
             )
 
 
-def _count(value: Mapping[str, Any], key: str) -> int | None:
+def _parse_count(value: Mapping[str, Any], key: str) -> int | None:
     number = value.get(key)
     if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
         raise TypeError(f"{key} is {number!r}, not a count")
     return number
 
 
-def _column_to_json(column: ColumnFigures) -> dict[str, Any]:
+def _column_to_json(column: ColumnStatistics) -> dict[str, Any]:
     value = {key: getattr(column, name) for key, name in _COLUMN_KEYS.items()}
     return {key: item for key, item in value.items() if item is not None}
 
 
-def _column(value: Mapping[str, Any]) -> ColumnFigures:
-    return ColumnFigures(
+def _parse_column(value: Mapping[str, Any]) -> ColumnStatistics:
+    return ColumnStatistics(
         **{name: value.get(key) for key, name in _COLUMN_KEYS.items() if key != "colId"},
         column_id=int(value["colId"]),
     )

@@ -49,12 +49,12 @@ def encode_text(text: str) -> bytes:
     return text.encode(errors=_ERRORS)
 
 
-def readable_text(text: str) -> str:
+def to_readable_text(text: str) -> str:
     """Return text with U+FFFD for bytes that are not UTF-8, as Java shows it."""
-    return readable_bytes(encode_text(text)) if isinstance(text, RawText) else text
+    return decode_readable_text(encode_text(text)) if isinstance(text, RawText) else text
 
 
-def readable_bytes(data: bytes) -> str:
+def decode_readable_text(data: bytes) -> str:
     """Return bytes as text, with as many U+FFFD as Java puts for those that are not UTF-8.
 
     An encoded surrogate, whole or cut off, is one U+FFFD in Java, and one a byte in Python.
@@ -65,7 +65,7 @@ def readable_bytes(data: bytes) -> str:
         return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")
 
 
-def without_surrogates(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return text with U+FFFD for lone surrogates, which JSON may hold and UTF-8 may not."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -87,7 +87,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def python_value(scalar: "pa.Scalar[Any]") -> Any:
+def to_python_value(scalar: "pa.Scalar[Any]") -> Any:
     """Return the Python value of a scalar, text as :func:`decode_text` returns it."""
     try:
         return scalar.as_py()
@@ -97,7 +97,7 @@ def python_value(scalar: "pa.Scalar[Any]") -> Any:
         raise
 
 
-def readable_value(scalar: "pa.Scalar[Any]") -> Any:
-    """Return the Python value of a scalar, text as :func:`readable_text` returns it."""
-    value = python_value(scalar)
-    return readable_text(value) if isinstance(value, str) else value
+def to_readable_value(scalar: "pa.Scalar[Any]") -> Any:
+    """Return the Python value of a scalar, text as :func:`to_readable_text` returns it."""
+    value = to_python_value(scalar)
+    return to_readable_text(value) if isinstance(value, str) else value

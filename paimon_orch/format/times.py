@@ -10,7 +10,10 @@ from pendulum.parsing.exceptions import ParserError
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 
-_FIRST, _LAST = 10**11, 253_402_214_400_000  # epoch milliseconds: 1973 and the end of 9999
+_MIN_MILLIS, _MAX_MILLIS = (
+    10**11,
+    253_402_214_400_000,
+)  # epoch milliseconds: 1973 and the end of 9999
 _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 
@@ -60,7 +63,7 @@ def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
         cutoff = parse_timestamp(name, text)
     except InputError:
         cutoff = 0
-    if not _FIRST <= cutoff <= _LAST:
+    if not _MIN_MILLIS <= cutoff <= _MAX_MILLIS:
         raise InputError(
             f"{name} {text!r} is neither a duration, for example '3 d', nor a point in time between the years 1973 and "
             "9999, for example 2026-01-31 or epoch milliseconds"

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.spark.row_conversion import spark_schema
+from paimon_orch.spark.row_conversion import to_spark_schema
 
 
 def is_exact(kind: pa.DataType) -> bool:
@@ -23,19 +23,21 @@ def is_exact(kind: pa.DataType) -> bool:
     )
 
 
-def visible_schema(rows: pa.Schema) -> pa.Schema:
+def build_visible_schema(rows: pa.Schema) -> pa.Schema:
     """Return the Arrow types in which Spark gets rows; everything may be null."""
-    return pa.schema([(field.name, _visible(field.type, field.name)) for field in rows])
+    return pa.schema([(field.name, _to_visible_type(field.type, field.name)) for field in rows])
 
 
-def target_schema(rows: pa.Schema, asked: StructType) -> pa.Schema:
+def build_target_schema(rows: pa.Schema, asked: StructType) -> pa.Schema:
     """Return the types of the columns that are asked for, in that order.
 
     Raises :class:`InputError` if the caller's schema gives a column another type than the table.
     """
-    found = visible_schema(rows)
+    found = build_visible_schema(rows)
     fields = []
-    for wanted, have in zip(asked, spark_schema(_chosen(found, asked.names)), strict=True):
+    for wanted, have in zip(
+        asked, to_spark_schema(_select_fields(found, asked.names)), strict=True
+    ):
         if wanted.dataType != have.dataType:
             raise InputError(
                 f"column {have.name!r} is {have.dataType.simpleString()} in the table, the schema asks for "
@@ -45,17 +47,17 @@ def target_schema(rows: pa.Schema, asked: StructType) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+def _select_fields(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names])
 
 
-def converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return the columns of ``target`` in its types."""
-    columns = [_cast(batch.column(field.name), field.type) for field in target]
+    columns = [_cast_column(batch.column(field.name), field.type) for field in target]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def as_spark_casts(
+def cast_timestamps_as_spark(
     batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
 ) -> pa.RecordBatch:
     """Return rows to be stored, with moments and times without zone turned into each other as Spark turns them.
@@ -63,15 +65,15 @@ def as_spark_casts(
     Spark goes by the clocks of the session's zone, Arrow by UTC. A moment comes with the zone, a time without does not:
     ``zone`` is it. Raises :class:`InputError` if it is needed and not known.
     """
-    wanted = {field.name: arrow_type(field.type) for field in fields}
+    wanted = {field.name: to_arrow_type(field.type) for field in fields}
     columns = [
-        _in_session(column, wanted.get(name), name, zone)
+        _cast_timestamp(column, wanted.get(name), name, zone)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _in_session(
+def _cast_timestamp(
     column: pa.Array, wanted: pa.DataType | None, name: str, zone: str | None
 ) -> pa.Array:
     if wanted is None or not pa.types.is_timestamp(wanted):
@@ -91,7 +93,7 @@ def _in_session(
     return pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
 
 
-def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:
     if column.type == target:
         return column
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
@@ -100,7 +102,7 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
     return column.cast(target)
 
 
-def _visible(kind: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
+def _to_visible_type(kind: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
     if pa.types.is_time(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind):
@@ -112,7 +114,7 @@ def _visible(kind: pa.DataType, name: str, *, nested: bool = False) -> pa.DataTy
         return pa.timestamp("us", None if kind.tz is None else "UTC")
 
     def inner(field: pa.Field) -> pa.Field:
-        return pa.field(field.name, _visible(field.type, name, nested=True))
+        return pa.field(field.name, _to_visible_type(field.type, name, nested=True))
 
     if pa.types.is_list(kind):
         return pa.list_(inner(kind.value_field))

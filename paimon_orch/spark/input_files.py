@@ -10,17 +10,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.row_conversion import quoted
+from paimon_orch.spark.row_conversion import quote_column
 
-_FORMATS = {
+_FORMAT_BY_SUFFIX = {
     ".parquet": "parquet",
     ".csv": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_BYTES = "ISO-8859-1"  # each character is one byte
-_ASCII = 128
+_BYTE_ENCODING = "ISO-8859-1"  # each character is one byte
+_ASCII_SIZE = 128
 
 
 def read_files(
@@ -33,17 +33,19 @@ def read_files(
     byte for each character. Bytes that cannot be decoded and rows that do not have the columns of the header are an
     error when the rows are read.
     """
-    formats = {_format_of(path) for path in paths}
+    formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
         raise InputError(
             f"files of one format at a time: {', '.join(paths)} are {', '.join(sorted(formats))}"
         )
     (form,) = formats
-    characters = None if encoding is None else _characters(encoding, form)
+    characters = None if encoding is None else _decode_upper_bytes(encoding, form)
     reader = session.read
     if form == "csv":
         # enforceSchema: files whose headers differ are refused
-        reader = reader.options(header=True, encoding=_BYTES, mode="FAILFAST", enforceSchema=False)
+        reader = reader.options(
+            header=True, encoding=_BYTE_ENCODING, mode="FAILFAST", enforceSchema=False
+        )
     elif form == "json":
         reader = reader.options(primitivesAsString=True, mode="FAILFAST")
     try:
@@ -51,11 +53,11 @@ def read_files(
         return _decode_frame(frame, characters, encoding or "UTF-8") if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
-            f"{', '.join(paths)}: cannot be read as {form}: {_reason(error)}"
+            f"{', '.join(paths)}: cannot be read as {form}: {_find_reason(error)}"
         ) from error
 
 
-def _characters(encoding: str, form: str) -> list[str] | None:
+def _decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
     """Return the characters of the upper 128 bytes, empty where there is none; None for UTF-8."""
     if form != "csv":
         raise InputError(f"--encoding is for CSV only: {form} has an encoding of its own")
@@ -70,21 +72,21 @@ def _characters(encoding: str, form: str) -> list[str] | None:
         ) from None
     pairs = (
         bytes([first, second])
-        for first in range(_ASCII, 256)
-        for second in range(_ASCII // 2, 256)
+        for first in range(_ASCII_SIZE, 256)
+        for second in range(_ASCII_SIZE // 2, 256)
         if not decoded[first]
     )
-    if decoded[:_ASCII] != [chr(byte) for byte in range(_ASCII)] or any(
-        _is_defined(pair, encoding) for pair in pairs
+    if decoded[:_ASCII_SIZE] != [chr(byte) for byte in range(_ASCII_SIZE)] or any(
+        _is_decodable(pair, encoding) for pair in pairs
     ):
         raise InputError(
             f"encoding {encoding!r} does not have one byte for each character; convert the files to UTF-8, for example "
             f"by: iconv -f {encoding} -t UTF-8"
         )
-    return decoded[_ASCII:]
+    return decoded[_ASCII_SIZE:]
 
 
-def _is_defined(data: bytes, encoding: str) -> bool:
+def _is_decodable(data: bytes, encoding: str) -> bool:
     try:
         data.decode(encoding)
     except UnicodeError:
@@ -96,7 +98,7 @@ def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str)
     """Decode the names and text of a frame in which each character is one byte."""
     names = [_decode_name(name, characters, encoding) for name in frame.columns]
     columns = [
-        _decode_column(fn.col(quoted(name)), new, characters, encoding).alias(new)
+        _decode_column(fn.col(quote_column(name)), new, characters, encoding).alias(new)
         for name, new in zip(frame.columns, names, strict=True)
     ]
     return frame.select(*columns)
@@ -105,9 +107,10 @@ def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str)
 def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
     try:
         if characters is None:
-            return name.encode(_BYTES).decode()
+            return name.encode(_BYTE_ENCODING).decode()
         return "".join(
-            char if ord(char) < _ASCII else characters[ord(char) - _ASCII] for char in name
+            char if ord(char) < _ASCII_SIZE else characters[ord(char) - _ASCII_SIZE]
+            for char in name
         )
     except UnicodeError:
         raise InputError(
@@ -118,10 +121,10 @@ def _decode_name(name: str, characters: list[str] | None, encoding: str) -> str:
 
 def _decode_column(value: Column, name: str, characters: list[str] | None, encoding: str) -> Column:
     if characters is None:
-        decoded = fn.encode(value, _BYTES).cast("string")
+        decoded = fn.encode(value, _BYTE_ENCODING).cast("string")
         wrong = ~fn.is_valid_utf8(decoded)
     else:
-        high = [chr(byte) for byte in range(_ASCII, 256)]
+        high = [chr(byte) for byte in range(_ASCII_SIZE, 256)]
         undefined = [char for char, new in zip(high, characters, strict=True) if not new]
         decoded = fn.translate(
             value,
@@ -141,20 +144,22 @@ def _decode_column(value: Column, name: str, characters: list[str] | None, encod
     return fn.when(value.isNotNull() & wrong, fn.raise_error(message)).otherwise(decoded)
 
 
-def _reason(error: Exception) -> str:
+def _find_reason(error: Exception) -> str:
     """Return the first line of what Spark says, or what a Java exception was caused by in the end."""
     lines = str(error).strip().splitlines()
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else lines[0]
 
 
-def _format_of(path: str) -> str:
+def _detect_format(path: str) -> str:
     location = Path(path)
     names = [path]
     if "://" not in path and location.is_dir():
         names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
     suffixes = {Path(name.removesuffix(".gz")).suffix.lower() for name in names}
-    known = {_FORMATS[suffix] for suffix in suffixes if suffix in _FORMATS}
+    known = {_FORMAT_BY_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_BY_SUFFIX}
     if len(known) != 1:
-        raise InputError(f"{path}: the format is told by the ending: {', '.join(_FORMATS)}")
+        raise InputError(
+            f"{path}: the format is told by the ending: {', '.join(_FORMAT_BY_SUFFIX)}"
+        )
     return known.pop()

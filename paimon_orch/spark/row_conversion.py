@@ -13,34 +13,34 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
 
 
-def carrier_schema(fields: Sequence[Field]) -> pa.Schema:
+def build_carrier_schema(fields: Sequence[Field]) -> pa.Schema:
     """Return the Arrow types in which columns travel; refuses nested columns that would lose something."""
-    return pa.schema([(field.name, _carrier(field)) for field in fields])
+    return pa.schema([(field.name, _to_carrier_type(field)) for field in fields])
 
 
-def spark_schema(carriers: pa.Schema) -> StructType:
+def to_spark_schema(carriers: pa.Schema) -> StructType:
     """Return the same as Spark types."""
     return from_arrow_schema(carriers, prefer_timestamp_ntz=True)
 
 
-def quoted(name: str) -> str:
+def quote_column(name: str) -> str:
     """Return a column's name as Spark reads it whatever characters it has."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
-def with_times_of(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
+def cast_timestamps(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
     """Return a frame whose moments, and times without zone, are those that columns of a table hold.
 
     Spark turns one into the other by the clocks of the session's zone; left to Arrow it would be UTC.
     """
-    names = {field.name: arrow_type(field.type) for field in fields}
+    names = {field.name: to_arrow_type(field.type) for field in fields}
     casts = {
-        column.name: fn.col(quoted(column.name)).cast(
+        column.name: fn.col(quote_column(column.name)).cast(
             "timestamp_ntz" if wanted.tz is None else "timestamp"
         )
         for column in frame.schema
@@ -52,8 +52,8 @@ def with_times_of(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
     return frame.withColumns(casts) if casts else frame
 
 
-def carried(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the types of :func:`carrier_schema`."""
+def to_carrier_batches(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the types of :func:`build_carrier_schema`."""
     columns = []
     for column, field in zip(rows.columns, carriers, strict=True):
         array = column.combine_chunks()
@@ -61,13 +61,13 @@ def carried(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:
     yield from pa.table(columns, schema=carriers).combine_chunks().to_batches()
 
 
-def _carrier(field: Field) -> pa.DataType:
-    target = arrow_type(field.type)
+def _to_carrier_type(field: Field) -> pa.DataType:
+    target = to_arrow_type(field.type)
     if pa.types.is_time32(target):
         return pa.int32()
     if isinstance(target, pa.TimestampType):
         return pa.int64() if target.unit == "ns" else pa.timestamp("us", target.tz)
-    if pa.types.is_nested(target) and (unfit := _unfit(target)):
+    if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
             f"column {field.name!r} holds {', '.join(sorted(unfit))} inside a nested type, which Spark cannot carry "
             "without loss"
@@ -75,11 +75,11 @@ def _carrier(field: Field) -> pa.DataType:
     return target
 
 
-def _unfit(target: pa.DataType) -> set[str]:
+def _find_lossy_types(target: pa.DataType) -> set[str]:
     """Return the leaves of a nested type that Spark has not."""
     if pa.types.is_nested(target):
         children = (target.field(index).type for index in range(target.num_fields))
-        return set().union(*map(_unfit, children))
+        return set().union(*map(_find_lossy_types, children))
     fine = isinstance(target, pa.TimestampType) and target.unit == "us"
     temporal = pa.types.is_time(target) or pa.types.is_timestamp(target)
     return {str(target)} if temporal and not fine else set()

@@ -16,38 +16,48 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import AtomicType, MapType
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
+from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
-from paimon_orch.merge.engine.row_update import merges_changes
-from paimon_orch.spark.execution.job_failures import failure_of
+from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
+from paimon_orch.merge.engine.row_update import should_merge_updates
+from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
-from paimon_orch.spark.execution.tasks import in_tasks
-from paimon_orch.spark.row_conversion import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.writer import cluster
+from paimon_orch.spark.execution.tasks import map_units_in_spark
+from paimon_orch.spark.row_conversion import (
+    build_carrier_schema,
+    quote_column,
+    to_carrier_batches,
+    to_spark_schema,
+)
+from paimon_orch.spark.writer import cluster_by_bucket
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.retry import replanned
+from paimon_orch.steps.common.retry import retry_on_conflict
 from paimon_orch.steps.row_level import row_level
 from paimon_orch.steps.row_level.row_level import (
     RowLevelPlan,
     RowLevelResult,
     TargetUnit,
-    undo_changes,
+    discard_changes,
 )
-from paimon_orch.steps.row_level.task_result import KIND, OLD, ROW, matched_twice
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    OLD_VALUE_PREFIX,
+    build_multiple_matches_error,
+)
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
 Assignments = Mapping[str, str | Column]
 """New values by column: SQL expressions as text, or columns of Spark."""
 
-SOURCE, TARGET = "source", "target"
-_EXPRESSION = re.compile(r", in the expression (.*)\. Nothing was committed", re.DOTALL)
+SOURCE_ALIAS, TARGET_ALIAS = "source", "target"
+_EXPRESSION_IN_ERROR = re.compile(r", in the expression (.*)\. Nothing was committed", re.DOTALL)
 
 
 def update(
@@ -72,14 +82,21 @@ def update(
     _check_assignable(table.schema, assignments)
 
     def changed(planned: RowLevelPlan) -> DataFrame:
-        rows = _target(session, planned)
-        old = _old(planned.schema, None)
-        columns = _typed(planned.schema, {**old, **_cast_assignments(planned.schema, assignments)})
-        beside: list[Column | str] = [*_merged_with(planned.schema, old), *_ids(planned.schema)]
-        return rows.select(ROW, fn.lit("+U").alias(KIND), *columns, *beside)
+        rows = _read_target(session, planned)
+        old = _build_current_columns(planned.schema, None)
+        columns = _cast_columns(
+            planned.schema, {**old, **_cast_assignments(planned.schema, assignments)}
+        )
+        beside: list[Column | str] = [
+            *_build_old_value_columns(planned.schema, old),
+            *_find_row_id_columns(planned.schema),
+        ]
+        return rows.select(ADDRESS_COLUMN, fn.lit("+U").alias(KIND_COLUMN), *columns, *beside)
 
     label = f"update rows of {table.identifier}"
-    return _Write(session, table, changed, label, where=where, assigned=assignments).run(progress)
+    return _RowLevelWrite(session, table, changed, label, where=where, assigned=assignments).run(
+        progress
+    )
 
 
 def merge_into(
@@ -104,7 +121,7 @@ def merge_into(
     not make of a row what was asked for (see :func:`update`); a table that keeps first rows takes inserts only.
     Conflicts are answered as by :func:`paimon_orch.steps.row_level.row_level.delete`; the source is computed again then.
     """
-    return _merge(
+    return _build_merge(
         source,
         table,
         on,
@@ -114,7 +131,7 @@ def merge_into(
     ).run(progress)
 
 
-def plan_merge(
+def preview_merge(
     source: DataFrame,
     table: Table,
     on: str | Column,
@@ -124,7 +141,7 @@ def plan_merge(
     when_not_matched_insert: Assignments | Literal["*"] | None = None,
 ) -> RowLevelResult:
     """Return how many rows :func:`merge_into` would change; nothing is written."""
-    return _merge(
+    return _build_merge(
         source,
         table,
         on,
@@ -134,7 +151,7 @@ def plan_merge(
     ).counts()
 
 
-def _merge(
+def _build_merge(
     source: DataFrame,
     table: Table,
     on: str | Column,
@@ -142,28 +159,28 @@ def _merge(
     update: Assignments | Literal["*"] | None,
     delete: str | Column | None,
     insert: Assignments | Literal["*"] | None,
-) -> "_Write":
+) -> "_RowLevelWrite":
     schema = table.schema
-    updates = _starred(update, schema.names, set(_fixed(schema)))
-    inserts = _starred(insert, schema.names, set())
+    updates = _expand_star(update, schema.names, set(_find_fixed_columns(schema)))
+    inserts = _expand_star(insert, schema.names, set())
     if updates is None and inserts is None and delete is None:
         raise InputError("a merge needs something to do: update, delete or insert")
     _check_assignable(schema, updates or {})
-    _check_known(schema, inserts or {})
+    _check_columns_exist(schema, inserts or {})
 
-    return _Write(
+    return _RowLevelWrite(
         source.sparkSession,
         table,
-        _Merge(source, on, updates, delete, inserts),
+        _MergeQuery(source, on, updates, delete, inserts),
         f"merge into {table.identifier}",
-        operation=_operation(updates, delete),
+        operation=_choose_operation(updates, delete),
         guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Merge:
+class _MergeQuery:
     """What a merge makes of the rows of a table."""
 
     source: DataFrame
@@ -174,35 +191,40 @@ class _Merge:
 
     def __call__(self, planned: RowLevelPlan) -> DataFrame:
         # Spark takes the table for as small as the list of its units, and would broadcast it
-        target = _target(self.source.sparkSession, planned).alias(TARGET).hint("merge")
+        target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
         how = "inner" if self.inserts is None else "right"
-        rows = target.join(self.source.alias(SOURCE), _column(self.on), how)
-        rows = rows.withColumn(KIND, self._kind()).filter(fn.col(KIND).isNotNull())
-        old = _old(planned.schema, TARGET)
+        rows = target.join(self.source.alias(SOURCE_ALIAS), _to_column(self.on), how)
+        rows = rows.withColumn(KIND_COLUMN, self._build_row_kind()).filter(
+            fn.col(KIND_COLUMN).isNotNull()
+        )
+        old = _build_current_columns(planned.schema, TARGET_ALIAS)
         new = {**old, **_cast_assignments(planned.schema, self.updates or {})}
         added = {name: fn.lit(None) for name in old}
         added |= _cast_assignments(planned.schema, self.inserts or {})
-        kind = fn.col(KIND)
+        kind = fn.col(KIND_COLUMN)
         values = {
             name: fn.when(kind == "+I", added[name]).when(kind == "+U", new[name]).otherwise(value)
             for name, value in old.items()
         }
-        address = fn.col(f"{TARGET}.`{ROW}`").alias(ROW)
-        ids = [fn.col(f"{TARGET}.{name}").alias(name) for name in _ids(planned.schema)]
-        beside = [*_merged_with(planned.schema, old), *ids]
-        return rows.select(address, KIND, *_typed(planned.schema, values), *beside)
+        address = fn.col(f"{TARGET_ALIAS}.`{ADDRESS_COLUMN}`").alias(ADDRESS_COLUMN)
+        ids = [
+            fn.col(f"{TARGET_ALIAS}.{name}").alias(name)
+            for name in _find_row_id_columns(planned.schema)
+        ]
+        beside = [*_build_old_value_columns(planned.schema, old), *ids]
+        return rows.select(address, KIND_COLUMN, *_cast_columns(planned.schema, values), *beside)
 
-    def _kind(self) -> Column:
+    def _build_row_kind(self) -> Column:
         """Return what becomes of a row; null for nothing."""
-        address = fn.col(f"{TARGET}.`{ROW}`")
+        address = fn.col(f"{TARGET_ALIAS}.`{ADDRESS_COLUMN}`")
         kind = fn.when(address.isNull(), fn.lit("+I"))
         if self.delete is not None:
-            kind = kind.when(_column(self.delete), fn.lit("-D"))
+            kind = kind.when(_to_column(self.delete), fn.lit("-D"))
         return kind if self.updates is None else kind.otherwise(fn.lit("+U"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _RowLevelWrite:
     """Plans, writes what ``changed`` returns and commits; ``guarded`` lets no other commit change any row meanwhile."""
 
     session: SparkSession
@@ -221,33 +243,35 @@ class _Write:
             done = self._attempt(progress)
             return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-        return replanned(self.label, attempt)
+        return retry_on_conflict(self.label, attempt)
 
     def _attempt(self, progress: Progress | None) -> RowLevelResult:
         planned = row_level.plan(self.table, self.where, self.operation)
         schema = planned.schema
-        kinds = [KIND] if schema.primary_keys else []
-        writing = ingest.plan(self.table, [*schema.names, *kinds], row_kind=KIND if kinds else None)
-        clustered = cluster(_analysed(self.changed, planned), schema)
+        kinds = [KIND_COLUMN] if schema.primary_keys else []
+        writing = ingest.plan(
+            self.table, [*schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
+        )
+        clustered = cluster_by_bucket(_analyze_frame(self.changed, planned), schema)
         executor = SparkExecutor(self.session)
         try:
-            results = executor.results(
+            results = executor.collect_results(
                 lambda _: clustered.written(partial(row_level.write_changes, writing)),
                 clustered.tasks,
                 label=self.label,
                 progress=progress,
-                undo=partial(undo_changes, self.table),
+                undo=partial(discard_changes, self.table),
             )
         except InputError as error:
-            raise self._with_column(error) from error
+            raise self._add_column_name(error) from error
         guard = ReadGuard(planned.snapshot_id) if self.guarded else None
-        return row_level.apply(
+        return row_level.commit(
             self.table, executor, planned, results, guard=guard, hashes=writing.hashes
         )
 
-    def _with_column(self, error: InputError) -> InputError:
+    def _add_column_name(self, error: InputError) -> InputError:
         """Return an error of an expression with the column that the expression is for."""
-        part = _EXPRESSION.search(str(error))
+        part = _EXPRESSION_IN_ERROR.search(str(error))
         for name, expression in self.assigned.items():
             if part is not None and isinstance(expression, str) and part.group(1) in expression:
                 return InputError(f"column {name!r} = {expression}: {error}")
@@ -256,27 +280,34 @@ class _Write:
     def counts(self) -> RowLevelResult:
         """Return how many rows would change; raises the errors of a run for the new values, and writes nothing."""
         planned = row_level.plan(self.table, self.where, self.operation)
-        frame = _analysed(self.changed, planned)
+        frame = _analyze_frame(self.changed, planned)
         kinds = {"inserted": "+I", "updated": "+U", "deleted": "-D"}
         hashable = [f.name for f in frame.schema if not isinstance(f.dataType, MapType)]
         try:
             (found,) = frame.agg(
-                *(fn.count_if(fn.col(KIND) == kind).alias(name) for name, kind in kinds.items()),
-                fn.count(ROW).alias("addressed"),
-                fn.count_distinct(fn.col(ROW)).alias("distinct"),
-                fn.max(fn.xxhash64(*(fn.col(quoted(name)) for name in hashable))).alias("values"),
+                *(
+                    fn.count_if(fn.col(KIND_COLUMN) == kind).alias(name)
+                    for name, kind in kinds.items()
+                ),
+                fn.count(ADDRESS_COLUMN).alias("addressed"),
+                fn.count_distinct(fn.col(ADDRESS_COLUMN)).alias("distinct"),
+                fn.max(fn.xxhash64(*(fn.col(quote_column(name)) for name in hashable))).alias(
+                    "values"
+                ),
             ).collect()
         except (PySparkException, Py4JError) as error:
-            failure = failure_of(self.label, error, 1)
+            failure = translate_failure(self.label, error, 1)
             raise (
-                self._with_column(failure) if isinstance(failure, InputError) else failure
+                self._add_column_name(failure) if isinstance(failure, InputError) else failure
             ) from error
         if found["distinct"] < found["addressed"]:
-            raise matched_twice()
+            raise build_multiple_matches_error()
         return RowLevelResult(**{name: found[name] for name in kinds})
 
 
-def _analysed(changed: Callable[[RowLevelPlan], DataFrame], planned: RowLevelPlan) -> DataFrame:
+def _analyze_frame(
+    changed: Callable[[RowLevelPlan], DataFrame], planned: RowLevelPlan
+) -> DataFrame:
     try:
         frame = changed(planned)
         frame.schema  # noqa: B018 - Spark Connect looks at expressions only when the schema is asked for
@@ -286,55 +317,55 @@ def _analysed(changed: Callable[[RowLevelPlan], DataFrame], planned: RowLevelPla
     return frame
 
 
-def _target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
+def _read_target(session: SparkSession, planned: RowLevelPlan) -> DataFrame:
     """Return the rows of a plan behind their addresses, one task a unit."""
-    tracking = [field for field in (ROW_ID,) if _ids(planned.schema)]
+    tracking = [field for field in (ROW_ID,) if _find_row_id_columns(planned.schema)]
     fields = [*planned.schema.fields, *tracking]
-    carriers = pa.schema([(ROW, pa.int64()), *carrier_schema(fields)])
+    carriers = pa.schema([(ADDRESS_COLUMN, pa.int64()), *build_carrier_schema(fields)])
     units = [cloudpickle.dumps(unit) for unit in planned.units]
 
     def read(index: int) -> Iterator[pa.RecordBatch]:
         unit: TargetUnit = cloudpickle.loads(units[index])
         for rows in unit.read(fields):
-            yield from carried(rows, carriers)
+            yield from to_carrier_batches(rows, carriers)
 
-    return in_tasks(session, len(units), read, spark_schema(carriers))
+    return map_units_in_spark(session, len(units), read, to_spark_schema(carriers))
 
 
-def _ids(schema: TableSchema) -> list[str]:
+def _find_row_id_columns(schema: TableSchema) -> list[str]:
     """Return the column of row ids, if the table keeps them."""
-    return [ROW_ID.name] if tracking_fields(schema) else []
+    return [ROW_ID.name] if row_tracking_fields(schema) else []
 
 
-def _column(expression: str | Column) -> Column:
+def _to_column(expression: str | Column) -> Column:
     return fn.expr(expression) if isinstance(expression, str) else expression
 
 
-def _columns(assignments: Assignments) -> dict[str, Column]:
-    return {name: _column(expression) for name, expression in assignments.items()}
+def _to_columns(assignments: Assignments) -> dict[str, Column]:
+    return {name: _to_column(expression) for name, expression in assignments.items()}
 
 
-def _old(schema: TableSchema, alias: str | None) -> dict[str, Column]:
+def _build_current_columns(schema: TableSchema, alias: str | None) -> dict[str, Column]:
     prefix = "" if alias is None else f"{alias}."
-    return {name: fn.col(prefix + quoted(name)) for name in schema.names}
+    return {name: fn.col(prefix + quote_column(name)) for name in schema.names}
 
 
-def _merged_with(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
+def _build_old_value_columns(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
     """Return the old values where the table merges a change with them."""
-    if not schema.primary_keys or not merges_changes(schema):
+    if not schema.primary_keys or not should_merge_updates(schema):
         return []
-    return [value.alias(f"{OLD}{name}") for name, value in old.items()]
+    return [value.alias(f"{OLD_VALUE_PREFIX}{name}") for name, value in old.items()]
 
 
-def _operation(updates: Assignments | None, delete: str | Column | None) -> str:
+def _choose_operation(updates: Assignments | None, delete: str | Column | None) -> str:
     if delete is not None:
         return "merge"
     return "insert" if updates is None else "update"
 
 
-def _typed(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
+def _cast_columns(schema: TableSchema, values: Mapping[str, Column]) -> list[Column]:
     """Return the table's columns in their types."""
-    types = spark_schema(carrier_schema(schema.fields))
+    types = to_spark_schema(build_carrier_schema(schema.fields))
     return [values[field.name].cast(field.dataType).alias(field.name) for field in types]
 
 
@@ -343,9 +374,11 @@ def _cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str
 
     Without this Spark would convert decimals and text to doubles where the other values have another type.
     """
-    types = {field.name: field.dataType for field in spark_schema(carrier_schema(schema.fields))}
+    types = {
+        field.name: field.dataType for field in to_spark_schema(build_carrier_schema(schema.fields))
+    }
     columns = {}
-    for name, value in _columns(assignments).items():
+    for name, value in _to_columns(assignments).items():
         kind = types[name]
         columns[name] = value.cast(kind)
         if isinstance(kind, AtomicType):
@@ -360,24 +393,30 @@ def _cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str
     return columns
 
 
-def _starred(
+def _expand_star(
     assignments: Assignments | Literal["*"] | None, names: Sequence[str], without: set[str]
 ) -> Assignments | None:
     if assignments != "*":
         return assignments
-    return {name: fn.col(f"{SOURCE}.{quoted(name)}") for name in names if name not in without}
+    return {
+        name: fn.col(f"{SOURCE_ALIAS}.{quote_column(name)}")
+        for name in names
+        if name not in without
+    }
 
 
-def _fixed(schema: TableSchema) -> list[str]:
+def _find_fixed_columns(schema: TableSchema) -> list[str]:
     """Return the columns that say where a row lies."""
     keys = (*schema.primary_keys, *schema.partition_keys)
-    buckets = [] if is_unaware(schema) else [field.name for field in schema.bucket_key_fields]
+    buckets = (
+        [] if is_bucket_unaware(schema) else [field.name for field in schema.bucket_key_fields]
+    )
     return list(dict.fromkeys((*keys, *buckets)))
 
 
 def _check_assignable(schema: TableSchema, assignments: Assignments) -> None:
-    _check_known(schema, assignments)
-    fixed = _fixed(schema)
+    _check_columns_exist(schema, assignments)
+    fixed = _find_fixed_columns(schema)
     wrong = [name for name in assignments if name in fixed]
     if wrong:
         raise InputError(
@@ -386,6 +425,6 @@ def _check_assignable(schema: TableSchema, assignments: Assignments) -> None:
         )
 
 
-def _check_known(schema: TableSchema, assignments: Assignments) -> None:
+def _check_columns_exist(schema: TableSchema, assignments: Assignments) -> None:
     for name in assignments:
         schema.field(name)

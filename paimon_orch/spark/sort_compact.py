@@ -11,33 +11,38 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
-from paimon_orch.spark.execution.tasks import in_tasks
-from paimon_orch.spark.row_conversion import carried, carrier_schema, quoted, spark_schema
-from paimon_orch.spark.writer import Clustered
+from paimon_orch.spark.execution.tasks import map_units_in_spark
+from paimon_orch.spark.row_conversion import (
+    build_carrier_schema,
+    quote_column,
+    to_carrier_batches,
+    to_spark_schema,
+)
+from paimon_orch.spark.writer import ClusteredFrame
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.retry import discard_results, replanned
-from paimon_orch.steps.common.row_tracking_writer import write_tracked
+from paimon_orch.steps.common.retry import discard_results, retry_on_conflict
+from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.compaction import sort as sort_compact
-from paimon_orch.steps.compaction.append import result_of
-from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult, Partitions
-from paimon_orch.steps.compaction.sort import Order
+from paimon_orch.steps.compaction.append import build_append_result
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult, PartitionSpecs
+from paimon_orch.steps.compaction.sort import SortOrder
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
-_CURVE = "__paimon_curve"
+_CURVE_COLUMN = "__paimon_curve"
 
 
 def sort_table(
     session: SparkSession,
     table: Table,
-    order: Order,
+    order: SortOrder,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
     progress: Progress | None = None,
 ) -> CompactionResult:
@@ -53,18 +58,20 @@ def sort_table(
         planned = sort_compact.plan(table, order, partitions=partitions, where=where)
         done = CompactionResult(planned)
         if planned:
-            messages = _sorted(session, table, planned, order, progress)
-            done = result_of(planned, messages, sort_compact.commit(table, planned, messages))
+            messages = _write_sorted(session, table, planned, order, progress)
+            done = build_append_result(
+                planned, messages, sort_compact.commit(table, planned, messages)
+            )
         return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-    return replanned(f"sort {table.identifier}", attempt)
+    return retry_on_conflict(f"sort {table.identifier}", attempt)
 
 
-def _sorted(
+def _write_sorted(
     session: SparkSession,
     table: Table,
     planned: CompactionPlan,
-    order: Order,
+    order: SortOrder,
     progress: Progress | None,
 ) -> list[CommitMessage]:
     """Write the rows of a plan in their order, in as many ranges as there will be files."""
@@ -72,14 +79,14 @@ def _sorted(
     schema = writing.factory.schema
     target = schema.typed_options.target_file_size(primary_key=False)
     ranges = max(1, math.ceil(sum(unit.bytes for unit in planned.units) / target))
-    keys = [fn.col(quoted(name)) for name in schema.partition_keys]
-    keys += _keys(order)
-    rows = _rows(session, planned, order).repartitionByRange(ranges, *keys)
-    tracking = [field.name for field in tracking_fields(schema)]
-    rows = rows.sortWithinPartitions(*keys).select(*map(quoted, [*schema.names, *tracking]))
-    write = partial(write_tracked, writing.factory) if tracking else writing.write
-    clustered = Clustered(rows, ranges, packed=False)
-    results = SparkExecutor(session).results(
+    keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
+    keys += _build_sort_columns(order)
+    rows = _read_rows(session, planned, order).repartitionByRange(ranges, *keys)
+    tracking = [field.name for field in row_tracking_fields(schema)]
+    rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
+    write = partial(write_tracked_rows, writing.factory) if tracking else writing.write
+    clustered = ClusteredFrame(rows, ranges, packed=False)
+    results = SparkExecutor(session).collect_results(
         lambda _: clustered.written(write),
         ranges,
         label=f"sort {table.identifier}",
@@ -89,27 +96,30 @@ def _sorted(
     return [CommitMessage.decode(result) for result in results]
 
 
-def _keys(order: Order) -> list[Column]:
+def _build_sort_columns(order: SortOrder) -> list[Column]:
     if order.strategy == "order":
-        return [fn.col(quoted(name)) for name in order.columns]
-    return [fn.col(_CURVE)]
+        return [fn.col(quote_column(name)) for name in order.columns]
+    return [fn.col(_CURVE_COLUMN)]
 
 
-def _rows(session: SparkSession, planned: CompactionPlan, order: Order) -> DataFrame:
+def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:
     """Return the rows of a plan with their place on the curve, one task for each part that is read."""
-    found = sort_compact.read_units(planned)
+    found = sort_compact.plan_read_units(planned)
     schema = found[0].reader.schema
-    fields, units = (*schema.fields, *tracking_fields(schema)), list(map(cloudpickle.dumps, found))
+    fields, units = (
+        (*schema.fields, *row_tracking_fields(schema)),
+        list(map(cloudpickle.dumps, found)),
+    )
     width = schema.typed_options.integer("zorder.var-length-contribution", 8)
-    carriers = carrier_schema(fields)
+    carriers = build_carrier_schema(fields)
     if order.strategy != "order":
-        carriers = carriers.append(pa.field(_CURVE, pa.binary()))
+        carriers = carriers.append(pa.field(_CURVE_COLUMN, pa.binary()))
 
     def read(index: int) -> Iterator[pa.RecordBatch]:
         for addressed in cloudpickle.loads(units[index]).read(fields):
             rows = addressed.select([field.name for field in fields])
             if order.strategy != "order":
-                rows = rows.append_column(_CURVE, order.keys(rows, width))
-            yield from carried(rows, carriers)
+                rows = rows.append_column(_CURVE_COLUMN, order.keys(rows, width))
+            yield from to_carrier_batches(rows, carriers)
 
-    return in_tasks(session, len(units), read, spark_schema(carriers))
+    return map_units_in_spark(session, len(units), read, to_spark_schema(carriers))

@@ -13,27 +13,27 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
-    Spec,
-    partition_matcher,
-    partition_text,
-    replaced_partitions,
+    PartitionSpec,
+    build_overwrite_filter,
+    build_partition_matcher,
+    format_partition,
 )
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex, IndexWriter
+from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex, HashIndexWriter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
 from paimon_orch.table.write.table_write import (
     TableWriter,
     check_columns,
     check_writable,
     conform_rows,
-    partitions_of_rows,
+    serialize_partitions,
 )
 
-Mode = Literal["append", "overwrite"]
+WriteMode = Literal["append", "overwrite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class IngestPlan:
 
     factory: FileWriterFactory
     first_sequence: Mapping[BucketId, int]
-    mode: Mode
+    mode: WriteMode
     row_kind: str | None
     hashes: HashIndex | None = None
-    partitions: Spec | None = None
+    partitions: PartitionSpec | None = None
     commit_id: CommitId | None = None
     postponed: PostponeBuckets | None = None
     rows_are_new: bool = True
@@ -60,12 +60,12 @@ class IngestPlan:
         cannot hold; what was written is removed then. A task of a table with dynamic buckets must get all rows of each
         of its partitions: it alone assigns them.
         """
-        index = None if self.hashes is None else IndexWriter(self.hashes)
+        index = None if self.hashes is None else HashIndexWriter(self.hashes)
         overwrites = self.mode == "overwrite"
         writer = TableWriter(self.factory, self.first_sequence, index, overwrites, self.postponed)
         try:
             for batch in batches:
-                writer.write(self._conformed(pa.Table.from_batches([batch])))
+                writer.write(self._conform(pa.Table.from_batches([batch])))
             entries = writer.close()
             index_entries = tuple(writer.close_index())
             return CommitMessage(tuple(entries), index_entries, tuple(writer.changelog)).encode()
@@ -73,16 +73,16 @@ class IngestPlan:
             writer.abort()
             raise
 
-    def examine(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Check a task's rows without writing them; return for :func:`preview` how many there are, and their partitions."""
+    def preview_rows(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Check a task's rows without writing them; return for :func:`build_preview` how many there are, and their partitions."""
         rows, partitions, schema = 0, set[bytes](), self.factory.schema
         for batch in batches:
-            conformed = self._conformed(pa.Table.from_batches([batch]))
+            conformed = self._conform(pa.Table.from_batches([batch]))
             rows += conformed.num_rows
-            partitions |= partitions_of_rows(conformed, schema)
+            partitions |= serialize_partitions(conformed, schema)
         return json.dumps([rows, sorted(map(bytes.hex, partitions))]).encode()
 
-    def _conformed(self, rows: pa.Table) -> pa.Table:
+    def _conform(self, rows: pa.Table) -> pa.Table:
         conform = partial(
             conform_rows,
             schema=self.factory.schema,
@@ -115,9 +115,9 @@ def plan(
     table: Table,
     columns: Sequence[str],
     *,
-    mode: Mode = "append",
+    mode: WriteMode = "append",
     row_kind: str | None = None,
-    partitions: Spec | None = None,
+    partitions: PartitionSpec | None = None,
     commit_id: CommitId | None = None,
 ) -> IngestPlan:
     """Check the columns of the rows to come and read where each bucket's numbering goes on.
@@ -129,14 +129,14 @@ def plan(
         raise InputError("partitions are named for an overwrite only")
     table.check_step(StepKind.WRITE_ROWS)
     if partitions is not None:
-        partition_matcher(partitions, table.schema)  # refuses what is no partition column
-    factory = table.writer_factory()
+        build_partition_matcher(partitions, table.schema)  # refuses what is no partition column
+    factory = table.build_writer_factory()
     check_writable(factory.schema)
     row_kind = row_kind or factory.schema.options.get("rowkind.field")
     check_columns(columns, factory.schema, row_kind=row_kind)
-    hashes = table.hash_index(fresh=mode == "overwrite")
-    first = {} if mode == "overwrite" else table.next_sequences()
-    postponed = table.postpone_buckets(fresh=mode == "overwrite")
+    hashes = table.load_hash_index(fresh=mode == "overwrite")
+    first = {} if mode == "overwrite" else table.read_next_sequences()
+    postponed = table.load_postpone_buckets(fresh=mode == "overwrite")
     return IngestPlan(factory, first, mode, row_kind, hashes, partitions, commit_id, postponed)
 
 
@@ -157,19 +157,19 @@ class IngestPreview:
         }
 
 
-def preview(table: Table, planned: IngestPlan, results: Sequence[bytes]) -> IngestPreview:
-    """Return what an ingest would do; ``results`` are those of :meth:`IngestPlan.examine`."""
+def build_preview(table: Table, planned: IngestPlan, results: Sequence[bytes]) -> IngestPreview:
+    """Return what an ingest would do; ``results`` are those of :meth:`IngestPlan.preview_rows`."""
     found = list(map(json.loads, results))
     rows = sum(count for count, _ in found)
     written = {bytes.fromhex(partition) for _, partitions in found for partition in partitions}
     schema = table.schema
     chosen = (
-        replaced_partitions(written, planned.partitions, schema)
+        build_overwrite_filter(written, planned.partitions, schema)
         if planned.mode == "overwrite"
         else None
     )
     splits = [] if chosen is None else [s for s in table.files() if chosen(s.partition)]
-    names = dict.fromkeys(partition_text(split.partition, schema) for split in splits)
+    names = dict.fromkeys(format_partition(split.partition, schema) for split in splits)
     return IngestPreview(rows, tuple(names), sum(split.row_count for split in splits))
 
 
@@ -180,7 +180,7 @@ def commit(
     messages = [CommitMessage.decode(result) for result in results]
     entries = [entry for message in messages for entry in message.entries]
     index = [entry for message in messages for entry in message.index]
-    with discarded_if_refused(table, messages):
+    with discard_files_on_conflict(table, messages):
         snapshot: Snapshot | None = table.commit_entries(
             entries,
             index,
@@ -196,5 +196,5 @@ def commit(
         len(entries),
         sum(entry.file.file_size for entry in entries),
         seconds,
-        table.rows_not_visible_of(entries, overwrite=planned.mode == "overwrite"),
+        table.count_rows_not_visible_of(entries, overwrite=planned.mode == "overwrite"),
     )

@@ -9,7 +9,7 @@ from typing import IO, Protocol
 from paimon_orch.errors import CorruptFileError
 
 # an empty, "." or ".." component, or a NUL
-_STRAY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
+_UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ class FileIO(Protocol):
         ...
 
 
-def checked(path: str) -> str:
+def check_path(path: str) -> str:
     """Return a path that leads where it seems to; others are refused before anything is touched."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
         raise CorruptFileError(path, "is refused: it is not a valid file name") from None
     inner = (path.partition("://")[2] or path).lstrip("/")
-    if inner and _STRAY.search(inner):
+    if inner and _UNSAFE_COMPONENT.search(inner):
         raise CorruptFileError(
             path, "is refused: a name with an empty, '.' or '..' part may lead out of the table"
         )

@@ -8,9 +8,9 @@ from typing import IO
 from uuid import uuid4
 
 from paimon_orch.errors import CorruptFileError, StorageError, UnsupportedError
-from paimon_orch.storage.base import FileInfo, checked
+from paimon_orch.storage.base import FileInfo, check_path
 
-_ATTEMPTS = 3
+_OPEN_ATTEMPTS = 3
 
 
 class LocalFileIO:
@@ -21,13 +21,13 @@ class LocalFileIO:
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
         try:
-            return open(_local(path), "rb")
+            return open(_check_local_path(path), "rb")
         except IsADirectoryError:
             raise CorruptFileError(path, "is a directory where a file should be") from None
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parents are made."""
-        return _open_new(_local(path))
+        return _open_new(_check_local_path(path))
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -36,7 +36,7 @@ class LocalFileIO:
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a temporary file and hard-link it: atomic, and complete when it becomes visible."""
-        temporary = _write_temporary(_local(path), data)
+        temporary = _write_temporary(_check_local_path(path), data)
         try:
             os.link(temporary, path)
             return True
@@ -52,12 +52,12 @@ class LocalFileIO:
 
     def write(self, path: str, data: bytes) -> None:
         """Replace by renaming a temporary file."""
-        os.replace(_write_temporary(_local(path), data), path)
+        os.replace(_write_temporary(_check_local_path(path), data), path)
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``; links are reported as what they are."""
         try:
-            entries = os.scandir(_local(path))
+            entries = os.scandir(_check_local_path(path))
         except (FileNotFoundError, NotADirectoryError):
             return
         with entries:
@@ -71,87 +71,87 @@ class LocalFileIO:
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory is there."""
-        return os.path.exists(_local(path))
+        return os.path.exists(_check_local_path(path))
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
-        return os.stat(_local(path)).st_size
+        return os.stat(_check_local_path(path)).st_size
 
     def delete(self, path: str) -> None:
         """Remove one file; a missing one is no error."""
-        Path(_local(path)).unlink(missing_ok=True)
+        Path(_check_local_path(path)).unlink(missing_ok=True)
 
     def delete_dir(self, path: str) -> None:
         """Remove a whole directory; a missing one is no error."""
         try:
-            shutil.rmtree(_local(path))
+            shutil.rmtree(_check_local_path(path))
         except FileNotFoundError:
             return
 
     def make_dir(self, path: str) -> bool:
         """Make an empty directory, parents included."""
-        _make_parents(_local(path))
+        _make_parents(_check_local_path(path))
         try:
             os.mkdir(path)
         except FileExistsError:
             return False
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise _build_write_error(path, error) from error
         return True
 
     def rename_dir(self, source: str, target: str) -> bool:
         """Rename; a directory that is there is replaced by the system only if it is empty."""
-        _make_parents(_local(target))
+        _make_parents(_check_local_path(target))
         if os.path.lexists(target):
             return False
         try:
-            os.rename(_local(source), target)
+            os.rename(_check_local_path(source), target)
         except FileNotFoundError:
             raise
         except OSError as error:
             if os.path.lexists(target):  # somebody was faster
                 return False
-            raise _unwritable(target, error) from error
+            raise _build_write_error(target, error) from error
         return True
 
     def delete_empty_dir(self, path: str) -> bool:
         """Remove a directory that holds nothing."""
         try:
-            os.rmdir(_local(path))
+            os.rmdir(_check_local_path(path))
         except OSError:  # gone, not empty, no directory, or not ours to remove
             return False
         return True
 
     def move(self, source: str, target: str) -> bool:
         """Hard-link the new name, which must be free, and remove the old one."""
-        _make_parents(_local(target))
+        _make_parents(_check_local_path(target))
         try:
-            os.link(_local(source), target, follow_symlinks=False)
+            os.link(_check_local_path(source), target, follow_symlinks=False)
         except FileExistsError:
             return False
         os.unlink(source)
         return True
 
 
-def _local(path: str) -> str:
+def _check_local_path(path: str) -> str:
     if not os.path.isabs(path):
         raise UnsupportedError(
             f"{path}: lies in another store than the table, which is on the local file system; one table in "
             "several stores is not supported"
         )
-    return checked(path)
+    return check_path(path)
 
 
 def _make_parents(path: str) -> None:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _build_write_error(path, error) from error
 
 
 def _open_new(path: str) -> IO[bytes]:
     """Create a file; when maintenance removed its empty directory in that very moment, make that once more."""
-    for _ in range(_ATTEMPTS):
+    for _ in range(_OPEN_ATTEMPTS):
         _make_parents(path)
         try:
             return open(path, "xb")
@@ -170,11 +170,11 @@ def _write_temporary(path: str, data: bytes) -> str:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _build_write_error(path, error) from error
     return temporary
 
 
-def _unwritable(path: str, error: OSError) -> StorageError:
+def _build_write_error(path: str, error: OSError) -> StorageError:
     return StorageError(
         f"{path}: cannot be written ({error.strerror}). Check that the warehouse is a directory "
         "you may write to and that the disk is not full."

@@ -20,7 +20,7 @@ from paimon_orch.errors import (
     StorageError,
     UnsupportedError,
 )
-from paimon_orch.storage.base import FileInfo, checked
+from paimon_orch.storage.base import FileInfo, check_path
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
@@ -28,20 +28,22 @@ T = TypeVar("T")
 
 # Package of the file system's class, and since when its exclusive create is a condition of the request. s3fs was
 # tried with racing committers; gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match) were read, not run.
-_TRUSTED = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
-_MEMORY = "fsspec.implementations.memory"  # exclusive in one process: for tests
-_EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
+_MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
+_MEMORY_MODULE = "fsspec.implementations.memory"  # exclusive in one process: for tests
+_PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"} | dict.fromkeys(
     ("abfs", "abfss", "az"), "adlfs"
 )
 # Else s3fs asks for the size before it reads a whole object.
-_DEFAULTS: dict[str, dict[str, Any]] = {name: {"max_concurrency": 1} for name in ("s3", "s3a")}
+_DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
+    name: {"max_concurrency": 1} for name in ("s3", "s3a")
+}
 _READ_ATTEMPTS = 2  # the packages try again themselves: more would only multiply the waiting
 _PUT_ATTEMPTS = 6
 _LOCK_SECONDS = 60
 _PART_BYTES = (
     16 << 20
 )  # of a file being written; the default of s3fs, 50 MiB, is too much for many buckets
-_LASTING = (
+_PERMANENT_ERRORS = (
     FileExistsError,
     FileNotFoundError,
     IsADirectoryError,
@@ -51,7 +53,7 @@ _LASTING = (
     TypeError,
     ValueError,
 )
-_proven: set[tuple[int, str]] = set()
+_verified_stores: set[tuple[int, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,24 @@ class FsspecFileIO:
         import fsspec
 
         scheme = self.root.partition("://")[0]
-        options = _DEFAULTS.get(scheme, {}) | self.options.resolve() | {"use_listings_cache": False}
+        options = (
+            _DEFAULT_OPTIONS.get(scheme, {})
+            | self.options.resolve()
+            | {"use_listings_cache": False}
+        )
         try:
             return fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             raise InputError(
                 f"{self.root}: the store cannot be opened with these options: {self._text(error)}"
-            ) from self._cause(error)
+            ) from self._redact_cause(error)
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
         size = self.size(path)
 
         def fetch(start: int, end: int) -> bytes:
-            data = self._patiently(
+            data = self._retry_read(
                 path, "read", lambda: self._fs.cat_file(path, start=start, end=end)
             )
             if len(data) != end - start:
@@ -100,15 +106,15 @@ class FsspecFileIO:
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new object for writing; it becomes visible when it is closed."""
-        fs = self._writable(path)
-        with self._calling(path, "written"):
+        fs = self._get_writable_fs(path)
+        with self._wrap_errors(path, "written"):
             sink = fs.open(path, "wb", block_size=_PART_BYTES)
-        return ObjectOutput(sink, lambda: self._calling(path, "written"))  # type: ignore[return-value]
+        return ObjectOutput(sink, lambda: self._wrap_errors(path, "written"))  # type: ignore[return-value]
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
-        self._checked(path)
-        return bytes(self._patiently(path, "read", lambda: self._fs.cat_file(path)))
+        self._check_path(path)
+        return bytes(self._retry_read(path, "read", lambda: self._fs.cat_file(path)))
 
     def create(self, path: str, data: bytes) -> bool:
         """Put the object on condition that there is none; see :meth:`FileIO.create`.
@@ -117,14 +123,14 @@ class FsspecFileIO:
         servers word a refusal differently. Raises :class:`StorageError` if there is no object to look at after an
         error: it may still appear.
         """
-        fs = self._writable(path)
+        fs = self._get_writable_fs(path)
         if self.options.lock_path is not None:
             return self._create_under_lock(fs, path, data)
-        self._prove(fs, path)
+        self._verify_exclusive_create(fs, path)
         try:
-            _busy_again(lambda: fs.pipe_file(path, data, mode="create"))
+            _retry_while_busy(lambda: fs.pipe_file(path, data, mode="create"))
         except Exception as error:  # noqa: BLE001 - the outcome is looked up
-            return self._settle(path, data, error)
+            return self._resolve_create_outcome(path, data, error)
         return True
 
     def _create_under_lock(self, fs: Any, path: str, data: bytes) -> bool:
@@ -146,28 +152,28 @@ class FsspecFileIO:
                 f"{path}: the lock {self.options.lock_path} was not free for {_LOCK_SECONDS} seconds"
             ) from error
         except Exception as error:  # noqa: BLE001 - the outcome is looked up
-            return self._settle(path, data, error)
+            return self._resolve_create_outcome(path, data, error)
         return True
 
-    def _settle(self, path: str, data: bytes, error: Exception) -> bool:
+    def _resolve_create_outcome(self, path: str, data: bytes, error: Exception) -> bool:
         try:
             return self.read_bytes(path) == data
         except (FileNotFoundError, StorageError):
             raise StorageError(
                 f"{path}: it is not known whether it was created ({self._text(error)}). Look for it before trying again."
-            ) from self._cause(error)
+            ) from self._redact_cause(error)
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the object."""
-        fs = self._writable(path)
-        with self._calling(path, "written"):
+        fs = self._get_writable_fs(path)
+        with self._wrap_errors(path, "written"):
             fs.pipe_file(path, data)
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``."""
-        base = self._checked(path).rstrip("/")
+        base = self._check_path(path).rstrip("/")
         try:
-            entries = self._patiently(path, "listed", lambda: self._fs.ls(path, detail=True))
+            entries = self._retry_read(path, "listed", lambda: self._fs.ls(path, detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return
         own = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec's own way to compare names
@@ -176,39 +182,41 @@ class FsspecFileIO:
                 continue  # the path is a file, or has a marker object
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             is_dir = entry["type"] == "directory"
-            yield FileInfo(f"{base}/{name}", entry["size"] or 0, _modified(entry), is_dir)
+            yield FileInfo(
+                f"{base}/{name}", entry["size"] or 0, _get_modification_time(entry), is_dir
+            )
 
     def exists(self, path: str) -> bool:
         """Tell whether an object, or one below this name, is there."""
         try:
-            self._info(path)
+            self._read_info(path)
         except FileNotFoundError:
             return False
         return True
 
     def size(self, path: str) -> int:
         """Return the size of an object in bytes."""
-        info = self._info(path)
+        info = self._read_info(path)
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
         return int(info["size"])
 
-    def _info(self, path: str) -> Mapping[str, Any]:
+    def _read_info(self, path: str) -> Mapping[str, Any]:
         # not fs.exists: it takes every error for "no", and a commit must not
-        self._checked(path)
-        return self._patiently(path, "looked up", lambda: self._fs.info(path))
+        self._check_path(path)
+        return self._retry_read(path, "looked up", lambda: self._fs.info(path))
 
     def delete(self, path: str) -> None:
         """Remove one object; a missing one is no error."""
-        fs = self._writable(path)
-        with suppress(FileNotFoundError), self._calling(path, "deleted"):
+        fs = self._get_writable_fs(path)
+        with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
             fs.rm_file(path)  # fs.rm takes * and ? in a name for a pattern
 
     def delete_dir(self, path: str) -> None:
         """Remove everything below a name."""
-        fs = self._writable(path)
+        fs = self._get_writable_fs(path)
         below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - as above
-        with suppress(FileNotFoundError), self._calling(path, "deleted"):
+        with suppress(FileNotFoundError), self._wrap_errors(path, "deleted"):
             for name in fs.find(path):
                 if name.startswith(below):
                     fs.rm_file(name)
@@ -216,57 +224,59 @@ class FsspecFileIO:
     def make_dir(self, path: str) -> bool:
         """Refuse: there are no directories."""
         raise UnsupportedError(
-            f"{self._checked(path)}: an object store has no empty directories; the database is there as soon as a "
+            f"{self._check_path(path)}: an object store has no empty directories; the database is there as soon as a "
             "table is created in it"
         )
 
     def rename_dir(self, source: str, target: str) -> bool:
         """Refuse: every object would have to be copied, and readers and writers would meet half a table."""
-        self._checked(target)
+        self._check_path(target)
         raise UnsupportedError(
-            f"{self._checked(source)}: an object store cannot rename at one stroke, so readers and writers would meet "
+            f"{self._check_path(source)}: an object store cannot rename at one stroke, so readers and writers would meet "
             "half a table. Create the table under its new name and write its rows there."
         )
 
     def delete_empty_dir(self, path: str) -> bool:
         """Return False: nothing is left of a directory when its last object is gone."""
-        self._checked(path)
+        self._check_path(path)
         return False
 
     def move(self, source: str, target: str) -> bool:
         """Copy the object to a name that is free, and remove the old one."""
         if self.exists(target):
             return False
-        fs = self._writable(source)
-        self._checked(target)
-        with self._calling(source, f"copied to {target}"):
+        fs = self._get_writable_fs(source)
+        self._check_path(target)
+        with self._wrap_errors(source, f"copied to {target}"):
             fs.cp_file(source, target)
             fs.rm_file(source)
         return True
 
-    def _checked(self, path: str) -> str:
+    def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self.root.partition("://")[0]
-        if not separator or _EXTRAS.get(scheme, scheme) != _EXTRAS.get(mine, mine):
+        if not separator or _PACKAGE_BY_SCHEME.get(scheme, scheme) != _PACKAGE_BY_SCHEME.get(
+            mine, mine
+        ):
             raise UnsupportedError(
                 f"{path}: lies in another store than the table, which is below {self.root}; one table in several "
                 "stores is not supported"
             )
         if "?versionId=" in path:
             raise CorruptFileError(path, "is refused: s3fs takes ?versionId= for another object")
-        return checked(path)
+        return check_path(path)
 
-    def _writable(self, path: str) -> Any:
+    def _get_writable_fs(self, path: str) -> Any:
         """Return the file system to write with; refuse one whose creation nobody has tried."""
-        self._checked(path)
+        self._check_path(path)
         fs = self._fs
         module = type(fs).__module__
         package = module.partition(".")[0]
-        if module == _MEMORY or self.options.lock_path is not None:
+        if module == _MEMORY_MODULE or self.options.lock_path is not None:
             return fs
-        needed = _TRUSTED.get(package)
+        needed = _MIN_TRUSTED_VERSIONS.get(package)
         if needed is None:
-            known = ", ".join(sorted(_TRUSTED))
+            known = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
             raise UnsupportedError(
                 f"{path}: is not written. Tables are written through {known} alone; {type(fs).__name__} of {module} is "
                 "not known to create a file exclusively, so two committers could overwrite each other. Reading works; "
@@ -275,21 +285,21 @@ class FsspecFileIO:
         from importlib.metadata import version
 
         found = version(package)
-        if _release(found) < needed:
+        if _parse_release(found) < needed:
             raise UnsupportedError(
                 f"{path}: is not written with {package} {found}, which may overwrite what another committer created; "
                 f"install {package}>={needed[0]}.{needed[1]}"
             )
         return fs
 
-    def _prove(self, fs: Any, path: str) -> None:
+    def _verify_exclusive_create(self, fs: Any, path: str) -> None:
         """Try once per process and bucket that the server keeps the condition; some ignore it in silence."""
         bucket = "/".join(path.split("/", 3)[:3])
-        if type(fs).__module__ == _MEMORY or (hash(fs), bucket) in _proven:
+        if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
             return
         head, tail = path.rsplit("/", 1)
         probe = f"{head}/.{tail}.{uuid4()}.tmp"  # listings of the format ignore such names (section 1.6)
-        with self._calling(probe, "created"):
+        with self._wrap_errors(probe, "created"):
             try:
                 fs.pipe_file(probe, b"first", mode="create")
                 with suppress(
@@ -305,34 +315,34 @@ class FsspecFileIO:
                 f"{path}: is not written. The server at {bucket} lets the second creation of one name replace the "
                 "first, so two committers could overwrite each other. Use a store with conditional writes."
             )
-        _proven.add((hash(fs), bucket))
+        _verified_stores.add((hash(fs), bucket))
 
-    def _patiently(self, path: str, done: str, call: Callable[[], T]) -> T:
+    def _retry_read(self, path: str, done: str, call: Callable[[], T]) -> T:
         """Call what may be called again, and do so when the store has a bad moment."""
-        with self._calling(path, done):
+        with self._wrap_errors(path, done):
             return Retrying(
-                retry=retry_if_exception(lambda error: not isinstance(error, _LASTING)),
+                retry=retry_if_exception(lambda error: not isinstance(error, _PERMANENT_ERRORS)),
                 stop=stop_after_attempt(_READ_ATTEMPTS),
                 wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 0.1),
                 reraise=True,
             )(call)
 
     @contextmanager
-    def _calling(self, path: str, done: str) -> Iterator[None]:
+    def _wrap_errors(self, path: str, done: str) -> Iterator[None]:
         """Turn what the store's packages raise into :class:`StorageError`, without secrets."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, PaimonError):
             raise
         except Exception as error:  # noqa: BLE001 - each package has its own errors
-            raise StorageError(f"{path}: cannot be {done}: {self._text(error)}") from self._cause(
-                error
-            )
+            raise StorageError(
+                f"{path}: cannot be {done}: {self._text(error)}"
+            ) from self._redact_cause(error)
 
     def _text(self, error: Exception) -> str:
         return self.options.redact(f"{type(error).__name__}: {error}")
 
-    def _cause(self, error: Exception) -> Exception | None:
+    def _redact_cause(self, error: Exception) -> Exception | None:
         """Return the error as a cause unless a traceback would show a secret."""
         text = "".join(traceback.format_exception(error))
         return error if self.options.redact(text) == text else None
@@ -346,26 +356,26 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
             f"a warehouse of {parsed.scheme}:// must not carry credentials; give them as storage options"
         )
     root = uri.rstrip("/")
-    if "://" not in root or "::" in root or checked(root).endswith(":"):
+    if "://" not in root or "::" in root or check_path(root).endswith(":"):
         raise InputError(f"warehouse {uri!r} must look like {parsed.scheme}://bucket/path")
     try:
         import fsspec
 
         fsspec.get_filesystem_class(parsed.scheme)
     except ValueError:
-        known = ", ".join(f"{name}://" for name in _EXTRAS)
+        known = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
         raise InputError(
             f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; give a local path, a file: URI, {known}"
         ) from None
     except ImportError as error:
-        package = _EXTRAS.get(parsed.scheme, "the package for it")
+        package = _PACKAGE_BY_SCHEME.get(parsed.scheme, "the package for it")
         raise InputError(
             f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// install paimon-orch[s3]"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options)), root
 
 
-def _busy_again(put: Callable[[], object]) -> None:
+def _retry_while_busy(put: Callable[[], object]) -> None:
     """Repeat a conditional put while the store says that it is busy with this name: nothing is decided then."""
     Retrying(
         retry=retry_if_exception(lambda e: isinstance(e, OSError) and e.errno == errno.EBUSY),
@@ -375,7 +385,7 @@ def _busy_again(put: Callable[[], object]) -> None:
     )(put)
 
 
-def _modified(entry: Mapping[str, Any]) -> float:
+def _get_modification_time(entry: Mapping[str, Any]) -> float:
     """Return when an object was written; "now" if the store does not tell, so that nobody takes it for old."""
     if entry["type"] == "directory":
         return 0.0
@@ -391,5 +401,5 @@ def _modified(entry: Mapping[str, Any]) -> float:
     return time.time()
 
 
-def _release(version: str) -> tuple[int, ...]:
+def _parse_release(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])

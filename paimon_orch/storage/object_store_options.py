@@ -8,12 +8,12 @@ from typing import Any
 
 from paimon_orch.errors import InputError
 
-ENVIRONMENT = "PAIMON_STORAGE_OPTIONS"
+STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # ours: a lock file for stores that cannot create exclusively
-_HIDDEN = "***"
-_SHORTEST_SECRET = 4  # shorter values would blot out ordinary words
+_REDACTED = "***"
+_MIN_SECRET_LENGTH = 4  # shorter values would blot out ordinary words
 # Options whose values may appear in an error text; whatever is not listed may be a secret.
-_PUBLIC = {
+_PUBLIC_OPTIONS = {
     "account_name",
     "addressing_style",
     "anon",
@@ -35,13 +35,13 @@ class StorageOptions:
     ``PAIMON_STORAGE_OPTIONS`` only the names travel: each process reads its own environment.
     """
 
-    given: Mapping[str, Any]
+    explicit: Mapping[str, Any]
     inherited: frozenset[str]
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "StorageOptions":
         """Join what was given with what the environment adds; what was given counts."""
-        return cls(dict(given), frozenset(_environment()) - set(given))
+        return cls(dict(given), frozenset(_read_environment()) - set(given))
 
     def resolve(self) -> dict[str, Any]:
         """Return what fsspec takes, with its values.
@@ -58,36 +58,36 @@ class StorageOptions:
 
     def _all(self) -> dict[str, Any]:
         if not self.inherited:
-            return dict(self.given)
-        here = _environment()
+            return dict(self.explicit)
+        here = _read_environment()
         missing = ", ".join(sorted(self.inherited - set(here)))
         if missing:
             raise InputError(
-                f"storage option {missing} came from {ENVIRONMENT}, which does not have it in this process; set the "
+                f"storage option {missing} came from {STORAGE_OPTIONS_ENV}, which does not have it in this process; set the "
                 "variable for Spark's workers too, or hand the options to the catalog"
             )
-        return {name: here[name] for name in self.inherited} | dict(self.given)
+        return {name: here[name] for name in self.inherited} | dict(self.explicit)
 
     def redact(self, text: str) -> str:
         """Return the text without the values of options that may be secret."""
         try:
-            values = sorted(_secrets(self.resolve()), key=len, reverse=True)
+            values = sorted(_find_secrets(self.resolve()), key=len, reverse=True)
         except InputError:
-            values = sorted(_secrets(self.given), key=len, reverse=True)
+            values = sorted(_find_secrets(self.explicit), key=len, reverse=True)
         for value in values:
-            text = text.replace(value, _HIDDEN)
+            text = text.replace(value, _REDACTED)
         return text
 
     def __repr__(self) -> str:
-        names = (f"{name}={_HIDDEN}" for name in sorted({*self.given, *self.inherited}))
+        names = (f"{name}={_REDACTED}" for name in sorted({*self.explicit, *self.inherited}))
         return f"StorageOptions({', '.join(names)})"
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.given), self.inherited))
+        return hash((frozenset(self.explicit), self.inherited))
 
 
-def _environment() -> dict[str, Any]:
-    text = os.environ.get(ENVIRONMENT, "")
+def _read_environment() -> dict[str, Any]:
+    text = os.environ.get(STORAGE_OPTIONS_ENV, "")
     if not text:
         return {}
     try:
@@ -96,12 +96,12 @@ def _environment() -> dict[str, Any]:
         options = None
     if not isinstance(options, dict):  # the text may hold secrets: it is not repeated
         raise InputError(
-            f'{ENVIRONMENT} must be a JSON object, such as {{"key": "...", "secret": "..."}}'
+            f'{STORAGE_OPTIONS_ENV} must be a JSON object, such as {{"key": "...", "secret": "..."}}'
         )
     return options
 
 
-def parse_option(text: str) -> tuple[str, Any]:
+def parse_storage_option(text: str) -> tuple[str, Any]:
     """Return name and value of ``name=value``; JSON objects and true, false are read as such."""
     name, separator, value = text.partition("=")
     if not (name.strip() and separator):
@@ -116,13 +116,17 @@ def parse_option(text: str) -> tuple[str, Any]:
     return name.strip(), value
 
 
-def _secrets(options: object, name: str = "") -> Iterator[str]:
+def _find_secrets(options: object, name: str = "") -> Iterator[str]:
     """Yield every text among the values, nested ones too, unless its name is known to be harmless."""
     if isinstance(options, Mapping):
         for key, value in options.items():
-            yield from _secrets(value, str(key))
+            yield from _find_secrets(value, str(key))
     elif isinstance(options, (list, tuple)):
         for value in options:
-            yield from _secrets(value, name)
-    elif isinstance(options, str) and len(options) >= _SHORTEST_SECRET and name not in _PUBLIC:
+            yield from _find_secrets(value, name)
+    elif (
+        isinstance(options, str)
+        and len(options) >= _MIN_SECRET_LENGTH
+        and name not in _PUBLIC_OPTIONS
+    ):
         yield options

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import IO
 
-Fetch = Callable[[int, int], bytes]
+FetchRange = Callable[[int, int], bytes]
 _READ_AHEAD = 1 << 20  # a request takes as long as about a megabyte more
 
 
@@ -16,7 +16,7 @@ class ObjectInput(io.RawIOBase):
     their callers (Parquet with pre_buffer) have joined them already.
     """
 
-    def __init__(self, fetch: Fetch, size: int) -> None:
+    def __init__(self, fetch: FetchRange, size: int) -> None:
         super().__init__()
         self._fetch, self._size = fetch, size
         self._position = 0
@@ -76,7 +76,7 @@ class ObjectOutput(io.RawIOBase):
         self, sink: IO[bytes], calling: Callable[[], AbstractContextManager[None]]
     ) -> None:
         super().__init__()
-        self._sink, self._calling = sink, calling
+        self._sink, self._wrap_errors = sink, calling
         self._written = 0
 
     def writable(self) -> bool:
@@ -89,7 +89,7 @@ class ObjectOutput(io.RawIOBase):
 
     def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
         """Write bytes."""
-        with self._calling():
+        with self._wrap_errors():
             self._sink.write(data)
         length = memoryview(data).nbytes
         self._written += length
@@ -100,7 +100,7 @@ class ObjectOutput(io.RawIOBase):
         if self.closed:
             return
         try:
-            with self._calling():
+            with self._wrap_errors():
                 self._sink.close()
         finally:
             super().close()

@@ -12,14 +12,14 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
-from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types.arrow import fields_of_arrow
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import resolve_warehouse
-from paimon_orch.table.cleanup.safe_delete import file_roots
+from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_evolution.alter import alter_schema
-from paimon_orch.table.schema_evolution.deletion_vectors_switch import check_vectors_switch
+from paimon_orch.table.schema_evolution.deletion_vectors_switch import check_deletion_vectors_change
 from paimon_orch.table.schema_evolution.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.system_table import SystemTable
@@ -27,8 +27,8 @@ from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[^/\\.$\x00-\x1f]+")
-_BRANCH = "$branch_"
+_NAME_PATTERN = re.compile(r"[^/\\.$\x00-\x1f]+")
+_BRANCH_SEPARATOR = "$branch_"
 _SYSTEM_DATABASE = "sys"
 
 
@@ -73,21 +73,21 @@ class Catalog:
 
     def table(self, identifier: str) -> Table:
         """Return ``database.table`` or ``database.table$branch_name``; :class:`NotFoundError` if absent."""
-        name, _, branch = identifier.partition(_BRANCH)
+        name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
         paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
         table = Table(identifier, self.io, paths, self.allowances)
         if not table.schemas.ids():
-            raise NotFoundError(self._missing(name, branch))
+            raise NotFoundError(self._describe_missing_table(name, branch))
         return table
 
     def open(self, identifier: str) -> Table | SystemTable:
         """Return whatever can be scanned: a table or branch, or a system table such as ``db.t$files``."""
         name, separator, system = identifier.rpartition("$")
-        if not separator or system.startswith(_BRANCH[1:]):
+        if not separator or system.startswith(_BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
         return self.table(name).system(system)
 
-    def _missing(self, identifier: str, branch: str) -> str:
+    def _describe_missing_table(self, identifier: str, branch: str) -> str:
         if branch and self.io.exists(self._table_root(identifier)):
             return f"table {identifier} has no branch {branch!r}"
         database = identifier.split(".", maxsplit=1)[0]
@@ -99,7 +99,7 @@ class Catalog:
 
     def _table_root(self, identifier: str) -> str:
         parts = identifier.split(".")
-        if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts):
+        if len(parts) != 2 or not all(_NAME_PATTERN.fullmatch(part) for part in parts):
             raise InputError(f"table name {identifier!r} must be 'database.table'")
         return f"{self.root}/{parts[0]}.db/{parts[1]}"
 
@@ -120,8 +120,8 @@ class Catalog:
         exists (unless ``if_not_exists``) or the definition breaks a rule of the format. Options that some step will
         refuse, and unknown ones, are logged as warnings.
         """
-        fields = parse_columns(columns) if isinstance(columns, str) else fields_of_arrow(columns)
-        schema = new_schema(
+        fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
+        schema = build_table_schema(
             fields,
             primary_key=primary_key,
             partition_by=partition_by,
@@ -152,10 +152,10 @@ class Catalog:
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> None:
         """Remove a database; with ``cascade`` its tables too, else one that has tables is refused."""
-        self.tables_to_drop(database, cascade=cascade, if_exists=if_exists)
+        self.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
         self.io.delete_dir(self._database_root(database))
 
-    def tables_to_drop(
+    def list_tables_to_drop(
         self, database: str, *, cascade: bool = False, if_exists: bool = False
     ) -> list[str]:
         """Return the tables that :meth:`drop_database` deletes; raises the same errors."""
@@ -170,11 +170,11 @@ class Catalog:
                 f"database {database!r} has the tables {', '.join(tables)}; drop them first, or ask for cascade"
             )
         for table in tables:
-            self.exists_to_drop(f"{database}.{table}")
+            self.can_drop_table(f"{database}.{table}")
         return tables
 
     def _database_root(self, database: str) -> str:
-        if not _NAME.fullmatch(database):
+        if not _NAME_PATTERN.fullmatch(database):
             raise InputError(
                 f"database name {database!r} must not be empty or hold '.', '$' or '/'"
             )
@@ -184,9 +184,9 @@ class Catalog:
 
     def drop_table(self, identifier: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its files, branches included."""
-        if not self.exists_to_drop(identifier, if_exists=if_exists):
+        if not self.can_drop_table(identifier, if_exists=if_exists):
             return
-        external = file_roots(self.io, self.table(identifier).paths)[1:]
+        external = list_file_roots(self.io, self.table(identifier).paths)[1:]
         self.io.delete_dir(self._table_root(identifier))
         if external:
             logger.warning(
@@ -195,9 +195,9 @@ class Catalog:
                 ", ".join(external),
             )
 
-    def exists_to_drop(self, identifier: str, *, if_exists: bool = False) -> bool:
+    def can_drop_table(self, identifier: str, *, if_exists: bool = False) -> bool:
         """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
-        if _BRANCH in identifier:
+        if _BRANCH_SEPARATOR in identifier:
             raise InputError(f"{identifier} is a branch: drop it by Table.branches.delete")
         try:
             table = self.table(identifier)
@@ -226,7 +226,7 @@ class Catalog:
         has it open goes on under the old name. Raises :class:`UnsupportedError` in an object store, which cannot do that;
         :class:`InputError` if the new name is taken.
         """
-        if _BRANCH in identifier or _BRANCH in to:
+        if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
         source, target = self.table(identifier), self._table_root(to)
         source.check_step(StepKind.METADATA)
@@ -248,7 +248,7 @@ class Catalog:
         """
         table, changes = self.table(identifier), list(changes)
         table.check_step(StepKind.ALTER)
-        check_vectors_switch(table, changes)
+        check_deletion_vectors_change(table, changes)
         schema = alter_schema(
             table.schemas,
             changes,

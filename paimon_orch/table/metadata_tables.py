@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
-from paimon_orch.format.partition_path import partition_names, value_text
-from paimon_orch.format.paths import file_format
-from paimon_orch.format.row.binary_row import deserialize_row, row_arity
+from paimon_orch.format.partition_path import format_partition_value, format_partition_values
+from paimon_orch.format.paths import parse_file_format
+from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 Record = dict[str, Any]
-_TIME = pa.timestamp("ms")
+_TIME_TYPE = pa.timestamp("ms")
 
 
-def _schema(**columns: pa.DataType) -> pa.Schema:
+def _build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
     """Return a schema; a name that ends with ``_`` is that of a column that is never null."""
     return pa.schema(
         [
@@ -40,13 +40,13 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
     )
 
 
-SNAPSHOTS = _schema(
+SNAPSHOTS_COLUMNS = _build_arrow_schema(
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
     commit_user_=pa.string(),
     commit_identifier_=pa.int64(),
     commit_kind_=pa.string(),
-    commit_time_=_TIME,
+    commit_time_=_TIME_TYPE,
     base_manifest_list_=pa.string(),
     delta_manifest_list_=pa.string(),
     changelog_manifest_list=pa.string(),
@@ -55,26 +55,26 @@ SNAPSHOTS = _schema(
     changelog_record_count=pa.int64(),
     watermark=pa.int64(),
 )
-SCHEMAS = _schema(
+SCHEMAS_COLUMNS = _build_arrow_schema(
     schema_id_=pa.int64(),
     fields_=pa.string(),
     partition_keys_=pa.string(),
     primary_keys_=pa.string(),
     options_=pa.string(),
     comment=pa.string(),
-    update_time_=_TIME,
+    update_time_=_TIME_TYPE,
 )
-OPTIONS = _schema(key_=pa.string(), value_=pa.string())
-TAGS = _schema(
+OPTIONS_COLUMNS = _build_arrow_schema(key_=pa.string(), value_=pa.string())
+TAGS_COLUMNS = _build_arrow_schema(
     tag_name_=pa.string(),
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
-    commit_time_=_TIME,
+    commit_time_=_TIME_TYPE,
     record_count=pa.int64(),
-    create_time=_TIME,
+    create_time=_TIME_TYPE,
     time_retained=pa.string(),
 )
-MANIFESTS = _schema(
+MANIFESTS_COLUMNS = _build_arrow_schema(
     file_name_=pa.string(),
     file_size_=pa.int64(),
     num_added_files_=pa.int64(),
@@ -85,7 +85,7 @@ MANIFESTS = _schema(
     min_row_id=pa.int64(),
     max_row_id=pa.int64(),
 )
-FILES = _schema(
+FILES_COLUMNS = _build_arrow_schema(
     partition=pa.string(),
     bucket_=pa.int32(),
     file_path_=pa.string(),
@@ -101,34 +101,34 @@ FILES = _schema(
     max_value_stats_=pa.string(),
     min_sequence_number=pa.int64(),
     max_sequence_number=pa.int64(),
-    creation_time=_TIME,
+    creation_time=_TIME_TYPE,
     deleteRowCount=pa.int64(),
     file_source=pa.string(),
     first_row_id=pa.int64(),
     write_cols=pa.list_(pa.string()),
 )
-PARTITIONS = _schema(
+PARTITIONS_COLUMNS = _build_arrow_schema(
     partition=pa.string(),
     record_count_=pa.int64(),
     file_size_in_bytes_=pa.int64(),
     file_count_=pa.int64(),
-    last_update_time=_TIME,
-    created_at=_TIME,
+    last_update_time=_TIME_TYPE,
+    created_at=_TIME_TYPE,
     created_by=pa.string(),
     updated_by=pa.string(),
     options=pa.string(),
     total_buckets_=pa.int32(),
     done_=pa.bool_(),
 )
-BUCKETS = _schema(
+BUCKETS_COLUMNS = _build_arrow_schema(
     partition=pa.string(),
     bucket_=pa.int32(),
     record_count_=pa.int64(),
     file_size_in_bytes_=pa.int64(),
     file_count_=pa.int64(),
-    last_update_time=_TIME,
+    last_update_time=_TIME_TYPE,
 )
-STATISTICS = _schema(
+STATISTICS_COLUMNS = _build_arrow_schema(
     snapshot_id_=pa.int64(),
     schema_id_=pa.int64(),
     mergedRecordCount=pa.int64(),
@@ -137,57 +137,63 @@ STATISTICS = _schema(
 )
 
 
-def snapshots(table: "Table", _: Snapshot | None) -> pa.Table:
+def build_snapshots_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a snapshot, the oldest first."""
     found = sorted(table.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
-    return pa.Table.from_pylist([_snapshot(snapshot) for snapshot in found], SNAPSHOTS)
+    return pa.Table.from_pylist(
+        [_build_snapshot_row(snapshot) for snapshot in found], SNAPSHOTS_COLUMNS
+    )
 
 
-def _snapshot(snapshot: Snapshot) -> Record:
-    record = {name: getattr(snapshot, name) for name in SNAPSHOTS.names if hasattr(snapshot, name)}
-    kind, moment = snapshot.commit_kind.value, _local(snapshot.time_millis)
+def _build_snapshot_row(snapshot: Snapshot) -> Record:
+    record = {
+        name: getattr(snapshot, name) for name in SNAPSHOTS_COLUMNS.names if hasattr(snapshot, name)
+    }
+    kind, moment = snapshot.commit_kind.value, _to_local_time(snapshot.time_millis)
     return record | {"snapshot_id": snapshot.id, "commit_kind": kind, "commit_time": moment}
 
 
-def _local(millis: int) -> datetime:
+def _to_local_time(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, UTC).astimezone().replace(tzinfo=None)
 
 
-def schemas(table: "Table", _: Snapshot | None) -> pa.Table:
+def build_schemas_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a schema version; what is nested is JSON."""
-    found = [_schema_row(table.schemas.get(number)) for number in table.schemas.ids()]
-    return pa.Table.from_pylist(found, SCHEMAS)
+    found = [_build_schema_row(table.schemas.get(number)) for number in table.schemas.ids()]
+    return pa.Table.from_pylist(found, SCHEMAS_COLUMNS)
 
 
-def _schema_row(schema: TableSchema) -> Record:
+def _build_schema_row(schema: TableSchema) -> Record:
     stored = json.loads(schema.to_json())
     return {
         "schema_id": schema.id,
-        "fields": _flat(stored["fields"]),
-        "partition_keys": _flat(stored["partitionKeys"]),
-        "primary_keys": _flat(stored["primaryKeys"]),
-        "options": _flat(stored["options"]),
+        "fields": _encode_compact_json(stored["fields"]),
+        "partition_keys": _encode_compact_json(stored["partitionKeys"]),
+        "primary_keys": _encode_compact_json(stored["primaryKeys"]),
+        "options": _encode_compact_json(stored["options"]),
         "comment": schema.comment,
-        "update_time": _local(schema.time_millis),
+        "update_time": _to_local_time(schema.time_millis),
     }
 
 
-def _flat(value: object) -> str:
+def _encode_compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def options(table: "Table", _: Snapshot | None) -> pa.Table:
+def build_options_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return the options that are set."""
     found = [{"key": key, "value": value} for key, value in table.schema.options.items()]
-    return pa.Table.from_pylist(found, OPTIONS)
+    return pa.Table.from_pylist(found, OPTIONS_COLUMNS)
 
 
-def tags(table: "Table", _: Snapshot | None) -> pa.Table:
+def build_tags_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a tag, by name."""
-    return pa.Table.from_pylist([_tag(table, name) for name in table.snapshots.tags()], TAGS)
+    return pa.Table.from_pylist(
+        [_build_tag_row(table, name) for name in table.snapshots.tags()], TAGS_COLUMNS
+    )
 
 
-def _tag(table: "Table", name: str) -> Record:
+def _build_tag_row(table: "Table", name: str) -> Record:
     snapshot = table.snapshots.tag(name)
     stored = json.loads(table.io.read_bytes(f"{table.paths.tag_dir}/tag-{name}"))
     retained = stored.get("tagTimeRetained")
@@ -195,14 +201,14 @@ def _tag(table: "Table", name: str) -> Record:
         "tag_name": name,
         "snapshot_id": snapshot.id,
         "schema_id": snapshot.schema_id,
-        "commit_time": _local(snapshot.time_millis),
+        "commit_time": _to_local_time(snapshot.time_millis),
         "record_count": snapshot.total_record_count,
-        "create_time": tag_time(stored.get("tagCreateTime")),
-        "time_retained": None if retained is None else _duration(retained),
+        "create_time": parse_tag_time(stored.get("tagCreateTime")),
+        "time_retained": None if retained is None else _format_duration(retained),
     }
 
 
-def tag_time(value: str | list[int] | None) -> datetime | None:
+def parse_tag_time(value: str | list[int] | None) -> datetime | None:
     """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
     if value is None:
         return None
@@ -212,7 +218,7 @@ def tag_time(value: str | list[int] | None) -> datetime | None:
     return datetime(year, month, day, hour, minute, second, nanos // 1000)
 
 
-def _duration(value: object) -> str:
+def _format_duration(value: object) -> str:
     """Return ISO 8601, as Java shows a duration: ``PT24H``."""
     if isinstance(value, str):
         return value
@@ -223,65 +229,69 @@ def _duration(value: object) -> str:
     return "PT" + ("".join(f"{number:g}{unit}" for number, unit in parts if number) or "0S")
 
 
-def manifests(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a manifest of the snapshot."""
     found = [] if snapshot is None else table.manifests.manifests(snapshot)
     fields = table.schema.partition_fields
     rows = [
         {
-            **{name: getattr(m, name) for name in MANIFESTS.names if hasattr(m, name)},
-            "min_partition_stats": _row_text(m.partition_stats.min_values, fields),
-            "max_partition_stats": _row_text(m.partition_stats.max_values, fields),
+            **{name: getattr(m, name) for name in MANIFESTS_COLUMNS.names if hasattr(m, name)},
+            "min_partition_stats": _format_row(m.partition_stats.min_values, fields),
+            "max_partition_stats": _format_row(m.partition_stats.max_values, fields),
         }
         for m in found
     ]
-    return pa.Table.from_pylist(rows, MANIFESTS)
+    return pa.Table.from_pylist(rows, MANIFESTS_COLUMNS)
 
 
-def _row_text(data: bytes, fields: Sequence[Field]) -> str:
+def _format_row(data: bytes, fields: Sequence[Field]) -> str:
     values = deserialize_row(data, [field.type for field in fields])
-    texts = [_text(value, field) for value, field in zip(values, fields, strict=True)]
+    texts = [_format_value(value, field) for value, field in zip(values, fields, strict=True)]
     return f"{{{', '.join(texts)}}}"
 
 
-def _text(value: object, field: Field) -> str:
+def _format_value(value: object, field: Field) -> str:
     if value is None:
         return "null"
-    return value.hex() if isinstance(value, bytes) else value_text(value, field, legacy=False)
+    return (
+        value.hex()
+        if isinstance(value, bytes)
+        else format_partition_value(value, field, legacy=False)
+    )
 
 
-def files(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a live file, level 0 included; statistics are by the columns of the newest schema."""
     schema, reader = table.schema, table.reader()
     statistics = FileStats(schema, table.schemas.get)
     rows = [
         {
-            "partition": _row_text(split.partition, schema.partition_fields),
+            "partition": _format_row(split.partition, schema.partition_fields),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **_file(file, table.schemas.get(file.schema_id)),
-            **_statistics(statistics, split.partition, file, schema),
+            **_build_file_columns(file, table.schemas.get(file.schema_id)),
+            **_build_statistics_columns(statistics, split.partition, file, schema),
         }
-        for split in _splits(table, snapshot)
+        for split in _read_splits(table, snapshot)
         for file in split.files
     ]
-    return pa.Table.from_pylist(rows, FILES)
+    return pa.Table.from_pylist(rows, FILES_COLUMNS)
 
 
-def _splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+def _read_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
     return [] if snapshot is None else table.files(snapshot)
 
 
-def _file(file: DataFileMeta, schema: TableSchema) -> Record:
+def _build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
     source = file.file_source
     return {
-        "file_format": file_format(file.file_name),
+        "file_format": parse_file_format(file.file_name),
         "schema_id": file.schema_id,
         "level": file.level,
         "record_count": file.row_count,
         "file_size_in_bytes": file.file_size,
-        "min_key": _key_text(file.min_key, file, schema),
-        "max_key": _key_text(file.max_key, file, schema),
+        "min_key": _format_key(file.min_key, file, schema),
+        "max_key": _format_key(file.max_key, file, schema),
         "min_sequence_number": file.min_sequence_number,
         "max_sequence_number": file.max_sequence_number,
         "creation_time": file.creation_time,
@@ -292,14 +302,14 @@ def _file(file: DataFileMeta, schema: TableSchema) -> Record:
     }
 
 
-def _key_text(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | None:
-    if not row_arity(key):
+def _format_key(key: bytes, file: DataFileMeta, schema: TableSchema) -> str | None:
+    if not read_row_arity(key):
         return None
-    with corrupt_unless_decoded(f"{file.file_name}, the bounds of its keys in the manifest"):
-        return f"[{_row_text(key, schema.order_fields(file.level))[1:-1]}]"
+    with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
+        return f"[{_format_row(key, schema.order_fields(file.level))[1:-1]}]"
 
 
-def _statistics(
+def _build_statistics_columns(
     statistics: FileStats, partition: bytes, file: DataFileMeta, schema: TableSchema
 ) -> Record:
     stats_of = statistics.of(partition, file)
@@ -311,7 +321,7 @@ def _statistics(
     def bound(name: str, which: str) -> str:
         field, stats = found[name]
         atomic = isinstance(field.type, AtomicType)
-        return _text(getattr(stats, which) if atomic else None, field)
+        return _format_value(getattr(stats, which) if atomic else None, field)
 
     def nulls(name: str) -> str:
         count = found[name][1].null_count
@@ -324,66 +334,66 @@ def _statistics(
     }
 
 
-def partitions(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a partition, by name."""
     schema = table.schema
     groups: dict[bytes, list[BucketSplit]] = {}
-    for split in _splits(table, snapshot):
+    for split in _read_splits(table, snapshot):
         groups.setdefault(split.partition, []).append(split)
     rows = [
         {
-            "partition": _partition_text(partition, schema),
-            **_totals(file for split in splits for file in split.files),
+            "partition": _format_partition(partition, schema),
+            **_sum_files(file for split in splits for file in split.files),
             "total_buckets": splits[0].total_buckets,
             "done": False,
         }
         for partition, splits in groups.items()
     ]
-    return pa.Table.from_pylist(sorted(rows, key=_name), PARTITIONS)
+    return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), PARTITIONS_COLUMNS)
 
 
-def buckets(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a bucket, by partition and number."""
     schema = table.schema
     rows = [
         {
-            "partition": _partition_text(split.partition, schema),
+            "partition": _format_partition(split.partition, schema),
             "bucket": split.bucket,
-            **_totals(split.files),
+            **_sum_files(split.files),
         }
-        for split in _splits(table, snapshot)
+        for split in _read_splits(table, snapshot)
     ]
-    return pa.Table.from_pylist(sorted(rows, key=_name), BUCKETS)
+    return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), BUCKETS_COLUMNS)
 
 
-def statistics(table: "Table", snapshot: Snapshot | None) -> pa.Table:
+def build_statistics_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row of what ANALYZE found out, if it is still true of the schema; figures of columns are JSON."""
     if snapshot is None or snapshot.statistics is None:
-        return STATISTICS.empty_table()
+        return STATISTICS_COLUMNS.empty_table()
     found = read_statistics(table.io, table.paths, snapshot.statistics)
     row = {
         "snapshot_id": found.snapshot_id,
         "schema_id": found.schema_id,
         "mergedRecordCount": found.row_count,
         "mergedRecordSize": found.size,
-        "colstat": _flat(json.loads(found.to_json())["colStats"]),
+        "colstat": _encode_compact_json(json.loads(found.to_json())["colStats"]),
     }
-    return pa.Table.from_pylist([row], STATISTICS)
+    return pa.Table.from_pylist([row], STATISTICS_COLUMNS)
 
 
-def _name(row: Mapping[str, Any]) -> tuple[str, int]:
+def _partition_sort_key(row: Mapping[str, Any]) -> tuple[str, int]:
     return row["partition"], row.get("bucket", 0)
 
 
-def _partition_text(partition: bytes, schema: TableSchema) -> str:
+def _format_partition(partition: bytes, schema: TableSchema) -> str:
     """Return ``k1=v1/k2=v2``, not escaped."""
     fields = schema.partition_fields
     values = deserialize_row(partition, [field.type for field in fields])
-    names = partition_names(values, fields, schema.typed_options)
+    names = format_partition_values(values, fields, schema.typed_options)
     return "/".join(f"{key}={value}" for key, value in names.items())
 
 
-def _totals(found: Iterable[DataFileMeta]) -> Record:
+def _sum_files(found: Iterable[DataFileMeta]) -> Record:
     files_of = list(found)
     times = [file.creation_time for file in files_of if file.creation_time is not None]
     return {

@@ -8,9 +8,9 @@ from paimon_orch.format.options.step_support import (
     Allowances,
     check_step,
     describe_options,
-    find_obstacles,
-    refuse,
-    unknown_options,
+    describe_unknown_options,
+    find_blocking_options,
+    raise_step_refused,
 )
 from paimon_orch.format.options.table_option import StepKind
 
@@ -32,7 +32,7 @@ def list_stale_options(
     """Return ``key=value`` of the options whose external system an allowed step leaves stale."""
     return [
         f"{obstacle.key}={obstacle.value}"
-        for obstacle in find_obstacles(options, step)
+        for obstacle in find_blocking_options(options, step)
         if obstacle.is_external and obstacle.is_allowed(allowances)
     ]
 
@@ -41,9 +41,9 @@ def require_external_systems(
     table: str, options: Mapping[str, str], allowances: Allowances
 ) -> None:
     """Refuse to drop a table that another system refers to; other options do not matter."""
-    external = [o for o in find_obstacles(options, StepKind.DELETE) if o.is_external]
+    external = [o for o in find_blocking_options(options, StepKind.DELETE) if o.is_external]
     if external and not allowances.stale_external:
-        refuse(table, external, StepKind.DELETE)
+        raise_step_refused(table, external, StepKind.DELETE)
 
 
 def warn_of_options(table: str, options: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ def warn_of_options(table: str, options: Mapping[str, str]) -> None:
 
 def warn_of_unknown_options(table: str, options: Mapping[str, str]) -> None:
     """Log once for each table and option that a key is unknown and may belong to a newer release."""
-    for sentence in unknown_options(options):
+    for sentence in describe_unknown_options(options):
         _warn_once(f"{table}: {sentence}")
 
 

@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.arrow import fields_of_arrow
+from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table import metadata_tables as metadata
-from paimon_orch.table.filter.bind import bound_filter
-from paimon_orch.table.metadata.time_travel import Moment
-from paimon_orch.table.scan.lazy_rows import ROW_KIND, Rows, filtered, limited
-from paimon_orch.table.scan.order_by import Ordered, parse_order
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.scan.lazy_rows import ROW_KIND, BaseScan, filter_batches, limit_batches
+from paimon_orch.table.scan.order_by import SortedScan, parse_order
 from paimon_orch.table.scan.scan import Scan
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
-Maker = Callable[["Table", Snapshot | None], pa.Table]
-_METADATA: Mapping[str, tuple[pa.Schema, Maker]] = {
-    "snapshots": (metadata.SNAPSHOTS, metadata.snapshots),
-    "schemas": (metadata.SCHEMAS, metadata.schemas),
-    "options": (metadata.OPTIONS, metadata.options),
-    "tags": (metadata.TAGS, metadata.tags),
-    "manifests": (metadata.MANIFESTS, metadata.manifests),
-    "files": (metadata.FILES, metadata.files),
-    "partitions": (metadata.PARTITIONS, metadata.partitions),
-    "buckets": (metadata.BUCKETS, metadata.buckets),
-    "statistics": (metadata.STATISTICS, metadata.statistics),
+MetadataTableBuilder = Callable[["Table", Snapshot | None], pa.Table]
+_METADATA_TABLES: Mapping[str, tuple[pa.Schema, MetadataTableBuilder]] = {
+    "snapshots": (metadata.SNAPSHOTS_COLUMNS, metadata.build_snapshots_table),
+    "schemas": (metadata.SCHEMAS_COLUMNS, metadata.build_schemas_table),
+    "options": (metadata.OPTIONS_COLUMNS, metadata.build_options_table),
+    "tags": (metadata.TAGS_COLUMNS, metadata.build_tags_table),
+    "manifests": (metadata.MANIFESTS_COLUMNS, metadata.build_manifests_table),
+    "files": (metadata.FILES_COLUMNS, metadata.build_files_table),
+    "partitions": (metadata.PARTITIONS_COLUMNS, metadata.build_partitions_table),
+    "buckets": (metadata.BUCKETS_COLUMNS, metadata.build_buckets_table),
+    "statistics": (metadata.STATISTICS_COLUMNS, metadata.build_statistics_table),
 }
-_DATA = ("ro", "audit_log", "row_tracking")
-_MERGED = ("audit_log", "row_tracking")
-NAMES = (*_METADATA, *_DATA)
+_DATA_TABLES = ("ro", "audit_log", "row_tracking")
+_MERGED_TABLES = ("audit_log", "row_tracking")
+SYSTEM_TABLE_NAMES = (*_METADATA_TABLES, *_DATA_TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class SystemTable:
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in NAMES:
+        if self.name not in SYSTEM_TABLE_NAMES:
             raise NotFoundError(
-                f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(NAMES)}"
+                f"{self.table.identifier} has no system table {self.name!r}; there are {', '.join(SYSTEM_TABLE_NAMES)}"
             )
 
     def scan(  # noqa: PLR0913 - keywords alone behind the filter
@@ -69,44 +69,44 @@ class SystemTable:
         timestamp: int | None = None,
         watermark: int | None = None,
         merge_level_0: bool | None = None,
-    ) -> Rows:
+    ) -> BaseScan:
         """Describe a read, as :meth:`Table.scan` does; ``order_by`` names columns that are read."""
-        if merge_level_0 is not None and self.name not in _MERGED:
+        if merge_level_0 is not None and self.name not in _MERGED_TABLES:
             raise InputError(
-                f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or its {_MERGED[0]}"
+                f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or its {_MERGED_TABLES[0]}"
             )
-        moment = Moment(snapshot_id, tag, timestamp, watermark)
+        moment = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         rows = self._rows(columns, filter, limit if order_by is None else None, moment)
         if isinstance(rows, Scan) and merge_level_0 is not None:
             rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
             return rows
-        schema = TableSchema(0, tuple(fields_of_arrow(rows.arrow_schema)), 0, (), (), {})
-        return Ordered(rows, parse_order(order_by, schema), limit)
+        schema = TableSchema(0, tuple(to_paimon_fields(rows.arrow_schema)), 0, (), (), {})
+        return SortedScan(rows, parse_order(order_by, schema), limit)
 
     def _rows(
         self,
         columns: list[str] | None,
         filter: str | Predicate | None,
         limit: int | None,
-        moment: Moment,
-    ) -> Rows:
-        if self.name in _DATA:
+        moment: SnapshotSelector,
+    ) -> BaseScan:
+        if self.name in _DATA_TABLES:
             return self._data(columns, filter, limit, moment)
-        form, make = _METADATA[self.name]
-        schema = TableSchema(0, tuple(fields_of_arrow(form)), 0, (), (), {})
+        form, make = _METADATA_TABLES[self.name]
+        schema = TableSchema(0, tuple(to_paimon_fields(form)), 0, (), (), {})
         names = schema.names if columns is None else [f.name for f in schema.select(columns)]
         target = pa.schema([form.field(name) for name in names])
-        predicate = bound_filter(filter, schema)
-        return _Metadata(self.table, make, moment, target, predicate, limit)
+        predicate = bind_filter(filter, schema)
+        return _MetadataScan(self.table, make, moment, target, predicate, limit)
 
     def _data(
         self,
         columns: list[str] | None,
         condition: str | Predicate | None,
         limit: int | None,
-        moment: Moment,
-    ) -> Rows:
+        moment: SnapshotSelector,
+    ) -> BaseScan:
         at = {name: getattr(moment, name) for name in moment.__slots__}
         if self.name == "ro":
             scan = self.table.scan(columns, condition, limit=limit, **at)
@@ -115,7 +115,7 @@ class SystemTable:
             return replace(scan, levels=levels)
         if self.name == "row_tracking":
             scan = self.table.scan(columns, condition, limit=limit, **at)
-            tracking = tracking_fields(scan.schema)
+            tracking = row_tracking_fields(scan.schema)
             if not tracking:
                 raise InputError(
                     f"{self.table.identifier} keeps no row ids: 'row-tracking.enabled'"
@@ -124,16 +124,18 @@ class SystemTable:
         scan = self.table.scan(limit=limit, **at)
         seen = replace(scan.schema, fields=(ROW_KIND, *scan.schema.fields))
         fields = seen.fields if columns is None else tuple(seen.select(columns))
-        return replace(scan, fields=fields, predicate=bound_filter(condition, seen), audit=True)
+        return replace(
+            scan, fields=fields, predicate=bind_filter(condition, seen), is_audit_log=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Metadata(Rows):
+class _MetadataScan(BaseScan):
     """Rows that describe a table, made when they are asked for."""
 
     table: "Table"
-    make: Maker
-    moment: Moment
+    make: MetadataTableBuilder
+    moment: SnapshotSelector
     target: pa.Schema
     predicate: Predicate | None
     limit: int | None
@@ -146,4 +148,6 @@ class _Metadata(Rows):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         made = self.make(self.table, self.moment.find(self.table.snapshots))
-        return limited(filtered(made.to_batches(), self.predicate, self.target), self.limit)
+        return limit_batches(
+            filter_batches(made.to_batches(), self.predicate, self.target), self.limit
+        )

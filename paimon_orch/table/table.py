@@ -8,8 +8,8 @@ from functools import partial
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
@@ -20,40 +20,49 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
-from paimon_orch.table.commit.commit import CommitId, TableCommit, new_commit_user
-from paimon_orch.table.commit.commit_changes import Changes, PartitionFilter
-from paimon_orch.table.filter.bind import bound_filter
-from paimon_orch.table.filter.partition_spec import Spec, any_of, parse_spec, replaced_partitions
-from paimon_orch.table.metadata.bitmap_index_version import kept_bitmap_version
+from paimon_orch.table.commit.commit import CommitId, TableCommit, create_commit_user
+from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.filter.partition_spec import (
+    PartitionSpec,
+    build_any_partition_matcher,
+    build_overwrite_filter,
+    parse_partition_spec,
+)
+from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, rollback
-from paimon_orch.table.metadata.time_travel import Moment
-from paimon_orch.table.scan.fallback_branch import OPTION, Fallback
-from paimon_orch.table.scan.incremental_scan import Incremental, Span
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.scan.fallback_branch import FALLBACK_BRANCH_OPTION, FallbackBranch
+from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
 from paimon_orch.table.scan.order_by import parse_order
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit, Planner
-from paimon_orch.table.scan.visibility import Visibility, not_visible_after_write
+from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
+from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.step_gate import list_stale_options, require_step, warn_of_unknown_options
 from paimon_orch.table.system_table import SystemTable
-from paimon_orch.table.write.arrow_input import ArrowStream, to_arrow_table
-from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import (
     BucketId,
     HashIndex,
-    IndexWriter,
+    HashIndexWriter,
     has_dynamic_buckets,
 )
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
-from paimon_orch.table.write.postpone_bucket import PostponeBuckets, is_postponed, merges_on_read
+from paimon_orch.table.write.postpone_bucket import (
+    PostponeBuckets,
+    has_postpone_buckets,
+    should_merge_postponed,
+)
 from paimon_orch.table.write.table_write import (
     TableWriter,
     check_writable,
+    complete_rows_to_delete,
     conform_rows,
-    rows_to_delete,
 )
 
 logger = logging.getLogger(__name__)
@@ -157,7 +166,7 @@ class Table:
         ``first-row``); False leaves them out whatever ``deletion-vectors.merge-on-read`` says. Raises :class:`NotFoundError`
         for a column, snapshot or tag that does not exist.
         """
-        moment = Moment(snapshot_id, tag, timestamp, watermark)
+        moment = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         if columns is not None and not columns:
             raise InputError(f"a scan of {self.identifier} needs at least one column")
         snapshot = moment.find(self.snapshots)
@@ -170,21 +179,21 @@ class Table:
         self.check_step(StepKind.READ if moment else StepKind.READ | StepKind.DEFAULT_READ, newest)
         warn_of_unknown_options(self.identifier, newest.options)
         schema = self.schemas.get(snapshot.schema_id) if moment and snapshot else newest
-        readable = replace(schema, fields=(*schema.fields, *tracking_fields(schema)))
-        predicate = bound_filter(filter, readable)
+        readable = replace(schema, fields=(*schema.fields, *row_tracking_fields(schema)))
+        predicate = bind_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
         scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
-        scan = replace(scan, merges_postponed=merges_on_read(newest))
-        branch = newest.typed_options.text(OPTION).strip()
+        scan = replace(scan, merge_postponed=should_merge_postponed(newest))
+        branch = newest.typed_options.text(FALLBACK_BRANCH_OPTION).strip()
         if branch and branch != self.paths.branch:
-            fallback = Fallback.of(
+            fallback = FallbackBranch.of(
                 self.io, self.paths, schema, branch, moment=moment, snapshot=snapshot
             )
             if fallback is not None:
                 self.check_step(StepKind.READ, fallback.schema)
                 scan = replace(scan, fallback=fallback.with_level_0(merge_level_0))
         if (
-            merge_level_0 is None and schema.typed_options.deletion_vectors
+            merge_level_0 is None and schema.typed_options.has_deletion_vectors
         ):  # an option of reads: as it is now
             merge_level_0 = newest.typed_options.boolean("deletion-vectors.merge-on-read")
         return replace(scan, order=parse_order(order_by, schema), merge_level_0=merge_level_0)
@@ -198,7 +207,7 @@ class Table:
         columns: list[str] | None = None,
         filter: str | Predicate | None = None,
         merge_level_0: bool | None = None,
-    ) -> Incremental:
+    ) -> IncrementalScan:
         """Describe a read of what changed after ``start`` until ``end``, two snapshot ids or two tags.
 
         Rows come behind a column ``rowkind``. ``mode`` is ``delta`` (what writers appended, as they wrote it),
@@ -210,21 +219,21 @@ class Table:
         """
         schema = self.schema
         self.check_step(StepKind.READ, schema)
-        if schema.options.get(OPTION, "").strip():
+        if schema.options.get(FALLBACK_BRANCH_OPTION, "").strip():
             raise UnsupportedError(
                 f"{self.identifier}: changes between snapshots are not read together with the branch that option "
-                f"{OPTION!r} = {schema.options[OPTION]!r} names; read the two snapshots, or remove the option"
+                f"{FALLBACK_BRANCH_OPTION!r} = {schema.options[FALLBACK_BRANCH_OPTION]!r} names; read the two snapshots, or remove the option"
             )
-        if merges_on_read(schema):
+        if should_merge_postponed(schema):
             raise UnsupportedError(
                 f"{self.identifier}: with 'postpone.merge-on-read' = true only whole snapshots are read; changes of rows "
                 "in postpone buckets are not known"
             )
         fields = schema.fields if columns is None else tuple(schema.select(columns))
-        span = Span.of(self.snapshots, start, end, mode, schema)
-        predicate = bound_filter(filter, schema)
+        span = SnapshotRange.of(self.snapshots, start, end, mode, schema)
+        predicate = bind_filter(filter, schema)
         at = self.io, self.paths, self.schemas
-        return Incremental(
+        return IncrementalScan(
             *at, schema, span, fields, predicate=predicate, merge_level_0=merge_level_0
         )
 
@@ -234,26 +243,26 @@ class Table:
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (by default the newest) by bucket, level 0 included."""
-        return Planner(self.manifests, self.schema).splits(snapshot or self.snapshots.latest())
+        return ScanPlanner(self.manifests, self.schema).splits(snapshot or self.snapshots.latest())
 
     def reader(self) -> FileReader:
         """Return a reader of data files in the shape of the newest schema."""
         schemas = self.schemas
         return FileReader(self.io, self.paths, schemas.latest(), schemas.get_all(schemas.ids()))
 
-    def writer_factory(self) -> FileWriterFactory:
+    def build_writer_factory(self) -> FileWriterFactory:
         """Return what makes writers of data files."""
-        version = kept_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
+        version = choose_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
         return FileWriterFactory(self.io, self.paths, self.schema, version)
 
-    def next_sequences(self) -> dict[BucketId, int]:
+    def read_next_sequences(self) -> dict[BucketId, int]:
         """Return the next sequence number of every bucket that has files (section 8.2)."""
         return {
             (split.partition, split.bucket): 1 + max(f.max_sequence_number for f in split.files)
             for split in self.files()
         }
 
-    def hash_index(self, *, fresh: bool = False) -> HashIndex | None:
+    def load_hash_index(self, *, fresh: bool = False) -> HashIndex | None:
         """Return what rows are assigned to dynamic buckets by; None for tables with other buckets.
 
         With ``fresh`` nothing is known yet, as for an overwrite. Raises :class:`UnsupportedError` if keys may change
@@ -266,8 +275,8 @@ class Table:
         snapshot = self.snapshots.latest()
         files = {
             (entry.partition, entry.bucket): entry
-            for entry in self.manifests.index_entries(snapshot)
-            if entry.index_type == HASH
+            for entry in self.manifests.read_index_entries(snapshot)
+            if entry.index_type == HASH_INDEX
         }
         splits = [] if snapshot is None else self.files(snapshot)
         unindexed = {
@@ -277,13 +286,13 @@ class Table:
         }
         return HashIndex(self.reader(), files, unindexed)
 
-    def postpone_buckets(self, *, fresh: bool = False) -> PostponeBuckets | None:
+    def load_postpone_buckets(self, *, fresh: bool = False) -> PostponeBuckets | None:
         """Return where the rows of partitions go; None for tables without postpone buckets.
 
         With ``fresh`` nothing is known of partitions, as for an overwrite.
         """
         schema = self.schema
-        if not is_postponed(schema):
+        if not has_postpone_buckets(schema):
             return None
         return PostponeBuckets.of(schema, [] if fresh else self.files())
 
@@ -294,12 +303,16 @@ class Table:
             schemas,
             self.snapshots,
             self.manifests,
-            user or new_commit_user(schemas.latest()),
+            user or create_commit_user(schemas.latest()),
             check=partial(self.check_step, step),
         )
 
     def upsert(
-        self, rows: ArrowStream, *, row_kind: str | None = None, commit_id: CommitId | None = None
+        self,
+        rows: ArrowStreamExportable,
+        *,
+        row_kind: str | None = None,
+        commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         """Insert or update rows by primary key in one snapshot; the last row of a key wins.
 
@@ -312,14 +325,18 @@ class Table:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         return self._write(rows, row_kind=row_kind, commit_id=commit_id)
 
-    def append(self, rows: ArrowStream, *, commit_id: CommitId | None = None) -> Snapshot | None:
+    def append(
+        self, rows: ArrowStreamExportable, *, commit_id: CommitId | None = None
+    ) -> Snapshot | None:
         """Add rows in one snapshot; on a primary-key table this is :meth:`upsert`.
 
         >>> table.append(rows, commit_id=CommitId("nightly load", 20260131))  # again: nothing is added
         """
         return self._write(rows, commit_id=commit_id)
 
-    def delete(self, rows: ArrowStream, *, commit_id: CommitId | None = None) -> Snapshot | None:
+    def delete(
+        self, rows: ArrowStreamExportable, *, commit_id: CommitId | None = None
+    ) -> Snapshot | None:
         """Delete rows of a primary-key table by key.
 
         Columns beyond the key, the partition and ``sequence.field`` may be missing. All rows are deletes, whatever the
@@ -330,13 +347,13 @@ class Table:
             raise InputError(
                 f"{self.identifier} has no primary key, so there is no key to delete by"
             )
-        deleted = rows_to_delete(to_arrow_table(rows), schema)
+        deleted = complete_rows_to_delete(to_arrow_table(rows), schema)
         return self._write(deleted, kind=RowKind.DELETE, commit_id=commit_id)
 
     def overwrite(
         self,
-        rows: ArrowStream,
-        partitions: Spec | Sequence[Spec] | None = None,
+        rows: ArrowStreamExportable,
+        partitions: PartitionSpec | Sequence[PartitionSpec] | None = None,
         *,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
@@ -361,56 +378,56 @@ class Table:
         Later snapshots and tags are removed, schemas stay. Nothing may write to the table meanwhile.
         """
         self.check_step(StepKind.METADATA)
-        return rollback(self.snapshots, Moment(snapshot_id, tag, timestamp, watermark))
+        return rollback(self.snapshots, SnapshotSelector(snapshot_id, tag, timestamp, watermark))
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows in one snapshot; None if there are no files. Older snapshots keep theirs."""
-        return self._remove(lambda _: True)
+        return self._drop_matching_partitions(lambda _: True)
 
-    def drop_partitions(self, partitions: Iterable[str | Spec]) -> Snapshot | None:
+    def drop_partitions(self, partitions: Iterable[str | PartitionSpec]) -> Snapshot | None:
         """Remove whole partitions in one snapshot; None if none of them has files.
 
         A partition is ``"dt=2026-01-01/region=eu"`` or a mapping; one that names some of the partition columns means all
         that agree. None, like the option ``partition.default-name``, means the partition of null.
         """
         schema = self.schema
-        specs = [parse_spec(p, schema) if isinstance(p, str) else p for p in partitions]
+        specs = [parse_partition_spec(p, schema) if isinstance(p, str) else p for p in partitions]
         if not all(specs):
             raise InputError("a partition to drop names no column; truncate removes all rows")
-        return self._remove(any_of(specs, schema))
+        return self._drop_matching_partitions(build_any_partition_matcher(specs, schema))
 
-    def _remove(self, chosen: PartitionFilter) -> Snapshot | None:
+    def _drop_matching_partitions(self, chosen: PartitionFilter) -> Snapshot | None:
         self.check_step(StepKind.WRITE_ROWS)
         if not any(chosen(split.partition) for split in self.files()):
             return None
         return self.new_commit(StepKind.WRITE_ROWS).commit(
-            Changes(CommitKind.OVERWRITE, overwrite=chosen)
+            CommitChanges(CommitKind.OVERWRITE, overwrite=chosen)
         )
 
     def _write(
         self,
-        rows: ArrowStream,
+        rows: ArrowStreamExportable,
         *,
         row_kind: str | None = None,
         kind: RowKind = RowKind.INSERT,
         overwrite: bool = False,
-        partitions: Spec | Sequence[Spec] | None = None,
+        partitions: PartitionSpec | Sequence[PartitionSpec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         schema = self.schema
         self.check_step(StepKind.WRITE_ROWS, schema)
         check_writable(schema)
-        committed = self.committed(commit_id)
+        committed = self.find_committed(commit_id)
         if committed is not None:
             return committed
         conformed = conform_rows(to_arrow_table(rows), schema, row_kind=row_kind, kind=kind)
-        hashes = self.hash_index(fresh=overwrite)
+        hashes = self.load_hash_index(fresh=overwrite)
         writer = TableWriter(
-            self.writer_factory(),
-            {} if overwrite else self.next_sequences(),
-            None if hashes is None else IndexWriter(hashes),
+            self.build_writer_factory(),
+            {} if overwrite else self.read_next_sequences(),
+            None if hashes is None else HashIndexWriter(hashes),
             overwrite,
-            self.postpone_buckets(fresh=overwrite),
+            self.load_postpone_buckets(fresh=overwrite),
         )
         try:
             writer.write(conformed)
@@ -435,12 +452,14 @@ class Table:
         ):  # after others it may have been committed
             writer.abort()
             raise
-        not_visible = self.rows_not_visible_of(entries, overwrite=overwrite)
+        not_visible = self.count_rows_not_visible_of(entries, overwrite=overwrite)
         if not_visible:
-            logger.warning("%s", not_visible_after_write(self.identifier, self.paths, not_visible))
+            logger.warning(
+                "%s", describe_unseen_rows_after_write(self.identifier, self.paths, not_visible)
+            )
         return snapshot
 
-    def rows_not_visible_of(
+    def count_rows_not_visible_of(
         self, entries: Sequence[ManifestEntry], *, overwrite: bool = False
     ) -> int:
         """Return the records of newly written files that batch readers do not see before a compaction."""
@@ -448,11 +467,13 @@ class Table:
         added = upgrade_after_overwrite(entries, schema) if overwrite else entries
         return Visibility(schema).count(added)
 
-    def committed(self, commit_id: CommitId | None) -> Snapshot | None:
+    def find_committed(self, commit_id: CommitId | None) -> Snapshot | None:
         """Return the snapshot that makes a commit a duplicate; None if it is to be made."""
         if commit_id is None:
             return None
-        return self.new_commit(StepKind.WRITE_ROWS, commit_id.user).committed(commit_id.identifier)
+        return self.new_commit(StepKind.WRITE_ROWS, commit_id.user).find_committed(
+            commit_id.identifier
+        )
 
     def _warn_of_unseen_rows(self, replaced: PartitionFilter) -> None:
         """Log that an overwrite replaces records that no batch reader has seen; its rows may come from a scan without them."""
@@ -476,7 +497,7 @@ class Table:
         *,
         changelog: Sequence[ManifestEntry] = (),
         overwrite: bool = False,
-        partitions: Spec | Sequence[Spec] | None = None,
+        partitions: PartitionSpec | Sequence[PartitionSpec] | None = None,
         commit_id: CommitId | None = None,
     ) -> Snapshot | None:
         """Commit newly written files as an APPEND, or as an OVERWRITE of the partitions they replace.
@@ -489,22 +510,24 @@ class Table:
                 "two tasks assigned new keys of one partition to dynamic buckets; all its rows must go to one task"
             )
         if overwrite:
-            replaced = replaced_partitions(
+            replaced = build_overwrite_filter(
                 (entry.partition for entry in entries), partitions, self.schema
             )
             if replaced is None:
                 return None
             self._warn_of_unseen_rows(replaced)
             added = tuple(upgrade_after_overwrite(entries, self.schema))
-            changes = Changes(CommitKind.OVERWRITE, added, index=tuple(index), overwrite=replaced)
+            changes = CommitChanges(
+                CommitKind.OVERWRITE, added, index=tuple(index), overwrite=replaced
+            )
         elif entries or self.options.boolean("commit.force-create-snapshot"):
             guards = () if hashes is None else hashes.guards(entries, index)
-            changes = Changes(
+            changes = CommitChanges(
                 CommitKind.APPEND,
                 tuple(entries),
                 tuple(changelog),
                 tuple(index),
-                hash_guards=guards,
+                hash_index_guards=guards,
             )
         else:
             return None
@@ -512,7 +535,7 @@ class Table:
             changes = replace(changes, identifier=commit_id.identifier)
         commit = self.new_commit(StepKind.WRITE_ROWS, None if commit_id is None else commit_id.user)
         snapshot = commit.commit(changes)
-        if commit.duplicate:
+        if commit.is_duplicate:
             written = CommitMessage(tuple(entries), tuple(index), tuple(changelog))
-            discard(self.reader(), [written])
+            discard_written_files(self.reader(), [written])
         return snapshot

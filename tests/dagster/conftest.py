@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Upsert = Callable[..., None]
 
 
-class WithoutSpark(SparkSessionResource):
+class InProcessSparkResource(SparkSessionResource):
     """Runs work units in the process; whoever asks for a session fails."""
 
     def session(self) -> "SparkSession":
@@ -36,7 +36,7 @@ def paimon(tmp_path: Path) -> PaimonCatalogResource:
 
 @pytest.fixture
 def resources(paimon: PaimonCatalogResource) -> dict[str, object]:
-    return {"paimon": paimon, "spark": WithoutSpark()}
+    return {"paimon": paimon, "spark": InProcessSparkResource()}
 
 
 @pytest.fixture

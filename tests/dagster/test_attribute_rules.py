@@ -15,11 +15,11 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
 from paimon_orch.dagster.components.attribute_rules import (
-    AGE,
-    CRON,
-    DURATION,
-    SIZE,
-    TABLE,
+    AGE_RULE,
+    CRON_RULE,
+    DURATION_RULE,
+    SIZE_RULE,
+    TABLE_RULE,
     TextRule,
 )
 from paimon_orch.errors import InputError
@@ -219,15 +219,15 @@ def accepts(check: Callable[[], object]) -> bool:
 
 
 def test_units_of_the_schema_are_those_of_the_parsers() -> None:
-    times = [unit for unit in typed_options._MILLISECONDS if unit]
+    times = [unit for unit in typed_options._DURATION_UNITS if unit]
     sizes = [unit for unit in typed_options._MEMORY_UNITS if unit]
     for unit in [*times, *sizes, "moons", "w", "x"]:
         for text in (f"3 {unit}", f"3{unit.upper()}"):
             is_duration = accepts(lambda text=text: parse_duration("x", text))  # type: ignore[misc]
-            is_size = accepts(lambda text=text: SIZE.check("x", text))  # type: ignore[misc]
-            assert matches(DURATION, text) is is_duration, text
-            assert matches(SIZE, text) is is_size, text
-            assert matches(AGE, text) is is_duration, text
+            is_size = accepts(lambda text=text: SIZE_RULE.check("x", text))  # type: ignore[misc]
+            assert matches(DURATION_RULE, text) is is_duration, text
+            assert matches(SIZE_RULE, text) is is_size, text
+            assert matches(AGE_RULE, text) is is_duration, text
 
 
 _PART = st.sampled_from(
@@ -242,13 +242,13 @@ _FIELD = st.lists(
 
 @given(st.lists(_FIELD, min_size=5, max_size=5).map(" ".join))
 def test_schema_takes_every_cron_schedule_that_dagster_does(text: str) -> None:
-    if accepts(lambda: CRON.check("cron", text)):
-        assert matches(CRON, text)
+    if accepts(lambda: CRON_RULE.check("cron", text)):
+        assert matches(CRON_RULE, text)
 
 
 @given(st.text(alphabet="ab.-_ 0é\n", max_size=8))
 def test_schema_takes_every_table_name_that_assets_can_have(text: str) -> None:
-    assert matches(TABLE, text) or not accepts(lambda: TABLE.check("table", text))
+    assert matches(TABLE_RULE, text) or not accepts(lambda: TABLE_RULE.check("table", text))
 
 
 @pytest.mark.slow

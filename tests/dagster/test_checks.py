@@ -5,9 +5,9 @@ import dagster as dg
 import pytest
 
 from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
-from paimon_orch.dagster.checks import DEFAULT_LIMITS, MEASURES
+from paimon_orch.dagster.checks import DEFAULT_LIMITS, HEALTH_METRICS
 from paimon_orch.errors import InputError
-from paimon_orch.steps.inspection.health import Health
+from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]
@@ -120,29 +120,35 @@ def test_some_checks_can_be_run_alone(
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("level0_backlog", Health(level0_files=100), Health(level0_files=101)),
-        ("sorted_runs", Health(max_sorted_runs=10), Health(max_sorted_runs=11)),
-        ("small_files", Health(files=4, small_files=2), Health(files=4, small_files=3)),
-        ("deletion_vector_ratio", Health(deleted_ratio=0.3), Health(deleted_ratio=0.31)),
-        ("file_index_coverage", Health(index_coverage=0.9), Health(index_coverage=0.5)),
-        ("snapshot_count", Health(snapshots=1000), Health(snapshots=1001)),
-        ("snapshot_age_days", Health(oldest_snapshot_age=86400), Health(oldest_snapshot_age=1e6)),
-        ("manifest_count", Health(manifests=500), Health(manifests=501)),
+        ("level0_backlog", TableHealth(level0_files=100), TableHealth(level0_files=101)),
+        ("sorted_runs", TableHealth(max_sorted_runs=10), TableHealth(max_sorted_runs=11)),
+        ("small_files", TableHealth(files=4, small_files=2), TableHealth(files=4, small_files=3)),
+        ("deletion_vector_ratio", TableHealth(deleted_ratio=0.3), TableHealth(deleted_ratio=0.31)),
+        ("file_index_coverage", TableHealth(index_coverage=0.9), TableHealth(index_coverage=0.5)),
+        ("snapshot_count", TableHealth(snapshots=1000), TableHealth(snapshots=1001)),
+        (
+            "snapshot_age_days",
+            TableHealth(oldest_snapshot_age=86400),
+            TableHealth(oldest_snapshot_age=1e6),
+        ),
+        ("manifest_count", TableHealth(manifests=500), TableHealth(manifests=501)),
     ],
 )
-def test_each_default_limit_is_the_last_good_figure(name: str, good: Health, bad: Health) -> None:
-    measure, limit = MEASURES[name], DEFAULT_LIMITS[name].limit
+def test_each_default_limit_is_the_last_good_figure(
+    name: str, good: TableHealth, bad: TableHealth
+) -> None:
+    measure, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
 
     for figures, holds in ((good, True), (bad, False)):
         value = measure.read(figures)
         assert value is not None
-        assert measure.holds(value, limit) is holds
+        assert measure.is_within_limit(value, limit) is holds
 
 
 def test_an_empty_table_passes() -> None:
     for name, limit in DEFAULT_LIMITS.items():
-        value = MEASURES[name].read(Health())
-        assert value is None or MEASURES[name].holds(value, limit.limit)
+        value = HEALTH_METRICS[name].read(TableHealth())
+        assert value is None or HEALTH_METRICS[name].is_within_limit(value, limit.limit)
 
 
 def test_a_table_that_is_not_there_fails_with_its_name(paimon: PaimonCatalogResource) -> None:

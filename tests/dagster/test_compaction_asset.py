@@ -6,8 +6,14 @@ from datetime import date
 import dagster as dg
 import pyarrow as pa
 import pytest
-from asset_runs import NeverStarted, Resources, materialize, materialize_range, reported
-from ticks import Ticks
+from asset_runs import (
+    Resources,
+    UnavailableSparkResource,
+    materialize,
+    materialize_range,
+    metadata_by_partition,
+)
+from ticks import SensorTicks
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
@@ -70,10 +76,12 @@ def test_hours_that_the_table_keeps_as_numbers_are_asked_for_and_reported(
         table.upsert(pa.table({"dt": ["2026-01-01"], "hh": [5], "id": [1]}))
     sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=hours)
 
-    assert Ticks(sensor, paimon, instance).requested() == [key]
+    assert SensorTicks(sensor, paimon, instance).requested_partitions() == [key]
 
     asset = build_compaction_asset("lake.orders", partitions_def=hours)
-    assert reported(materialize(asset, resources, key))[key]["paimon/files_before"] == 2
+    assert (
+        metadata_by_partition(materialize(asset, resources, key))[key]["paimon/files_before"] == 2
+    )
 
 
 def test_it_reports_what_it_decided_and_what_came_of_it(
@@ -84,7 +92,7 @@ def test_it_reports_what_it_decided_and_what_came_of_it(
 
     result = materialize(compaction, resources, DAYS[0])
 
-    metadata = reported(result)[DAYS[0]]
+    metadata = metadata_by_partition(result)[DAYS[0]]
     assert metadata["paimon/snapshot_id"] == 3
     assert metadata["paimon/files_before"] == 2
     assert metadata["paimon/files_after"] == 1
@@ -104,7 +112,7 @@ def test_it_reports_the_state_before_and_after_and_what_it_cost(
     materialize(compaction, resources, DAYS[0])
     upsert(orders, DAYS[0], amount=2)
 
-    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+    metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
     shown = {r.data["figure"]: r.data for r in metadata["paimon/before_after"].records}
     assert shown["level0_files"] == {"figure": "level0_files", "before": 1, "after": 0}
@@ -127,7 +135,7 @@ def test_its_columns_are_those_of_the_table_and_come_from_them(
 ) -> None:
     upsert(orders, DAYS[0])
 
-    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+    metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
     columns = [column.name for column in metadata["dagster/column_schema"].columns]
     lineage = metadata["dagster/column_lineage"].deps_by_column
@@ -156,7 +164,9 @@ def test_partitions_of_two_dimensions_are_compacted_by_both(
     )
     asset = build_compaction_asset("lake.sales", partitions_def=definition)
 
-    metadata = reported(materialize(asset, resources, "2026-01-01|us"))["2026-01-01|us"]
+    metadata = metadata_by_partition(materialize(asset, resources, "2026-01-01|us"))[
+        "2026-01-01|us"
+    ]
 
     assert metadata["paimon/level0_files"] == 0
     assert metadata["dagster/partition_row_count"] == 1
@@ -171,7 +181,7 @@ def test_a_second_run_commits_nothing_and_says_so(
     upsert(orders, DAYS[0])
     materialize(compaction, resources, DAYS[0])
 
-    metadata = reported(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
+    metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
     assert orders.snapshots.latest_id() == 2
     assert metadata["paimon/files_before"] == metadata["paimon/files_after"] == 1
@@ -190,7 +200,9 @@ def test_a_range_is_one_commit_with_figures_for_each_partition(
     upsert(orders, *DAYS)
     upsert(orders, DAYS[1])
 
-    found = reported(materialize_range(compaction, resources, DAYS[0], DAYS[2], instance))
+    found = metadata_by_partition(
+        materialize_range(compaction, resources, DAYS[0], DAYS[2], instance)
+    )
 
     assert orders.snapshots.latest_id() == 3
     assert {key: metadata["paimon/files_before"] for key, metadata in found.items()} == {
@@ -225,7 +237,7 @@ def test_a_full_compaction_can_be_asked_for_in_the_launchpad(
 
     result = materialize(compaction, resources, DAYS[0], run_config=config)
 
-    metadata = reported(result)[DAYS[0]]
+    metadata = metadata_by_partition(result)[DAYS[0]]
     assert metadata["paimon/deletion_vector_rows"] == 0
     assert metadata["dagster/partition_row_count"] == 3
 
@@ -236,7 +248,7 @@ def test_without_partitions_it_compacts_the_whole_table(
     asset = build_compaction_asset("lake.orders")
     upsert(orders, *DAYS)
 
-    metadata = reported(materialize(asset, resources))[None]
+    metadata = metadata_by_partition(materialize(asset, resources))[None]
 
     assert metadata["dagster/row_count"] == 12
     assert metadata["paimon/files_after"] == 4
@@ -254,7 +266,9 @@ def test_small_files_of_an_append_table_are_packed(
     asset = build_compaction_asset("lake.events", partitions_def=PARTITIONS)
     config = {"ops": {asset.op.name: {"config": {"strategy": "full"}}}}
 
-    metadata = reported(materialize(asset, resources, DAYS[0], run_config=config))[DAYS[0]]
+    metadata = metadata_by_partition(materialize(asset, resources, DAYS[0], run_config=config))[
+        DAYS[0]
+    ]
 
     assert metadata["paimon/files_before"] == 3
     assert metadata["paimon/files_after"] == 1
@@ -266,7 +280,9 @@ def test_small_files_of_an_append_table_are_packed(
 def test_a_run_with_nothing_to_do_starts_no_spark(
     orders: Table, compaction: dg.AssetsDefinition, paimon: PaimonCatalogResource
 ) -> None:
-    assert materialize(compaction, {"paimon": paimon, "spark": NeverStarted()}, DAYS[0]).success
+    assert materialize(
+        compaction, {"paimon": paimon, "spark": UnavailableSparkResource()}, DAYS[0]
+    ).success
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,18 @@ from paimon_orch.dagster import (
     build_compaction_asset,
 )
 from paimon_orch.demo.flights import (
-    DELAYS,
-    KIND,
-    LIVE,
+    DELAYS_TABLE,
+    FLIGHT_BOARD_TABLE,
+    LIVE_BOARD_TABLE,
     MONTHS,
-    PLANES,
-    TABLE,
+    PLANES_TABLE,
+    ROW_KIND_COLUMN,
     WAVES,
-    WEATHER,
+    WEATHER_TABLE,
+    build_wave,
     create_flight_board,
-    wave,
 )
-from paimon_orch.demo.pipeline import expected_board
+from paimon_orch.demo.pipeline import compute_expected_board
 from paimon_orch.demo.warehouse import default_warehouse
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -149,12 +149,12 @@ def test_the_external_writer_says_nothing_to_dagster(
     for _ in range(2):
         assert job.execute_in_process(resources={"paimon": paimon}, instance=instance).success
 
-    assert inspect(paimon.load_table(LIVE)).partitions == [
+    assert inspect(paimon.load_table(LIVE_BOARD_TABLE)).partitions == [
         "flight_date=2013-01-01",
         "flight_date=2013-01-02",
     ]
     assert (
-        paimon.load_table(WEATHER).scan().to_arrow().num_rows == 139
+        paimon.load_table(WEATHER_TABLE).scan().to_arrow().num_rows == 139
     )  # lines of the CSV of those days
     assert not instance.get_asset_keys()
 
@@ -166,7 +166,7 @@ def test_planes_are_upserted_and_delays_computed_from_what_a_reader_sees(
 
     board = create_flight_board(paimon.catalog())
     for name in WAVES:
-        board.upsert(wave(name, MONTHS[1]), row_kind=KIND)
+        board.upsert(build_wave(name, MONTHS[1]), row_kind=ROW_KIND_COLUMN)
     compact(board, InProcessExecutor())
     resources = {"paimon": paimon, "paimon_io_manager": PaimonArrowIOManager(paimon=paimon)}
 
@@ -175,9 +175,9 @@ def test_planes_are_upserted_and_delays_computed_from_what_a_reader_sees(
             [planes_by_tail, delays_by_carrier], resources=resources, instance=instance
         ).success
 
-    assert paimon.load_table(PLANES).scan().to_arrow().num_rows == 3_322
-    delays = paimon.load_table(DELAYS).scan().to_pandas().set_index("carrier")
-    flown = expected_board((MONTHS[1],)).groupby("carrier")
+    assert paimon.load_table(PLANES_TABLE).scan().to_arrow().num_rows == 3_322
+    delays = paimon.load_table(DELAYS_TABLE).scan().to_pandas().set_index("carrier")
+    flown = compute_expected_board((MONTHS[1],)).groupby("carrier")
     assert delays["flights"].to_dict() == flown.size().to_dict()
     expected = flown["arr_delay"].mean().to_dict()
     assert delays["arr_delay"].to_dict() == pytest.approx(expected)
@@ -191,12 +191,12 @@ def test_a_month_of_flights_is_loaded_in_three_waves_and_compacted(
     from definitions.assets import flight_board, months
 
     result = dg.materialize(
-        [flight_board, build_compaction_asset(TABLE, partitions_def=months)],
+        [flight_board, build_compaction_asset(FLIGHT_BOARD_TABLE, partitions_def=months)],
         partition_key="2013-02",
         resources={"paimon": paimon, "spark": SparkSessionResource()},
     )
 
-    board = paimon.load_table(TABLE)
+    board = paimon.load_table(FLIGHT_BOARD_TABLE)
     kinds = [board.snapshots.get(number).commit_kind.value for number in board.snapshots.ids()]
     assert kinds == ["APPEND", "APPEND", "APPEND", "COMPACT"]
     assert inspect(board).level0_files == 0

@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 import pyarrow as pa
 import pytest
-from ticks import Ticks
+from ticks import SensorTicks
 
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
 from paimon_orch.table.table import Table
@@ -18,22 +18,22 @@ CompactAll = Callable[[Table], None]
 RollBack = Callable[[Table, int], None]
 
 
-def grown(ticks: Ticks) -> tuple[set[str], set[str], list[str | None]]:
+def grown(ticks: SensorTicks) -> tuple[set[str], set[str], list[str | None]]:
     """What a tick does to the definition, keys that were added and deleted, and requests."""
     before = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
-    requested = ticks.requested()
+    requested = ticks.requested_partitions()
     after = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
     return {*after} - {*before}, {*before} - {*after}, requested
 
 
 @pytest.fixture
-def dynamic(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Ticks:
+def dynamic(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> SensorTicks:
     sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=DYNAMIC)
-    return Ticks(sensor, paimon, instance)
+    return SensorTicks(sensor, paimon, instance)
 
 
 def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
-    dynamic: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    dynamic: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[3], DAYS[1])
     compact_all(orders)
@@ -49,7 +49,7 @@ def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
 
 
 def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
-    dynamic: Ticks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
+    dynamic: SensorTicks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
 ) -> None:
     upsert(orders, DAYS[0], DAYS[1])
     grown(dynamic)
@@ -66,7 +66,7 @@ def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
 
 
 @pytest.fixture
-def stale(dynamic: Ticks, orders: Table, upsert: Upsert) -> Ticks:
+def stale(dynamic: SensorTicks, orders: Table, upsert: Upsert) -> SensorTicks:
     """A definition that has two days of the table."""
     upsert(orders, DAYS[0], DAYS[1])
     dynamic.result()
@@ -74,7 +74,7 @@ def stale(dynamic: Ticks, orders: Table, upsert: Upsert) -> Ticks:
 
 
 def test_a_table_that_was_created_anew_keeps_no_partition_of_the_old_one(
-    stale: Ticks, create: Callable[[], Table], upsert: Upsert
+    stale: SensorTicks, create: Callable[[], Table], upsert: Upsert
 ) -> None:
     stale.paimon.catalog().drop_table("lake.orders")
     upsert(create(), DAYS[4])
@@ -83,7 +83,7 @@ def test_a_table_that_was_created_anew_keeps_no_partition_of_the_old_one(
 
 
 def test_partitions_that_went_while_snapshots_expired_are_deleted(
-    stale: Ticks, orders: Table, upsert: Upsert
+    stale: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     orders.drop_partitions([{"dt": DAYS[0]}])
     upsert(orders, DAYS[2])
@@ -96,7 +96,7 @@ def test_partitions_that_went_while_snapshots_expired_are_deleted(
 
 
 def test_partitions_that_a_rollback_undid_are_deleted(
-    stale: Ticks, orders: Table, upsert: Upsert, roll_back: RollBack
+    stale: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[2])
     grown(stale)
@@ -124,7 +124,7 @@ def test_the_values_of_a_dynamic_dimension_grow_with_the_table(
         }
     )
     sensor = build_latest_snapshot_sensor("lake.sales", partitions_def=definition)
-    ticks = Ticks(sensor, paimon, instance)
+    ticks = SensorTicks(sensor, paimon, instance)
     days = [date(2026, 1, 1), date(2026, 1, 2), date(1999, 1, 1)]
     table.upsert(pa.table({"region": ["us", "eu", "eu"], "dt": days, "id": [1, 2, 3]}))
 

@@ -2,10 +2,10 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
-from asset_runs import NeverStarted, Resources, reported
+from asset_runs import Resources, UnavailableSparkResource, metadata_by_partition
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
-from paimon_orch.steps.inspection.health import health
+from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -28,9 +28,11 @@ def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(
 ) -> None:
     asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS)
 
-    metadata = reported(dg.materialize([asset], resources=resources, partition_key=DAYS[1]))
+    metadata = metadata_by_partition(
+        dg.materialize([asset], resources=resources, partition_key=DAYS[1])
+    )
 
-    assert health(orders).index_coverage == pytest.approx(1 / 3)
+    assert compute_health(orders).index_coverage == pytest.approx(1 / 3)
     assert metadata[DAYS[1]]["paimon/indexed_files"] == 1
     assert metadata[DAYS[1]]["paimon/index_files"] == 1
     assert metadata[DAYS[1]]["paimon/snapshot_id"] == orders.snapshots.latest_id() == 2
@@ -44,9 +46,11 @@ def test_a_second_run_commits_nothing_and_starts_no_spark(
     asset = build_file_index_asset("lake.orders")
     dg.materialize([asset], resources=resources)
 
-    again = dg.materialize([asset], resources={"paimon": paimon, "spark": NeverStarted()})
+    again = dg.materialize(
+        [asset], resources={"paimon": paimon, "spark": UnavailableSparkResource()}
+    )
 
-    [metadata] = reported(again).values()
+    [metadata] = metadata_by_partition(again).values()
     assert orders.snapshots.latest_id() == 2
     assert metadata["paimon/indexed_files"] == 0
     assert metadata["paimon/skipped_files"] == 3
@@ -66,7 +70,7 @@ def test_a_range_is_cut_into_commits_and_reported_by_partition(
 
     result = dg.materialize([asset], resources=resources, tags=tags, instance=instance)
 
-    metadata = reported(result)
+    metadata = metadata_by_partition(result)
     assert {key: found["paimon/indexed_files"] for key, found in metadata.items()} == dict.fromkeys(
         DAYS, 1
     )

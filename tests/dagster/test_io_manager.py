@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
-from paimon_orch.dagster.io_manager import of_partitions
+from paimon_orch.dagster.io_manager import build_partition_filter
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.predicate import Or
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -236,7 +236,7 @@ def test_many_partitions_of_two_columns_are_one_filter_by_each_first_one(
         {"dt": DAYS[1], "hh": None},
     ]
 
-    chosen = of_partitions(table, specs)
+    chosen = build_partition_filter(table, specs)
 
     assert isinstance(chosen, Or)
     assert len(chosen.children) == 2
@@ -283,7 +283,7 @@ def test_a_partition_of_any_type_is_loaded_and_overwritten_alone(
     values: list[Any],
 ) -> None:
     table = paimon.catalog().create_table("lake.sales", f"p {kind}, id BIGINT", partition_by=["p"])
-    typed = pa.array(values, arrow_type(table.schema.fields[0].type))
+    typed = pa.array(values, to_arrow_type(table.schema.fields[0].type))
     table.append(pa.table({"p": typed, "id": [1, 2, 3]}))
     seen: list[list[int]] = []
 

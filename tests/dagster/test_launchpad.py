@@ -19,7 +19,7 @@ from paimon_orch.dagster import (
     build_remove_orphan_files_job,
 )
 from paimon_orch.dagster.components.component_attributes import MaintenanceAttributes
-from paimon_orch.dagster.maintenance_ops import STEPS
+from paimon_orch.dagster.maintenance_ops import MAINTENANCE_OPS
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
 
@@ -253,7 +253,7 @@ def test_yaml_has_all_config_of_a_job(action: str) -> None:
         PaimonTableComponent.model_fields
     )
     known = (set(policy.model_fields) - {"cron"}) | of_the_component
-    assert known == set(STEPS[action].config.model_fields)
+    assert known == set(MAINTENANCE_OPS[action].config.model_fields)
 
 
 @pytest.mark.slow

@@ -3,12 +3,12 @@ from collections.abc import Callable
 import dagster as dg
 
 from paimon_orch.dagster.metadata import (
-    MAX_RECORDS,
+    MAX_TABLE_RECORDS,
     PaimonMetadata,
-    column_schema,
-    partition_report,
-    plan_table,
-    table_state,
+    build_column_schema,
+    build_plan_table,
+    build_table_state,
+    filter_report,
 )
 from paimon_orch.steps.compaction.compact import plan
 from paimon_orch.steps.inspection.inspect import inspect
@@ -32,9 +32,9 @@ def test_the_state_of_a_partition_counts_its_files_alone(
     upsert(orders, "2026-01-02")
     report = inspect(orders)
 
-    assert table_state(report).level0_files == 3
-    assert table_state(partition_report(report, "dt=2026-01-02")).level0_files == 2
-    assert table_state(partition_report(report, "dt=2026-01-09")).files == 0
+    assert build_table_state(report).level0_files == 3
+    assert build_table_state(filter_report(report, "dt=2026-01-02")).level0_files == 2
+    assert build_table_state(filter_report(report, "dt=2026-01-09")).files == 0
 
 
 def test_a_plan_is_a_table_of_buckets_with_reasons(
@@ -42,7 +42,7 @@ def test_a_plan_is_a_table_of_buckets_with_reasons(
 ) -> None:
     upsert(orders, "2026-01-01")
 
-    [record] = plan_table(plan(orders).units, partition=False).records
+    [record] = build_plan_table(plan(orders).units, partition=False).records
 
     assert record.data["partition"] == "dt=2026-01-01"
     assert record.data["files"] == 1
@@ -51,13 +51,13 @@ def test_a_plan_is_a_table_of_buckets_with_reasons(
 
 def test_a_long_plan_is_cut(orders: Table, upsert: Callable[..., None]) -> None:
     upsert(orders, "2026-01-01")
-    units = plan(orders).units * (MAX_RECORDS + 1)
+    units = plan(orders).units * (MAX_TABLE_RECORDS + 1)
 
-    assert len(plan_table(units, partition=True).records) == MAX_RECORDS
+    assert len(build_plan_table(units, partition=True).records) == MAX_TABLE_RECORDS
 
 
 def test_columns_show_their_types_and_the_tables_keys(orders: Table) -> None:
-    schema = column_schema(orders.schema)
+    schema = build_column_schema(orders.schema)
 
     assert [(c.name, c.type, c.constraints.nullable) for c in schema.columns] == [
         ("dt", "STRING", False),

@@ -6,8 +6,10 @@ from paimon_orch.errors import InputError
 
 
 def test_a_tables_assets_share_a_path() -> None:
-    assert names.table_key("lake.orders", ["prod"]) == dg.AssetKey(["prod", "lake", "orders"])
-    assert names.compaction_key("lake.orders") == dg.AssetKey(["lake", "orders", "compaction"])
+    assert names.table_asset_key("lake.orders", ["prod"]) == dg.AssetKey(["prod", "lake", "orders"])
+    assert names.compaction_asset_key("lake.orders") == dg.AssetKey(
+        ["lake", "orders", "compaction"]
+    )
 
 
 def test_one_pool_holds_all_that_commits_to_a_table() -> None:
@@ -16,7 +18,8 @@ def test_one_pool_holds_all_that_commits_to_a_table() -> None:
 
 def test_names_hold_only_what_dagster_allows() -> None:
     assert (
-        names.object_name("latest_snapshot", "lake.my-orders") == "latest_snapshot__lake__my_orders"
+        names.definition_name("latest_snapshot", "lake.my-orders")
+        == "latest_snapshot__lake__my_orders"
     )
     assert names.group_name("my-lake.orders") == "my_lake"
 
@@ -24,4 +27,4 @@ def test_names_hold_only_what_dagster_allows() -> None:
 @pytest.mark.parametrize("table", ["orders", "a.b.c", ".b", "a.", ""])
 def test_a_table_is_named_with_its_database(table: str) -> None:
     with pytest.raises(InputError, match=r"database\.table"):
-        names.table_key(table)
+        names.table_asset_key(table)

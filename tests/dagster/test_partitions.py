@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tables import new_table
 
 from paimon_orch.dagster import PartitionKeys
-from paimon_orch.dagster.partitions import parse_path, render_path
+from paimon_orch.dagster.partitions import format_partition_path, parse_partition_path
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.compaction.policy import decide
 
@@ -44,13 +44,13 @@ def test_a_key_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str]
 
 @given(SPECS)
 def test_a_path_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str]) -> None:
-    assert spec == parse_path(render_path(spec))
+    assert spec == parse_partition_path(format_partition_path(spec))
 
 
 @given(SPECS)
 def test_keys_and_paths_translate_into_each_other(spec: dict[str, str]) -> None:
     keys = PartitionKeys(tuple(spec))
-    path = render_path(spec)
+    path = format_partition_path(spec)
 
     assert path == keys.path_of(keys.key_of(path))
 
@@ -99,7 +99,9 @@ def test_an_incomplete_partition_has_no_key(spec: dict[str, str]) -> None:
 
 
 def test_an_unpartitioned_table_has_no_keys() -> None:
-    schema = new_schema(parse_columns("id INT"), primary_key=["id"], options={"bucket": "1"})
+    schema = build_table_schema(
+        parse_columns("id INT"), primary_key=["id"], options={"bucket": "1"}
+    )
 
     with pytest.raises(InputError, match="leave partitions_def out"):
         PartitionKeys.of(schema)
@@ -111,7 +113,7 @@ DATES = ["19723", "-1", "0", "2932896", "__DEFAULT_PARTITION__"]
 def table_schema(columns: str, *keys: str, **options: str) -> TableSchema:
     found = parse_columns(f"{columns}, id BIGINT")
     named = {name.replace("_", "-").replace("--", "."): text for name, text in options.items()}
-    return new_schema(found, partition_by=keys, options={"bucket": "-1"} | named)
+    return build_table_schema(found, partition_by=keys, options={"bucket": "-1"} | named)
 
 
 def test_days_that_directories_number_are_dates_in_keys() -> None:
@@ -258,7 +260,7 @@ def test_the_key_of_a_stored_partition_finds_its_files(
     table = new_table(
         tmp_path, f"p {kind}, k BIGINT", key=(), partition_by=["p"], partition__legacy_name=legacy, bucket="-1"
     )  # fmt: skip
-    field = arrow_type(table.schema.fields[0].type)
+    field = to_arrow_type(table.schema.fields[0].type)
     table.append(pa.table({"p": pa.array(values, field), "k": range(len(values))}))
     keys = PartitionKeys.of(table.schema)
     paths = [decision.partition for decision in decide(table)]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from ticks import Ticks
+from ticks import SensorTicks
 
 from paimon_orch.dagster import (
     CompactionPolicy,
@@ -25,7 +25,7 @@ PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
 HOUR = 3_600_000
 Upsert = Callable[..., None]
 CompactAll = Callable[[Table], None]
-Sensed = Callable[..., Ticks]
+Sensed = Callable[..., SensorTicks]
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def sensed(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Sense
 
     def build(
         partitions: dg.PartitionsDefinition[str] | None = PARTITIONS, **policy: object
-    ) -> Ticks:
+    ) -> SensorTicks:
         sensor = build_latest_snapshot_sensor(
             "lake.orders",
             partitions_def=partitions,
             policy=CompactionPolicy(**policy),  # type: ignore[arg-type]
         )
-        return Ticks(sensor, paimon, instance)
+        return SensorTicks(sensor, paimon, instance)
 
     return build
 
@@ -49,7 +49,7 @@ def sensed(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Sense
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What time it is, in milliseconds."""
     time = [1_800_000_000_000]
-    monkeypatch.setattr(changes, "_now", lambda: time[0])
+    monkeypatch.setattr(changes, "_now_millis", lambda: time[0])
     return time
 
 
@@ -119,10 +119,10 @@ def test_a_partition_that_waits_is_taken_up_when_more_comes(
 ) -> None:
     ticks = sensed(level0_files=2)
     upsert(orders, DAYS[0])
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
     upsert(orders, DAYS[0], amount=2)
 
-    assert ticks.requested() == [DAYS[0]]
+    assert ticks.requested_partitions() == [DAYS[0]]
 
 
 def test_a_partition_that_waits_is_taken_up_in_the_end_without_any_commit(
@@ -130,10 +130,10 @@ def test_a_partition_that_waits_is_taken_up_in_the_end_without_any_commit(
 ) -> None:
     ticks = sensed(level0_files=9, max_wait="2 h")
     upsert(orders, DAYS[0])
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
     clock[0] += HOUR
     upsert(orders, DAYS[1])
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
     assert ticks.skipped() == "lake.orders: snapshot 2 already handled"
 
     clock[0] += HOUR
@@ -141,9 +141,9 @@ def test_a_partition_that_waits_is_taken_up_in_the_end_without_any_commit(
 
     assert request.partition_key == DAYS[0]
     assert request.tags["paimon/reason"].startswith("it has waited longer than 2 h")
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
     clock[0] += HOUR
-    assert ticks.requested() == [DAYS[1]]
+    assert ticks.requested_partitions() == [DAYS[1]]
 
 
 def test_a_compaction_that_did_not_come_is_asked_for_again_without_any_commit(
@@ -152,7 +152,7 @@ def test_a_compaction_that_did_not_come_is_asked_for_again_without_any_commit(
     ticks = sensed(max_wait="1 h")
     upsert(orders, DAYS[0])
     [first] = ticks.requests()
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
 
     clock[0] += HOUR
     [again] = ticks.requests()
@@ -162,7 +162,7 @@ def test_a_compaction_that_did_not_come_is_asked_for_again_without_any_commit(
     compact_all(orders)
     for _ in range(2):
         clock[0] += HOUR
-        assert ticks.requested() == []
+        assert ticks.requested_partitions() == []
     assert ticks.skipped() == "lake.orders: snapshot 2 already handled"
 
 
@@ -171,12 +171,12 @@ def test_the_wait_of_a_whole_table_ends_too(
 ) -> None:
     ticks = sensed(None, level0_files=9)
     upsert(orders, DAYS[0])
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []
     for day in DAYS[1:]:
         clock[0] += HOUR
-        assert ticks.requested() == [None]
+        assert ticks.requested_partitions() == [None]
         upsert(orders, day)
-        assert ticks.requested() == []
+        assert ticks.requested_partitions() == []
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_more_garbage_than_rows_is_rewritten_as_a_whole(
 
 
 def test_no_partition_alone_makes_a_whole_table_be_rewritten(sensed: Sensed, hollow: Table) -> None:
-    assert sensed(None).requested() == []
+    assert sensed(None).requested_partitions() == []
 
 
 def test_a_schedule_waits_for_no_threshold(
@@ -235,4 +235,4 @@ def test_after_the_compaction_that_it_asked_for_it_asks_for_no_other(
     compact(hollow, InProcessExecutor(), strategy="full")
 
     assert request.run_config
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == []

@@ -1,7 +1,7 @@
 import dagster as dg
 import pytest
 
-from paimon_orch.dagster.progress import log_progress
+from paimon_orch.dagster.progress import build_progress_logger
 
 
 def test_progress_is_logged_no_more_often_than_the_interval(
@@ -9,8 +9,8 @@ def test_progress_is_logged_no_more_often_than_the_interval(
 ) -> None:
     context = dg.build_op_context()
 
-    log_progress(context, "compact lake.orders", interval_seconds=0)(3, 8)
-    log_progress(context, "compact lake.items", interval_seconds=60)(3, 8)
+    build_progress_logger(context, "compact lake.orders", interval_seconds=0)(3, 8)
+    build_progress_logger(context, "compact lake.items", interval_seconds=60)(3, 8)
 
     logged = capsys.readouterr().err
     assert "compact lake.orders: 3 of 8 work units done" in logged

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from interrupted import SLEEP, interrupted
+from interrupted import SLEEP, interrupt_compaction
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
-from paimon_orch.dagster.run_context import spark_links
+from paimon_orch.dagster.run_context import build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
@@ -47,7 +47,7 @@ def test_the_user_interface_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"application_id": "local-1", "ui": "http://spark:4040"}
     monkeypatch.setattr(SparkSessionResource, "links", lambda _: found)
 
-    assert spark_links(SparkSessionResource()) == {
+    assert build_spark_link_metadata(SparkSessionResource()) == {
         "paimon/spark_application_id": "local-1",
         "paimon/spark_ui": dg.MetadataValue.url("http://spark:4040"),
     }
@@ -76,7 +76,9 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 ) -> None:
     upsert(orders, DAY)
 
-    raised, seconds = interrupted(str(tmp_path / "warehouse"), tmp_path, None, Signals.SIGINT)
+    raised, seconds = interrupt_compaction(
+        str(tmp_path / "warehouse"), tmp_path, None, Signals.SIGINT
+    )
 
     assert raised is dg.DagsterExecutionInterruptedError
     assert seconds < SLEEP / 2

@@ -11,7 +11,7 @@ from paimon_orch.dagster import (
     build_maintenance_schedules,
     build_remove_orphan_files_job,
 )
-from paimon_orch.dagster.schedules import minute_of
+from paimon_orch.dagster.schedules import compute_schedule_minute
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
 
@@ -83,10 +83,10 @@ def test_it_skips_while_there_is_no_table(paimon: PaimonCatalogResource) -> None
 
 
 def test_tables_are_spread_over_the_hour_and_keep_their_minute() -> None:
-    minutes = {minute_of(f"lake.table_{n}") for n in range(200)}
+    minutes = {compute_schedule_minute(f"lake.table_{n}") for n in range(200)}
 
     assert len(minutes) > 50
-    assert minute_of("lake.orders") == 23
+    assert compute_schedule_minute("lake.orders") == 23
     assert build_compaction_schedule("lake.orders", hour=4).cron_schedule == "23 4 * * *"
 
 

@@ -7,7 +7,7 @@ from datetime import date
 import dagster as dg
 import pyarrow as pa
 import pytest
-from ticks import Ticks
+from ticks import SensorTicks
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
@@ -23,13 +23,15 @@ RollBack = Callable[[Table, int], None]
 
 
 @pytest.fixture
-def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Ticks:
+def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> SensorTicks:
     sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=PARTITIONS)
-    return Ticks(sensor, paimon, instance)
+    return SensorTicks(sensor, paimon, instance)
 
 
 @pytest.fixture
-def settled(ticks: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll) -> Ticks:
+def settled(
+    ticks: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> SensorTicks:
     """Ticks over a table whose three partitions are compacted, all of it seen."""
     upsert(orders, *DAYS[:3])
     compact_all(orders)
@@ -38,21 +40,21 @@ def settled(ticks: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
 
 
 def test_new_commits_request_exactly_the_partitions_they_touched(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[2], amount=2)
     upsert(orders, DAYS[0], amount=2)
     upsert(orders, DAYS[0], amount=3)
 
-    assert settled.requested() == [DAYS[0], DAYS[2]]
-    assert settled.requested() == []
+    assert settled.requested_partitions() == [DAYS[0], DAYS[2]]
+    assert settled.requested_partitions() == []
 
 
 def test_the_sensors_own_compactions_request_nothing(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    settled.requested()
+    settled.requested_partitions()
     compact_all(orders)
 
     assert settled.skipped() == "lake.orders: nothing to compact up to snapshot 4"
@@ -60,38 +62,38 @@ def test_the_sensors_own_compactions_request_nothing(
 
 
 def test_a_touched_partition_without_work_is_left_alone(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
     compact_all(orders)  # once more for the file whose rows are all hidden now
     upsert(orders, DAYS[1], amount=2)
 
-    assert settled.requested() == [DAYS[1]]
+    assert settled.requested_partitions() == [DAYS[1]]
 
 
 def test_a_partition_is_requested_again_by_each_commit(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     for amount in (2, 3):
         upsert(orders, DAYS[0], amount=amount)
-        assert settled.requested() == [DAYS[0]]
+        assert settled.requested_partitions() == [DAYS[0]]
         compact_all(orders)
 
 
 def test_a_tick_that_is_repeated_requests_the_same_run_keys(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     cursor = settled.cursor
-    assert settled.requested() == [DAYS[0]]
+    assert settled.requested_partitions() == [DAYS[0]]
     settled.cursor = cursor  # as if the daemon had died before it saved the new one
 
-    assert settled.requested() == []
+    assert settled.requested_partitions() == []
 
 
 def test_run_requests_name_table_partition_and_snapshot(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     found = settled.result()
@@ -127,7 +129,7 @@ class RecordedCatalogResource(PaimonCatalogResource):
 
 
 def test_a_tick_with_nothing_new_reads_the_newest_snapshot_and_no_other_file(
-    settled: Ticks,
+    settled: SensorTicks,
 ) -> None:
     settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
     RECORDER.reads.clear()
@@ -136,38 +138,40 @@ def test_a_tick_with_nothing_new_reads_the_newest_snapshot_and_no_other_file(
     assert RECORDER.reads == ["snapshot-2"]
 
 
-def test_a_first_tick_takes_up_what_waits(ticks: Ticks, orders: Table, upsert: Upsert) -> None:
+def test_a_first_tick_takes_up_what_waits(
+    ticks: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
     upsert(orders, *DAYS[:2])
 
-    assert ticks.requested() == DAYS[:2]
-    assert ticks.requested() == []
+    assert ticks.requested_partitions() == DAYS[:2]
+    assert ticks.requested_partitions() == []
 
 
-def test_without_the_table_a_tick_is_skipped_and_the_cursor_kept(ticks: Ticks) -> None:
+def test_without_the_table_a_tick_is_skipped_and_the_cursor_kept(ticks: SensorTicks) -> None:
     ticks.cursor = "kept"
 
     assert "no database 'lake'" in ticks.skipped()
     assert ticks.cursor == "kept"
 
 
-def test_a_table_without_snapshots_is_skipped(ticks: Ticks, orders: Table) -> None:
+def test_a_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
     assert ticks.skipped() == "lake.orders has no snapshot yet"
 
 
 def test_expired_snapshots_make_it_look_at_all_partitions(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     upsert(orders, DAYS[1], amount=2)
     for expired in (1, 2, 3):
         orders.io.delete(orders.snapshots.path(expired))
 
-    assert settled.requested() == DAYS[:2]
-    assert settled.requested() == []
+    assert settled.requested_partitions() == DAYS[:2]
+    assert settled.requested_partitions() == []
 
 
 def test_an_expired_cursor_snapshot_alone_is_no_gap(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     orders.io.delete(orders.snapshots.path(2))
@@ -179,32 +183,36 @@ def test_an_expired_cursor_snapshot_alone_is_no_gap(
 
 
 def test_after_a_rollback_what_is_open_again_is_requested_again(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll, roll_back: RollBack
+    settled: SensorTicks,
+    orders: Table,
+    upsert: Upsert,
+    compact_all: CompactAll,
+    roll_back: RollBack,
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    assert settled.requested() == [DAYS[0]]
+    assert settled.requested_partitions() == [DAYS[0]]
     compact_all(orders)
-    settled.requested()
+    settled.requested_partitions()
     roll_back(orders, 3)
 
-    assert settled.requested() == [DAYS[0]]
-    assert settled.requested() == []
+    assert settled.requested_partitions() == [DAYS[0]]
+    assert settled.requested_partitions() == []
 
 
 def test_a_rollback_hidden_by_new_commits_is_noticed(
-    settled: Ticks, orders: Table, upsert: Upsert, roll_back: RollBack
+    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    settled.requested()
+    settled.requested_partitions()
     roll_back(orders, 2)
     upsert(orders, DAYS[1], amount=2)
     upsert(orders, DAYS[2], amount=2)
 
-    assert settled.requested() == DAYS[1:3]
+    assert settled.requested_partitions() == DAYS[1:3]
 
 
 def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
-    settled: Ticks, orders: Table, create: Callable[[], Table], upsert: Upsert
+    settled: SensorTicks, orders: Table, create: Callable[[], Table], upsert: Upsert
 ) -> None:
     settled.paimon.catalog().drop_table("lake.orders")
     again = create()
@@ -212,19 +220,19 @@ def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
     upsert(again, DAYS[5])
     upsert(again, DAYS[6])
 
-    assert settled.requested() == DAYS[4:7]
+    assert settled.requested_partitions() == DAYS[4:7]
 
 
 @pytest.mark.parametrize(
     "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
 )
 def test_an_unknown_cursor_starts_afresh(
-    ticks: Ticks, orders: Table, upsert: Upsert, cursor: str
+    ticks: SensorTicks, orders: Table, upsert: Upsert, cursor: str
 ) -> None:
     upsert(orders, DAYS[0])
     ticks.cursor = cursor
 
-    assert ticks.requested() == [DAYS[0]]
+    assert ticks.requested_partitions() == [DAYS[0]]
 
 
 @pytest.mark.parametrize(
@@ -240,13 +248,13 @@ def test_an_unknown_cursor_starts_afresh(
     ids=str,
 )
 def test_a_damaged_cursor_starts_afresh(
-    ticks: Ticks, orders: Table, upsert: Upsert, damage: dict[str, object]
+    ticks: SensorTicks, orders: Table, upsert: Upsert, damage: dict[str, object]
 ) -> None:
     upsert(orders, DAYS[0])
     ticks.result()
     ticks.cursor = json.dumps({**json.loads(str(ticks.cursor)), **damage})
 
-    assert ticks.requested() == [DAYS[0]]
+    assert ticks.requested_partitions() == [DAYS[0]]
 
 
 def test_many_partitions_are_requested_over_several_ticks(
@@ -255,10 +263,10 @@ def test_many_partitions_are_requested_over_several_ticks(
     sensor = build_latest_snapshot_sensor(
         "lake.orders", partitions_def=PARTITIONS, max_requests_per_tick=2
     )
-    ticks = Ticks(sensor, paimon, instance)
+    ticks = SensorTicks(sensor, paimon, instance)
     upsert(orders, *DAYS[:5])
 
-    assert [ticks.requested() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
 
 
 def test_many_snapshots_are_walked_over_several_ticks(
@@ -267,25 +275,25 @@ def test_many_snapshots_are_walked_over_several_ticks(
     sensor = build_latest_snapshot_sensor(
         "lake.orders", partitions_def=PARTITIONS, max_snapshots_per_tick=2
     )
-    ticks = Ticks(sensor, paimon, instance)
+    ticks = SensorTicks(sensor, paimon, instance)
     upsert(orders, DAYS[8])
-    ticks.requested()
+    ticks.requested_partitions()
     for day in DAYS[:5]:
         upsert(orders, day)
 
-    assert [ticks.requested() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
 
 
 def test_a_partition_that_the_asset_does_not_have_is_left_out(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, "1999-12-31", DAYS[0], amount=2)
 
-    assert settled.requested() == [DAYS[0]]
+    assert settled.requested_partitions() == [DAYS[0]]
 
 
 def test_new_data_is_observed_with_its_version_and_maintenance_is_not(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     found = settled.result()
@@ -310,12 +318,12 @@ def test_an_unpartitioned_asset_gets_one_request_for_the_table(
     partition_by: tuple[str, ...],
 ) -> None:
     table = create("lake.whole", partition_by)
-    ticks = Ticks(build_latest_snapshot_sensor("lake.whole"), paimon, instance)
+    ticks = SensorTicks(build_latest_snapshot_sensor("lake.whole"), paimon, instance)
     for amount in (1, 2):
         upsert(table, DAYS[0], DAYS[1], amount=amount)
 
-        assert ticks.requested() == [None]
-        assert ticks.requested() == []
+        assert ticks.requested_partitions() == [None]
+        assert ticks.requested_partitions() == []
 
 
 def test_days_that_directories_number_are_those_of_a_daily_definition(
@@ -333,7 +341,7 @@ def test_days_that_directories_number_are_those_of_a_daily_definition(
     )
     table.upsert(pa.table({"dt": [date(2026, 1, 5)], "id": [1]}))
 
-    assert Ticks(sensor, paimon, instance).requested() == ["2026-01-05"]
+    assert SensorTicks(sensor, paimon, instance).requested_partitions() == ["2026-01-05"]
 
 
 def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
@@ -347,18 +355,18 @@ def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
 
 
 def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     for number in range(120):
         upsert(orders, DAYS[number % 2], amount=number)
 
-    assert [settled.requested() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
+    assert [settled.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
     assert settled.skipped() == "lake.orders: snapshot 122 already handled"
 
 
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
 def test_a_hint_that_is_wrong_or_gone_changes_nothing(
-    settled: Ticks, orders: Table, upsert: Upsert, hint: bytes | None
+    settled: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     path = f"{orders.paths.snapshot_dir}/LATEST"
@@ -366,12 +374,12 @@ def test_a_hint_that_is_wrong_or_gone_changes_nothing(
     if hint is not None:
         orders.io.write(path, hint)
 
-    assert settled.requested() == [DAYS[0]]
+    assert settled.requested_partitions() == [DAYS[0]]
     assert settled.skipped() == "lake.orders: snapshot 3 already handled"
 
 
 def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
-    settled: Ticks, orders: Table, upsert: Upsert
+    settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     orders.snapshots.write_hint("LATEST", 99)
@@ -380,7 +388,7 @@ def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
         settled.result()
 
 
-def events(ticks: Ticks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
+def events(ticks: SensorTicks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
     found = ticks.result()
     assert isinstance(found, dg.SensorResult)
     kinds = dg.AssetObservation, dg.AssetMaterialization
@@ -388,7 +396,7 @@ def events(ticks: Ticks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
 
 
 def test_each_snapshot_that_changed_data_is_observed(
-    settled: Ticks, orders: Table, upsert: Upsert, compact_all: CompactAll
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
@@ -403,7 +411,7 @@ def test_each_snapshot_that_changed_data_is_observed(
 
 
 def test_after_a_rollback_the_version_is_that_of_the_data_again(
-    settled: Ticks, orders: Table, upsert: Upsert, roll_back: RollBack
+    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     settled.result()
@@ -421,7 +429,7 @@ def test_new_data_may_be_reported_as_a_materialization(
     upsert(orders, DAYS[0])
     upsert(orders, DAYS[0])
 
-    [event] = events(Ticks(sensor, paimon, instance))
+    [event] = events(SensorTicks(sensor, paimon, instance))
 
     assert isinstance(event, dg.AssetMaterialization)
     assert event.asset_key == dg.AssetKey(["lake", "orders"])

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-from asset_runs import materialize, materialize_range, reported
+from asset_runs import materialize, materialize_range, metadata_by_partition
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_table_asset
@@ -47,7 +47,7 @@ def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
 
     result = materialize_range(asset, resources, DAYS[0], DAYS[1], instance)
 
-    found = reported(result)
+    found = metadata_by_partition(result)
     assert set(found) == set(DAYS[:2])
     metadata = found[DAYS[1]]
     assert metadata["paimon/snapshot_id"] == 2
@@ -72,7 +72,9 @@ def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
         column_lineage=lineage,
     )
 
-    metadata = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()}, DAYS[0]))
+    metadata = metadata_by_partition(
+        materialize(asset, {"paimon": paimon, "spark": NoSession()}, DAYS[0])
+    )
 
     assert asset.get_asset_spec(asset.key).freshness_policy == policy
     assert metadata[DAYS[0]]["dagster/column_lineage"] == lineage
@@ -85,8 +87,8 @@ def test_sums_over_several_partitions_are_not_shown_at_each(
     resources = {"paimon": paimon, "spark": NoSession()}
     asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
 
-    several = reported(materialize_range(asset, resources, DAYS[0], DAYS[1], instance))
-    one = reported(materialize(asset, resources, DAYS[2]))
+    several = metadata_by_partition(materialize_range(asset, resources, DAYS[0], DAYS[1], instance))
+    one = metadata_by_partition(materialize(asset, resources, DAYS[2]))
 
     assert "paimon/rows_written" not in several[DAYS[0]]
     assert one[DAYS[2]]["paimon/rows_written"] == 2
@@ -101,7 +103,9 @@ def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
 
     asset = build_table_asset("lake.orders", load_all)
 
-    [metadata] = reported(materialize(asset, {"paimon": paimon, "spark": NoSession()})).values()
+    [metadata] = metadata_by_partition(
+        materialize(asset, {"paimon": paimon, "spark": NoSession()})
+    ).values()
 
     assert metadata["paimon/rows_written"] == 4
     assert metadata["paimon/level0_files"] == 2

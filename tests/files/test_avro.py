@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.avro_reader import AvroFileReader, decimals
-from paimon_orch.files.avro_writer import AvroFileWriter, avro_schema, unscaled_bytes
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.files.avro_reader import AvroFileReader, build_decimals
+from paimon_orch.files.avro_writer import AvroFileWriter, build_avro_schema, encode_unscaled
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 
 ROOT = "org.apache.paimon.avro.generated.record"
@@ -51,13 +51,13 @@ def file_of(schema: Any, records: list[Any], codec: str = "null") -> io.BytesIO:
     ],
 )
 def test_types_are_written_as_java_writes_them(column: str, wanted: Any) -> None:
-    [field] = avro_schema(parse_columns(f"c {column}"))["fields"]
+    [field] = build_avro_schema(parse_columns(f"c {column}"))["fields"]
     assert field["type"] == wanted
     assert ("default" in field) == isinstance(wanted, list)
 
 
 def test_records_are_named_after_their_column() -> None:
-    schema = avro_schema(parse_columns("r ROW<x ROW<y INT>>, m MAP<INT, ROW<z INT>>"))
+    schema = build_avro_schema(parse_columns("r ROW<x ROW<y INT>>, m MAP<INT, ROW<z INT>>"))
     row, mapping = (field["type"][1] for field in schema["fields"])
     assert schema["name"] == ROOT
     assert row["name"] == f"{ROOT}_r"
@@ -69,7 +69,7 @@ def test_records_are_named_after_their_column() -> None:
 @pytest.mark.parametrize("nullable_root", [False, True])
 def test_both_roots_are_read(nullable_root: bool) -> None:
     fields = parse_columns("a INT, b STRING, r ROW<x TIMESTAMP(3)>")
-    schema = avro_schema(fields)
+    schema = build_avro_schema(fields)
     records = [{"a": i, "b": None, "r": {"x": i}} for i in range(5)]
     data = file_of(["null", schema] if nullable_root else schema, records)
     [batch] = AvroFileReader(data, fields).batches(["r", "a"], 100)
@@ -90,7 +90,7 @@ def test_the_unit_of_a_timestamp_is_that_of_the_file() -> None:
 @pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
 def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
     fields = parse_columns("id INT NOT NULL, s STRING")
-    table = pa.table([range(5000), ["x" * 40] * 5000], schema=arrow_schema(fields))
+    table = pa.table([range(5000), ["x" * 40] * 5000], schema=to_arrow_schema(fields))
     sink = io.BytesIO()
     writer = AvroFileWriter(sink, fields, "none", 1)
     writer.write(table)
@@ -103,8 +103,8 @@ def test_blocks_and_batches_need_not_fit(batch_rows: int) -> None:
 
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
 def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
-    stored = [None if number is None else unscaled_bytes(number) for number in numbers]
-    found = decimals(stored, pa.decimal128(38, 0))
+    stored = [None if number is None else encode_unscaled(number) for number in numbers]
+    found = build_decimals(stored, pa.decimal128(38, 0))
     assert found.to_pylist() == [None if number is None else Decimal(number) for number in numbers]
 
 
@@ -113,13 +113,13 @@ def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
     [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")],
 )
 def test_decimals_take_the_fewest_bytes(number: int, wanted: bytes) -> None:
-    assert unscaled_bytes(number) == wanted
+    assert encode_unscaled(number) == wanted
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP(9)", "TIMESTAMP(7) WITH LOCAL TIME ZONE", "TIME(6)"])
 def test_finer_times_are_refused_by_column(kind: str) -> None:
     with pytest.raises(UnsupportedError, match=r"column 'r_x'.*Avro files hold TIME up to 3"):
-        avro_schema(parse_columns(f"r ROW<x {kind}>"))
+        build_avro_schema(parse_columns(f"r ROW<x {kind}>"))
 
 
 def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_blocks_without_chosen_rows_are_not_decoded(monkeypatch: pytest.MonkeyPa
     chosen = np.array([5, 6, 1_000, 2_400, 2_401])
     reader = AvroFileReader(io.BytesIO(data.getvalue()), parse_columns("k INT"))
 
-    found = list(reader.selected(["k"], 2, chosen))
+    found = list(reader.read_selected(["k"], 2, chosen))
 
     assert [at.tolist() for at, _ in found] == [[5, 6], [1_000, 2_400], [2_401]]
     rows = [k for _, batch in found for k in batch.column("k").to_pylist()]

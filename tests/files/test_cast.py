@@ -17,7 +17,7 @@ import pytest
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast import cast
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 
 VECTORS = json.loads(Path(__file__).with_name("cast_vectors.json").read_text(encoding="utf-8"))
@@ -25,7 +25,7 @@ PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def column(values: list[Any], data_type: AtomicType) -> pa.Array:
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     if not pa.types.is_temporal(target):
         return pa.array(values, target)
     return pa.array(values, pa.int32() if data_type.name in ("DATE", "TIME") else pa.int64()).view(
@@ -59,7 +59,7 @@ def decoded(text: str | None, data_type: AtomicType) -> Any:
             return bytes.fromhex(text[2:])
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             millis, nanos = (int(part) for part in text.split("+"))
-            return (millis * 10**6 + nanos) * PER_SECOND[arrow_type(data_type).unit] // 10**9
+            return (millis * 10**6 + nanos) * PER_SECOND[to_arrow_type(data_type).unit] // 10**9
     return int(text)
 
 
@@ -77,7 +77,7 @@ def test_values_are_those_of_java(vector: dict[str, Any]) -> None:
     given = [None, *(decoded(value, old) for value, _ in vector["values"])]
     wanted = [None, *(decoded(value, new) for _, value in vector["values"])]
     found = cast(column(given, old), old, new)
-    assert found.type == arrow_type(new)
+    assert found.type == to_arrow_type(new)
     assert stored(found) == stored(column(wanted, new))
     assert stored(cast(column(given, old).slice(1), old, new)) == stored(column(wanted, new))[1:]
 
@@ -105,7 +105,7 @@ def test_what_java_refuses_is_refused(vector: dict[str, Any]) -> None:
 )
 def test_nested_values_become_text(old: str, values: list[Any], texts: list[str | None]) -> None:
     old_type = parse_type(old)
-    array = pa.array(values, arrow_type(old_type))
+    array = pa.array(values, to_arrow_type(old_type))
     assert cast(array, old_type, atomic("STRING")).to_pylist() == texts
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.schema_evolution.evolve import conform, evolve
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
     DataType,
@@ -52,10 +52,10 @@ EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": No
 def test_columns_take_the_shape_of_the_new_schema(
     old: DataType, new: DataType, values: list[Any], wanted: list[Any]
 ) -> None:
-    array = pa.array(values, arrow_type(old))
+    array = pa.array(values, to_arrow_type(old))
     found = evolve(array, old, new)
     found.validate(full=True)
-    assert found.type == arrow_type(new)
+    assert found.type == to_arrow_type(new)
     assert found.to_pylist() == wanted
     assert evolve(array.slice(1), old, new).to_pylist() == wanted[1:]
 
@@ -69,7 +69,7 @@ def test_nested_and_simple_types_do_not_mix() -> None:
     with pytest.raises(UnsupportedError):
         evolve(pa.array([1], pa.int32()), INT, OLD)
     with pytest.raises(UnsupportedError):
-        evolve(pa.array([ROWS[0]], arrow_type(OLD)), OLD, INT)
+        evolve(pa.array([ROWS[0]], to_arrow_type(OLD)), OLD, INT)
 
 
 def test_what_files_hold_is_made_the_type_of_the_column() -> None:
@@ -82,7 +82,7 @@ def test_what_files_hold_is_made_the_type_of_the_column() -> None:
         [{"c": 5, "t": -1}, None], pa.struct([("c", pa.int32()), ("t", pa.timestamp("ns"))])
     )
     found = conform(held, RowType(True, fields))
-    assert found.type == arrow_type(RowType(True, fields))
+    assert found.type == to_arrow_type(RowType(True, fields))
     assert found.field("t").cast(pa.int64()).to_pylist()[0] == -1
     assert found.field("c").cast(pa.int32()).to_pylist()[0] == 5
     assert found.field("gone").null_count == 2

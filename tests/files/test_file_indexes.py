@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.file_index_reader import IndexedFiles, index_file, open_indexes
+from paimon_orch.files.file_index_reader import FileIndexEvaluator, index_file_name, open_indexes
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import encode_container
-from paimon_orch.format.file_index.index_options import index_specs
+from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import parse_columns
@@ -24,7 +24,7 @@ NAME = "data-0.parquet"
 
 
 def container() -> bytes:
-    builder = FileIndexBuilder(index_specs({"file-index.bitmap.columns": "k,s"}), FIELDS)
+    builder = FileIndexBuilder(parse_index_specs({"file-index.bitmap.columns": "k,s"}), FIELDS)
     builder.add(pa.table({"k": pa.array([5, 6, 5], pa.int32()), "s": ["a", "b", "c"]}))
     return builder.finish()
 
@@ -36,9 +36,9 @@ def meta(name: str = NAME, rows: int = 3, **parts: object) -> DataFileMeta:
 K_IS_5 = Leaf("k", "=", (pa.scalar(5, pa.int32()),))
 
 
-def asked(predicate: Leaf = K_IS_5, *, strict: bool = False) -> IndexedFiles:
+def asked(predicate: Leaf = K_IS_5, *, strict: bool = False) -> FileIndexEvaluator:
     schema = TableSchema(0, FIELDS, 1, (), (), {"file-index.strict": str(strict).lower()})
-    return IndexedFiles(schema, lambda _: schema, predicate)
+    return FileIndexEvaluator(schema, lambda _: schema, predicate)
 
 
 def test_embedded_indexes_come_before_a_file(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_embedded_indexes_come_before_a_file(tmp_path: Path) -> None:
 
     found = asked().evaluate(file, str(tmp_path / NAME), LocalFileIO())
 
-    assert index_file(file) is None
+    assert index_file_name(file) is None
     assert found.rows is not None
     assert list(found.rows) == [0, 2]
 
@@ -55,7 +55,7 @@ def test_an_index_file_is_not_opened_without_storage(tmp_path: Path) -> None:
     file = meta(extra_files=(f"{NAME}.index", f"{NAME}.other"))
 
     assert asked().evaluate(file, NAME).rows is None
-    assert index_file(file) == f"{NAME}.index"
+    assert index_file_name(file) == f"{NAME}.index"
     (tmp_path / f"{NAME}.index").write_bytes(container())
     found = asked().evaluate(file, str(tmp_path / NAME), LocalFileIO()).rows
     assert found is not None
@@ -65,7 +65,7 @@ def test_an_index_file_is_not_opened_without_storage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [("a.index", "b.index"), ("../a.index",), ("x/a.index",)])
 def test_index_files_with_names_that_cannot_be_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(CorruptFileError, match="one file beside it"):
-        index_file(meta(extra_files=names))
+        index_file_name(meta(extra_files=names))
 
 
 NEWER = container()[:11] + b"\x02" + container()[12:]

@@ -15,7 +15,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.file_format import open_reader, open_writer
 from paimon_orch.files.schema_evolution.evolve import conform
 from paimon_orch.format.options import Options
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import (
     Field,
     parse_columns,
@@ -43,8 +43,8 @@ def read(kind: str, fields: Sequence[Field], data: bytes, batch_rows: int = 7) -
         columns = [
             conform(column, field.type) for column, field in zip(batch.columns, fields, strict=True)
         ]
-        rows.append(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(fields)))
-    table = pa.Table.from_batches(rows, arrow_schema(fields))
+        rows.append(pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields)))
+    table = pa.Table.from_batches(rows, to_arrow_schema(fields))
     table.validate(full=True)
     assert reader.num_rows in (None, table.num_rows)
     return table
@@ -78,7 +78,7 @@ def test_sliced_and_chunked_rows_are_written(kind: str) -> None:
         }
         for i in range(30)
     ]
-    table = pa.Table.from_pylist(rows, arrow_schema(fields))
+    table = pa.Table.from_pylist(rows, to_arrow_schema(fields))
     parts = [pa.concat_tables([table.slice(3, 5), table.slice(11, 2)]), table.slice(29)]
     found = read(kind, fields, write(kind, fields, parts))
     assert canonical_rows(found) == canonical_rows(pa.concat_tables(parts))
@@ -87,7 +87,7 @@ def test_sliced_and_chunked_rows_are_written(kind: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_without_rows_can_be_read(kind: str) -> None:
     fields = parse_columns("id INT NOT NULL, t TIMESTAMP(6), a ARRAY<INT>")
-    empty = arrow_schema(fields).empty_table()
+    empty = to_arrow_schema(fields).empty_table()
     assert read(kind, fields, write(kind, fields, [empty])).num_rows == 0
     assert read(kind, fields, write(kind, fields, [])).num_rows == 0
 
@@ -95,7 +95,7 @@ def test_a_file_without_rows_can_be_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_only_the_asked_columns_are_read_in_the_asked_order(kind: str) -> None:
     fields = parse_columns("a INT, b STRING, c DOUBLE")
-    table = pa.table([[1, 2], ["x", "y"], [0.5, None]], schema=arrow_schema(fields))
+    table = pa.table([[1, 2], ["x", "y"], [0.5, None]], schema=to_arrow_schema(fields))
     reader = open_reader(io.BytesIO(write(kind, fields, [table])), f"f.{kind}", fields)
     [batch] = reader.batches(["c", "a"], 10)
     assert sorted(batch.schema.names) == ["a", "c"]
@@ -106,7 +106,7 @@ def test_only_the_asked_columns_are_read_in_the_asked_order(kind: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_batch_without_columns_has_its_rows(kind: str) -> None:
     fields = parse_columns("a INT")
-    table = pa.table([[1, 2, 3]], schema=arrow_schema(fields))
+    table = pa.table([[1, 2, 3]], schema=to_arrow_schema(fields))
     reader = open_reader(io.BytesIO(write(kind, fields, [table])), f"f.{kind}", fields)
     batches = list(reader.batches([], 2))
     assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(2, 0), (1, 0)]
@@ -125,7 +125,7 @@ def test_a_batch_without_columns_has_its_rows(kind: str) -> None:
 )
 def test_every_compression_can_be_read(kind: str, codec: str) -> None:
     fields = parse_columns("id INT, s STRING")
-    table = pa.table([range(100), ["text"] * 100], schema=arrow_schema(fields))
+    table = pa.table([range(100), ["text"] * 100], schema=to_arrow_schema(fields))
     data = write(kind, fields, [table], **{"file.compression": codec})
     assert read(kind, fields, data).equals(table)
 

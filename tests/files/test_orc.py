@@ -12,8 +12,8 @@ from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
-from paimon_orch.files.row_selection import only
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.files.row_selection import take_selected_rows
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 
 
@@ -21,7 +21,7 @@ def written(columns: str, rows: list[Any]) -> io.BytesIO:
     fields = parse_columns(columns)
     sink = io.BytesIO()
     writer = OrcFileWriter(sink, fields, "zstd", 1 << 16)
-    writer.write(pa.table(rows, schema=arrow_schema(fields)))
+    writer.write(pa.table(rows, schema=to_arrow_schema(fields)))
     writer.close()
     return io.BytesIO(sink.getvalue())
 
@@ -59,22 +59,22 @@ def test_stripes_without_chosen_rows_are_not_read() -> None:
     sink = io.BytesIO()
     writer = OrcFileWriter(sink, fields, "none", 1 << 16)
     numbers = np.random.default_rng(1).permutation(rows)
-    table = pa.table([numbers, [f"{n} " for n in numbers.tolist()]], schema=arrow_schema(fields))
+    table = pa.table([numbers, [f"{n} " for n in numbers.tolist()]], schema=to_arrow_schema(fields))
     for start in range(0, rows, 10_000):
         writer.write(table.slice(start, 10_000))
     writer.close()
     reader = OrcFileReader(io.BytesIO(sink.getvalue()), fields)
     chosen = np.array([120_000, 120_001, 199_999])
 
-    found = list(reader.selected(["c", "k"], 1_000, chosen))
+    found = list(reader.read_selected(["c", "k"], 1_000, chosen))
 
     assert sum(batch.num_rows for _, batch in found) < rows / 2
-    batches = [only(at, batch, chosen)[1] for at, batch in found]
+    batches = [take_selected_rows(at, batch, chosen)[1] for at, batch in found]
     assert pa.Table.from_batches(batches).column("k").to_pylist() == numbers[chosen].tolist()
     assert batches[0].column("c")[0].as_py() == str(numbers[120_000])
-    assert len(sink.getvalue()) / 2 < reader.unread_bytes(chosen) < len(sink.getvalue())
-    assert reader.unread_bytes(np.arange(rows)) == 0
-    every = [batch for _, batch in reader.selected(["k"], 1_000, np.arange(rows))]
+    assert len(sink.getvalue()) / 2 < reader.count_unread_bytes(chosen) < len(sink.getvalue())
+    assert reader.count_unread_bytes(np.arange(rows)) == 0
+    every = [batch for _, batch in reader.read_selected(["k"], 1_000, np.arange(rows))]
     assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))  # not as whole stripes
 
 
@@ -98,7 +98,7 @@ def test_years_beyond_nanoseconds_are_refused() -> None:
 
 def test_values_below_a_null_row_do_not_take_the_place_of_later_ones() -> None:
     columns = "c ROW<r ROW<flag BOOLEAN NOT NULL, text STRING NOT NULL>>"
-    kind = arrow_schema(parse_columns(columns)).field("c").type
+    kind = to_arrow_schema(parse_columns(columns)).field("c").type
     inner = pa.StructArray.from_arrays(
         [pa.array([False, False, True]), pa.array(["", "", "seen"])],
         fields=list(kind.field("r").type),

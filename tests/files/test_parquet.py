@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_orch.files.parquet.int96 import stored
+from paimon_orch.files.parquet.int96 import encode_int96
 from paimon_orch.files.parquet.parquet import ParquetFileWriter
 from paimon_orch.format.schema import assign_field_ids
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 
 NANOS = [0, 1, -1, None, 1_700_000_000_123_456_789, -(2**63), 2**63 - 1]
@@ -23,7 +23,7 @@ def written(columns: str, *tables: list[Any]) -> pq.ParquetFile:
     sink = io.BytesIO()
     writer = ParquetFileWriter(sink, fields, "zstd", 1)
     for table in tables:
-        writer.write(pa.table(table, schema=arrow_schema(fields)))
+        writer.write(pa.table(table, schema=to_arrow_schema(fields)))
     writer.close()
     return pq.ParquetFile(io.BytesIO(sink.getvalue()))
 
@@ -74,7 +74,7 @@ def test_int96_has_no_bounds_and_other_columns_have() -> None:
 
 
 def test_int96_is_nanos_of_the_day_and_the_julian_day() -> None:
-    found = stored(pa.array([0, -1, None], pa.timestamp("ns"))).to_pylist()
+    found = encode_int96(pa.array([0, -1, None], pa.timestamp("ns"))).to_pylist()
     day = 86_400 * 10**9
     assert found == [
         (0).to_bytes(8, "little") + (2_440_588).to_bytes(4, "little"),

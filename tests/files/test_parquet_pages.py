@@ -20,20 +20,24 @@ from random_tables import tables
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.parquet import page_reader as parquet_pages
 from paimon_orch.files.parquet import parquet
-from paimon_orch.files.parquet.footer import Chunk
-from paimon_orch.files.parquet.page_reader import Costs
+from paimon_orch.files.parquet.footer import ColumnChunk
+from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
-from paimon_orch.files.row_selection import only, parquet_rows, unread_bytes
+from paimon_orch.files.row_selection import (
+    count_unread_bytes,
+    read_parquet_rows,
+    take_selected_rows,
+)
 from paimon_orch.format.types.data_types import Field, parse_columns
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are looked for however little it saves."""
-    monkeypatch.setattr(parquet_pages, "_saves", lambda *_: True)
-    monkeypatch.setattr(parquet_pages, "_FOOTER_WORTH", 0)
-    monkeypatch.setattr(parquet, "LOCAL", Costs(0, -(1 << 30)))
-    selection._warn.cache_clear()
+    monkeypatch.setattr(parquet_pages, "_is_small_enough", lambda *_: True)
+    monkeypatch.setattr(parquet_pages, "_FOOTER_COST_FACTOR", 0)
+    monkeypatch.setattr(parquet, "LOCAL_COSTS", ReadCosts(0, -(1 << 30)))
+    selection._warn_damaged_page_index.cache_clear()
 
 
 class Counting(io.BytesIO):
@@ -53,8 +57,10 @@ def chosen_rows(data: bytes, chosen: list[int], names: list[str] | None = None) 
     at = np.array(chosen, np.int64)
     names = list(opened.names) if names is None else names
     found = []
-    for numbers, batch in parquet_rows(opened, "f", names, 7, range(opened.num_row_groups), at):
-        found.append(only(numbers, batch, at))
+    for numbers, batch in read_parquet_rows(
+        opened, "f", names, 7, range(opened.num_row_groups), at
+    ):
+        found.append(take_selected_rows(numbers, batch, at))
     assert [n for numbers, _ in found for n in numbers.tolist()] == chosen
     return pa.Table.from_batches([batch for _, batch in found])
 
@@ -65,7 +71,7 @@ def plain_rows(data: bytes, chosen: list[int], names: list[str] | None = None) -
 
 def planned(data: bytes, chosen: list[int]) -> dict[int, Any]:
     opened = ParquetFileReader(io.BytesIO(data))
-    inside = selection.rows_inside(opened, range(opened.num_row_groups), np.array(chosen))
+    inside = selection.split_by_row_group(opened, range(opened.num_row_groups), np.array(chosen))
     return dict(opened.plan_pages(opened.names, inside))
 
 
@@ -103,10 +109,14 @@ def files(draw: st.DrawFn) -> Made:
     groups, page = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     step, sink = -(-table.num_rows // groups), io.BytesIO()
     if draw(st.booleans()):
-        small = {**parquet._SMALL_PAGES, "max_rows_per_page": page, "data_page_size": 64 * page}
+        small = {
+            **parquet._SMALL_PAGE_OPTIONS,
+            "max_rows_per_page": page,
+            "data_page_size": 64 * page,
+        }
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parquet, "_SMALL_PAGES", small)
-            patch.setattr(parquet, "_low_cardinality", flat_columns)
+            patch.setattr(parquet, "_SMALL_PAGE_OPTIONS", small)
+            patch.setattr(parquet, "_find_dictionary_columns", flat_columns)
             writer = ParquetFileWriter(sink, made[0], "zstd", 1, small_pages=True)
             for start in range(0, table.num_rows, step):
                 writer.write(table.slice(start, step))
@@ -189,7 +199,7 @@ def written(table: pa.Table, columns: str = COLUMNS, groups: int = 1, page_rows:
     sink, step = io.BytesIO(), -(-table.num_rows // groups)
     with pytest.MonkeyPatch.context() as patch:
         pages = {"write_page_index": True, "max_rows_per_page": page_rows}
-        patch.setattr(parquet, "_SMALL_PAGES", pages)
+        patch.setattr(parquet, "_SMALL_PAGE_OPTIONS", pages)
         writer = ParquetFileWriter(sink, parse_columns(columns), "zstd", 1, small_pages=True)
         for start in range(0, table.num_rows, step):
             writer.write(table.slice(start, step))
@@ -257,11 +267,11 @@ def test_few_rows_are_read_with_few_bytes() -> None:
     data, chosen = written(big(), "k BIGINT, s STRING", page_rows=200), np.arange(9_000, 9_020)
     source = Counting(data)
     opened = ParquetFileReader(source)
-    (rows,) = parquet_rows(opened, "f", ["k", "s"], 7_000, [0], chosen)
+    (rows,) = read_parquet_rows(opened, "f", ["k", "s"], 7_000, [0], chosen)
     assert rows[0].tolist() == chosen.tolist()
     assert rows[1].to_pydict() == plain_rows(data, chosen.tolist()).to_pydict()
     assert source.count < len(data) / 40
-    assert unread_bytes(opened, "f", chosen) > len(data) * 19 / 20
+    assert count_unread_bytes(opened, "f", chosen) > len(data) * 19 / 20
 
 
 def test_columns_of_names_with_dots_are_read_whole() -> None:
@@ -300,10 +310,10 @@ def test_an_index_of_pages_that_leave_gaps_is_not_believed() -> None:
     data = bytearray(written(big(), "k BIGINT, s STRING", page_rows=200))
     chunk = ParquetFileReader(io.BytesIO(data))._footer.chunks(0, [1])[1]
     index, rows = data[slice(*chunk.index or ())], 20_000
-    starts, firsts = parquet_pages._locations(bytes(index), chunk, rows)
+    starts, firsts = parquet_pages._decode_locations(bytes(index), chunk, rows)
     assert firsts.tolist() == list(range(0, 20_001, 200))
     assert starts[-1] == chunk.pages[1]
     for rows_told, pages in ((19_000, chunk.pages), (rows, (chunk.pages[0], chunk.pages[1] + 1))):
-        moved = Chunk(pages, rows)
+        moved = ColumnChunk(pages, rows)
         with pytest.raises(ValueError, match="damaged"):
-            parquet_pages._locations(bytes(index), moved, rows_told)
+            parquet_pages._decode_locations(bytes(index), moved, rows_told)

@@ -12,13 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_orch.files.stats.collector import internal_value
-from paimon_orch.files.stats.evaluator import UNKNOWN, may_match, usable
-from paimon_orch.files.stats.multi_file_evaluator import Bounds, counts, may_match_many
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.files.stats.evaluator import UNKNOWN_STATS, drop_untrusted_bounds, may_match
+from paimon_orch.files.stats.multi_file_evaluator import (
+    ColumnBounds,
+    encode_null_counts,
+    may_match_many,
+)
 from paimon_orch.format.row.binary_row import serialize_row
-from paimon_orch.format.row.binary_row_columns import read_fields
+from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 
@@ -47,7 +51,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 def scalar(kind: AtomicType, value: Any) -> pa.Scalar[pa.DataType]:
-    return pa.scalar(value, arrow_type(kind))
+    return pa.scalar(value, to_arrow_type(kind))
 
 
 def leaves(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predicate]:
@@ -86,7 +90,7 @@ def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject
     kind = parse_type(text)
     assert isinstance(kind, AtomicType)
     bound = st.none() | st.sampled_from(VALUES[text]).map(
-        lambda value: internal_value(scalar(kind, value))
+        lambda value: to_internal_value(scalar(kind, value))
     )
     files = data.draw(
         st.lists(
@@ -104,16 +108,20 @@ def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject
         for at in (0, 1)
     )
 
-    low, high = read_fields(lows, 1, 2, kind), read_fields(highs, 1, 2, kind)
+    low, high = read_field_column(lows, 1, 2, kind), read_field_column(highs, 1, 2, kind)
     stats = [
-        usable(ColumnStats(*file[:3]), is_orc=False, data_type=kind) if file[3] else UNKNOWN
+        drop_untrusted_bounds(ColumnStats(*file[:3]), is_orc=False, data_type=kind)
+        if file[3]
+        else UNKNOWN_STATS
         for file in files
     ]
     if low is None or high is None:
         assert kind.name == "DECIMAL"
-        bounds = Bounds.of(stats)
+        bounds = ColumnBounds.of(stats)
     else:
-        bounds = Bounds.usable(low, high, counts([file[2] for file in files]), kind)
+        bounds = ColumnBounds.from_fields(
+            low, high, encode_null_counts([file[2] for file in files]), kind
+        )
     found = may_match_many(predicate, lambda _: bounds, np.full(len(files), 3))
 
     assert list(found) == [may_match(predicate, lambda _, one=one: one, 3) for one in stats]  # type: ignore[misc]
@@ -125,4 +133,4 @@ def test_rows_that_are_cut_are_left_to_who_names_them(cut: int) -> None:
     rows = [serialize_row((text,), types) for text in ("a", "longer than seven")]
     kind = types[0]
 
-    assert read_fields([rows[0], rows[1][:cut]], 0, 1, kind) is None
+    assert read_field_column([rows[0], rows[1][:cut]], 0, 1, kind) is None

@@ -13,7 +13,15 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from added_fields import PLACES, PREFIX, kind_of, named, seeded, types, value
+from added_fields import (
+    PLACES,
+    PREFIX,
+    avro_types,
+    metadata_kind,
+    random_value,
+    seeded_random,
+    with_type_names,
+)
 from golden import GOLDEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +31,7 @@ from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest import index_manifest, manifest_list
 from paimon_orch.format.manifest import manifest_entry as manifest
 from paimon_orch.format.manifest.avro_container import NAMESPACE
-from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
 from paimon_orch.format.manifest.index_manifest import (
     DeletionVectorRange,
     GlobalIndexMeta,
@@ -44,10 +52,10 @@ from paimon_orch.format.manifest.manifest_list import (
     encode_manifest_list,
 )
 from paimon_orch.format.row.simple_stats import SimpleStats
-from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.table.schema_evolution.alter import changed_schema
+from paimon_orch.table.schema_evolution.alter import apply_schema_changes
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     RenameColumn,
@@ -81,13 +89,13 @@ KINDS = {
         ],
         encode_manifest,
         decode_manifest,
-        manifest.SCHEMA,
+        manifest.MANIFEST_SCHEMA,
     ),
     "manifest-list": Kind(
         [ManifestFileMeta(name, 10, 2, 1, STATS, 3) for name in "ab"],
         encode_manifest_list,
         decode_manifest_list,
-        manifest_list.SCHEMA,
+        manifest_list.MANIFEST_LIST_SCHEMA,
     ),
     "index-manifest": Kind(
         [
@@ -100,7 +108,7 @@ KINDS = {
         ],
         encode_index_manifest,
         decode_index_manifest,
-        index_manifest.SCHEMA,
+        index_manifest.INDEX_MANIFEST_SCHEMA,
     ),
 }
 
@@ -116,14 +124,16 @@ def with_fields(data: bytes, fields: dict[str, Any], seed: int) -> bytes:
             target = next(f["type"] for f in target["fields"] if f["name"] == step)
             while not isinstance(target, dict) or target["type"] == "array":
                 target = target["items"] if isinstance(target, dict) else target[1]
-        target["fields"].insert(3, {"name": name, "type": named(kind, path.replace(".", "_"))})
+        target["fields"].insert(
+            3, {"name": name, "type": with_type_names(kind, path.replace(".", "_"))}
+        )
         for number, record in enumerate(records):
             found = [record]
             for step in above:
                 inner = [part[step] for part in found if part[step] is not None]
                 found = [x for part in inner for x in (part if isinstance(part, list) else [part])]
             for part in found:
-                part[name] = value(kind, seeded(f"{seed} {path} {number}"))
+                part[name] = random_value(kind, seeded_random(f"{seed} {path} {number}"))
     out = io.BytesIO()
     fastavro.writer(out, schema, records)
     return out.getvalue()
@@ -143,7 +153,7 @@ def _without_nulls(item: Any) -> Any:
 @st.composite
 def added(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     places = draw(st.lists(st.sampled_from(PLACES[kind]), min_size=1, max_size=3))
-    return {f"{place}{PREFIX}_{n}": draw(types()) for n, place in enumerate(places)}
+    return {f"{place}{PREFIX}_{n}": draw(avro_types()) for n, place in enumerate(places)}
 
 
 @settings(max_examples=150, deadline=None)
@@ -180,7 +190,7 @@ def test_columns_hold_the_same_fields_as_records(data: st.DataObject, seed: int)
     places = data.draw(st.lists(st.sampled_from(PLACES["manifest"]), min_size=1, max_size=4))
     fields = {f"{place}{PREFIX}_{n}": data.draw(kinds) for n, place in enumerate(places)}
     source = with_fields(encode_manifest(KINDS["manifest"].records), fields, seed)
-    columns = ManifestColumns.decode(source, "x")
+    columns = ColumnarManifest.decode(source, "x")
     assert columns is not None
     assert stored(encode_manifest(columns.entries())) == stored(source)
     assert [entry.file.additional for entry in columns.entries()] == [
@@ -305,8 +315,8 @@ def test_metadata_of_other_writers_is_written_as_it_was_read(writer: Path) -> No
     sources = {path: path.read_bytes() for path in paths}
     assert sources
     for path, source in sources.items():
-        if source.startswith(avro.MAGIC):
-            kind = KINDS[kind_of(path)]
+        if source.startswith(avro.AVRO_MAGIC):
+            kind = KINDS[metadata_kind(path)]
             assert stored(kind.encode(kind.decode(source, str(path)))) == stored(source), path
 
 
@@ -326,7 +336,7 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
         return {k: with_key(v) if isinstance(v, dict | list) else v for k, v in value.items()} | more  # fmt: skip
 
     columns = parse_columns("a INT, b ROW<c ARRAY<ROW<d INT>>, e MAP<INT, ROW<f INT>>>")
-    schema = new_schema(columns, options={"bucket": "-1"})
+    schema = build_table_schema(columns, options={"bucket": "-1"})
     plain = json.loads(schema.to_json())
     source = with_key({k: v for k, v in plain.items() if k not in ("partitionKeys", "primaryKeys")})
     source |= {"partitionKeys": [], "primaryKeys": []}
@@ -340,6 +350,6 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
         AddColumn(("b", "c", "element", "new"), "INT"),
         UpdateNullability("b", nullable=True),
     ]
-    altered = changed_schema(decoded, changes, has_snapshots=True, time_millis=1)
+    altered = apply_schema_changes(decoded, changes, has_snapshots=True, time_millis=1)
     text = altered.to_json().decode()
     assert text.count('"later"') == decoded.to_json().decode().count('"later"')

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from packed_data import data_file
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.bucket_function import buckets, hash_rows
-from paimon_orch.format.bucket.hive_hash import hive_hash
+from paimon_orch.format.bucket.bucket_function import compute_buckets, hash_rows
+from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.row.binary_row import deserialize_row, encode_row, serialize_row
 from paimon_orch.format.row.simple_stats import truncate_max, truncate_min
-from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     AtomicType,
     DataType,
@@ -61,7 +61,7 @@ def decoded(vector: dict[str, Any]) -> tuple[list[DataType], list[Any]]:
 
 
 def arrow_column(value: Any, data_type: DataType) -> pa.Array:
-    arrow = arrow_type(data_type)
+    arrow = to_arrow_type(data_type)
     if isinstance(arrow, pa.TimestampType):
         return pa.array([value], pa.int64()).cast(arrow)
     if pa.types.is_date32(arrow) or pa.types.is_time32(arrow):
@@ -108,9 +108,9 @@ def test_columns_hash_like_rows(vector: dict[str, Any]) -> None:
 
     assert vector["murmurHash"] == hashes[0] == hashes[2]
     for count, bucket in vector["bucketDefault"].items():
-        assert bucket == buckets(columns, types, int(count))[0]
+        assert bucket == compute_buckets(columns, types, int(count))[0]
     for count, bucket in vector.get("bucketMod", {}).items():
-        assert bucket == buckets([columns[0].drop_null()], types, int(count), "mod")[0]
+        assert bucket == compute_buckets([columns[0].drop_null()], types, int(count), "mod")[0]
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_columns_have_the_bucket_that_hive_gives_them(vector: dict[str, Any]) ->
     ]
 
     for count, bucket in vector["bucketHive"].items():
-        assert buckets(columns, types, int(count), "hive").tolist() == [bucket, bucket]
+        assert compute_buckets(columns, types, int(count), "hive").tolist() == [bucket, bucket]
 
 
 def test_timestamps_have_no_hive_bucket() -> None:
     moment = parse_type("TIMESTAMP(3)")
 
     with pytest.raises(InputError, match="timestamp"):
-        buckets([arrow_column(1, moment)], [moment], 4, "hive")
+        compute_buckets([arrow_column(1, moment)], [moment], 4, "hive")
     with pytest.raises(InputError, match="timestamp"):
-        new_schema(
+        build_table_schema(
             parse_columns("k TIMESTAMP(3)"),
             primary_key=["k"],
             options={"bucket": "4", "bucket-function.type": "hive"},
@@ -152,19 +152,19 @@ def test_hive_hashes_of_many_rows_are_those_of_each_alone(
     string, short, long = (parse_type(t) for t in ("STRING", "DECIMAL(18, 4)", "DECIMAL(38, 4)"))
     length = min(len(texts), len(numbers))
     columns = [
-        pa.array(values[:length], arrow_type(kind))
+        pa.array(values[:length], to_arrow_type(kind))
         for values, kind in ((texts, string), (numbers, short))
     ]
 
-    together = hive_hash(columns, [string, short])
+    together = hash_rows_hive(columns, [string, short])
 
     alone = [
-        hive_hash([column.slice(i, 1) for column in columns], [string, short])[0]
+        hash_rows_hive([column.slice(i, 1) for column in columns], [string, short])[0]
         for i in range(length)
     ]
     assert together.tolist() == alone
-    wide = [columns[0], pa.array(numbers[:length], arrow_type(long))]
-    assert together.tolist() == hive_hash(wide, [string, long]).tolist()
+    wide = [columns[0], pa.array(numbers[:length], to_arrow_type(long))]
+    assert together.tolist() == hash_rows_hive(wide, [string, long]).tolist()
 
 
 def test_long_and_short_strings_hash_together_as_alone() -> None:

@@ -12,9 +12,9 @@ from packed_data import data_file
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
-    decode_file,
-    decode_payload,
-    encode_file,
+    decode_deletion_vector_file,
+    decode_deletion_vector_payload,
+    encode_deletion_vector_file,
 )
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
 
@@ -34,7 +34,9 @@ def positions_of(entry: dict[str, Any]) -> list[int]:
 def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
     vector = DeletionVector.of(positions_of(entry))
 
-    data, (where,) = encode_file({"f": vector}, bitmap64=entry["format"] == "bitmap64")
+    data, (where,) = encode_deletion_vector_file(
+        {"f": vector}, bitmap64=entry["format"] == "bitmap64"
+    )
 
     assert (1, entry["manifest_length"], entry["cardinality"]) == (
         where.offset,
@@ -48,7 +50,10 @@ def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
         assert hexadecimal.startswith(entry["entry_hex_prefix"])
         assert hexadecimal.endswith(entry["entry_hex_suffix"])
         assert entry["entry_length_bytes"] == len(data) - 1
-    assert positions_of(entry) == decode_file(data, [where], "f")["f"].positions().tolist()
+    assert (
+        positions_of(entry)
+        == decode_deletion_vector_file(data, [where], "f")["f"].positions().tolist()
+    )
 
 
 @pytest.mark.parametrize("file", [pytest.param(f, id=f["name"]) for f in DATA["files"]])
@@ -58,7 +63,7 @@ def test_index_files_are_decoded(file: dict[str, Any]) -> None:
         for r in file["dv_ranges"]
     ]
 
-    decoded = decode_file(bytes.fromhex(file["file_hex"]), ranges, "index-0")
+    decoded = decode_deletion_vector_file(bytes.fromhex(file["file_hex"]), ranges, "index-0")
 
     assert file["contents"] == {name: v.positions().tolist() for name, v in decoded.items()}
 
@@ -69,7 +74,7 @@ def test_index_files_are_decoded(file: dict[str, Any]) -> None:
 def test_index_files_are_encoded_to_the_byte(file: dict[str, Any]) -> None:
     vectors = {name: DeletionVector.of(positions) for name, positions in file["contents"].items()}
 
-    data, _ = encode_file(vectors, bitmap64=file["format"] == "bitmap64")
+    data, _ = encode_deletion_vector_file(vectors, bitmap64=file["format"] == "bitmap64")
 
     assert file["file_hex"] == data.hex()
 
@@ -78,7 +83,7 @@ def test_index_files_are_encoded_to_the_byte(file: dict[str, Any]) -> None:
 def test_union_and_round_trip_keep_every_position(one: set[int], two: set[int]) -> None:
     union = DeletionVector.of(sorted(one)) | DeletionVector.of(sorted(two))
 
-    again = decode_payload(union.payload(bitmap64=True), "f")
+    again = decode_deletion_vector_payload(union.encode_payload(bitmap64=True), "f")
 
     np.testing.assert_array_equal(sorted(one | two), again.positions())
     assert len(one | two) == again.cardinality
@@ -94,19 +99,21 @@ def test_positions_may_come_in_any_order_and_twice() -> None:
 
 def test_positions_beyond_32_bits_are_refused_in_a_32_bit_vector() -> None:
     with pytest.raises(PaimonError, match="bitmap64"):
-        DeletionVector.of([2**31]).payload(bitmap64=False)
+        DeletionVector.of([2**31]).encode_payload(bitmap64=False)
 
 
 def test_a_flipped_bit_is_found_by_the_checksum() -> None:
-    data, ranges = encode_file({"f": DeletionVector.of([1, 2, 3])})
+    data, ranges = encode_deletion_vector_file({"f": DeletionVector.of([1, 2, 3])})
     damaged = bytearray(data)
     damaged[-6] ^= 1
 
     with pytest.raises(CorruptFileError, match=r"index-7: .*checksum"):
-        decode_file(bytes(damaged), ranges, "index-7")
+        decode_deletion_vector_file(bytes(damaged), ranges, "index-7")
 
 
 @given(st.binary(max_size=200), st.integers(-5, 300), st.integers(-5, 300))
 def test_garbage_is_reported_and_never_believed(data: bytes, offset: int, length: int) -> None:
     with pytest.raises(PaimonError):
-        decode_file(b"\x01" + data, [DeletionVectorRange("f", offset, length, 77_777)], "index-0")
+        decode_deletion_vector_file(
+            b"\x01" + data, [DeletionVectorRange("f", offset, length, 77_777)], "index-0"
+        )

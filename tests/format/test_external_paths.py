@@ -8,10 +8,10 @@ import pytest
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.external_paths import (
+    DataFilePathFactory,
     ExternalPaths,
-    FilePlacement,
-    entropy_directories,
-    murmur3_32,
+    compute_entropy_directories,
+    hash_murmur3_32,
 )
 from paimon_orch.format.options import Options
 
@@ -26,7 +26,7 @@ def external(paths: str, strategy: str, root: str = "/w/t", **more: str) -> Exte
 
 
 def roots_used(found: ExternalPaths | None, files: int) -> Counter[str]:
-    placement = FilePlacement("/w/t", "p=1/bucket-0", found)
+    placement = DataFilePathFactory("/w/t", "p=1/bucket-0", found)
     return Counter(
         placement.place(f"data-{n}").path.removesuffix(f"/data-{n}") for n in range(files)
     )
@@ -42,7 +42,7 @@ def roots_used(found: ExternalPaths | None, files: int) -> Counter[str]:
     ],
 )
 def test_murmur3_with_seed_0_is_the_published_one(data: bytes, expected: int) -> None:
-    assert murmur3_32(data) == expected
+    assert hash_murmur3_32(data) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_murmur3_with_seed_0_is_the_published_one(data: bytes, expected: int) ->
     ],
 )
 def test_entropy_directories_are_those_of_java(name: str, directories: str) -> None:
-    assert entropy_directories(name) == directories
+    assert compute_entropy_directories(name) == directories
 
 
 def test_round_robin_takes_each_path_in_turn() -> None:
@@ -79,13 +79,15 @@ def test_one_file_system_is_chosen_by_its_scheme() -> None:
 
 
 def test_the_metadata_names_the_uri_as_java_does() -> None:
-    placed = FilePlacement("/w/t", "bucket-0", external("file:///a/t/", "round-robin")).place("x")
+    placed = DataFilePathFactory("/w/t", "bucket-0", external("file:///a/t/", "round-robin")).place(
+        "x"
+    )
     assert (placed.path, placed.external) == ("/a/t/bucket-0/x", "file:/a/t/bucket-0/x")
 
 
 @pytest.mark.parametrize(("paths", "strategy"), [(TWO, "none"), ("", "round-robin")])
 def test_files_stay_below_the_table_without_strategy_or_paths(paths: str, strategy: str) -> None:
-    placed = FilePlacement("/w/t", "bucket-0", external(paths, strategy)).place("x")
+    placed = DataFilePathFactory("/w/t", "bucket-0", external(paths, strategy)).place("x")
     assert (placed.path, placed.external) == ("/w/t/bucket-0/x", None)
 
 
@@ -113,4 +115,6 @@ def test_options_that_cannot_be_followed_are_refused(
 def test_two_names_of_one_store_are_one_store() -> None:
     found = external("s3a://x/t", "round-robin", root="s3://w/t")
     assert found is not None
-    assert FilePlacement("s3://w/t", "bucket-0", found).place("x").path == "s3a://x/t/bucket-0/x"
+    assert (
+        DataFilePathFactory("s3://w/t", "bucket-0", found).place("x").path == "s3a://x/t/bucket-0/x"
+    )

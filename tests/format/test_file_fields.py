@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from paimon_orch.format.manifest.columnar_manifest import (
-    ManifestColumns,
+    ColumnarManifest,
     open_manifest,
-    select_live,
+    read_live_entries,
 )
 from paimon_orch.format.manifest.file_fields import (
-    _ATTRIBUTES,
-    FieldsOfFiles,
-    FieldsOfManifest,
-    file_fields,
+    _ATTRIBUTE_BY_FIELD,
+    ManifestFileFields,
+    ObjectFileFields,
+    build_file_fields,
 )
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -48,14 +48,15 @@ def test_objects_and_columns_tell_the_same(count: int) -> None:
     manifest = open_manifest(encode_manifest(written), "manifest")
     rows = np.arange(1, count, 2)
 
-    found = file_fields(manifest, rows)
+    found = build_file_fields(manifest, rows)
 
-    expected = FieldsOfFiles([written[row].file for row in rows.tolist()])
-    assert isinstance(found, FieldsOfManifest) == isinstance(manifest, ManifestColumns)
-    for field in _ATTRIBUTES:
+    expected = ObjectFileFields([written[row].file for row in rows.tolist()])
+    assert isinstance(found, ManifestFileFields) == isinstance(manifest, ColumnarManifest)
+    for field in _ATTRIBUTE_BY_FIELD:
         assert found.get(field) == expected.get(field), field
         assert found.take(rows[:1] - 1).get(field) == expected.get(field)[:1]
     assert found.names == expected.names
     assert [
-        entry.file.file_name for entry in select_live([manifest], choose=lambda _, at: at[::2])
+        entry.file.file_name
+        for entry in read_live_entries([manifest], choose=lambda _, at: at[::2])
     ] == [entry.file.file_name for entry in written[::2]]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from paimon_orch.errors import CorruptFileError, PaimonError
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
-    decode_file,
-    decode_payload,
-    encode_file,
+    decode_deletion_vector_file,
+    decode_deletion_vector_payload,
+    encode_deletion_vector_file,
 )
 from paimon_orch.format.manifest import avro_container as avro
-from paimon_orch.format.manifest.columnar_manifest import ManifestColumns
+from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
 from paimon_orch.format.manifest.index_manifest import (
-    DELETION_VECTORS,
+    DELETION_VECTORS_INDEX,
     DeletionVectorRange,
     IndexManifestEntry,
     decode_index_manifest,
@@ -55,7 +55,9 @@ ENTRIES = [
     for number in range(4)
 ]
 RANGES = (DeletionVectorRange("data-0.parquet", 1, 22, 1),)
-INDEXES = [IndexManifestEntry(FileKind.ADD, b"", 0, DELETION_VECTORS, "index-0", 31, 1, RANGES)]
+INDEXES = [
+    IndexManifestEntry(FileKind.ADD, b"", 0, DELETION_VECTORS_INDEX, "index-0", 31, 1, RANGES)
+]
 LISTED = [ManifestFileMeta(f"manifest-{number}", 9, 1, 0, EMPTY_STATS, 0) for number in range(3)]
 SNAPSHOT = Snapshot(3, 0, "base", "delta", "user", 7, CommitKind.APPEND, 1_700_000_000_000, 5, 5)
 SCHEMA = TableSchema(
@@ -124,7 +126,7 @@ def test_what_is_proven_of_a_damaged_manifest_is_what_the_records_say(
     whole = DECODERS["plain manifest"][0]
     at = place % len(whole)
     data = whole[:at] + inserted + whole[at + cut :]
-    columns = ManifestColumns.decode(data, FILE)
+    columns = ColumnarManifest.decode(data, FILE)
     if columns is not None:
         try:
             entries: object = columns.entries()
@@ -155,14 +157,14 @@ def test_json_of_another_shape(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("bitmap64", [False, True])
 def test_damaged_deletion_vectors(bitmap64: bool) -> None:
     vector = DeletionVector.of([1, 5, 70_000, *range(100_000, 200_000)])
-    whole, [found] = encode_file({"data-0.parquet": vector}, bitmap64=bitmap64)
-    assert decode_file(whole, [found], FILE) == {"data-0.parquet": vector}
+    whole, [found] = encode_deletion_vector_file({"data-0.parquet": vector}, bitmap64=bitmap64)
+    assert decode_deletion_vector_file(whole, [found], FILE) == {"data-0.parquet": vector}
     for data in damaged(whole):
-        error = decoded(lambda data: decode_file(data, [found], FILE), data)
+        error = decoded(lambda data: decode_deletion_vector_file(data, [found], FILE), data)
         assert isinstance(error, PaimonError), "a checksum tells"
-    payload = vector.payload(bitmap64=bitmap64)
+    payload = vector.encode_payload(bitmap64=bitmap64)
     for data in damaged(payload):
-        decoded(lambda data: decode_payload(data, FILE), data)
+        decoded(lambda data: decode_deletion_vector_payload(data, FILE), data)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_records_that_take_no_bytes_are_not_counted_up(schema: Any) -> None:
     head = b"Obj\1" + b"\2" + b"\x16avro.schema" + _length(text) + text + b"\0" + b"s" * 16
     many = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"  # records, in a block of as good as no bytes
     with pytest.raises(CorruptFileError, match="of nothing"):
-        avro.decode(head + many + b"\x02\0" + b"s" * 16, FILE, {})
+        avro.decode_avro_file(head + many + b"\x02\0" + b"s" * 16, FILE, {})
 
 
 def _length(text: bytes) -> bytes:

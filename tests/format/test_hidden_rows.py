@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from paimon_orch.format.bytes.roaring import BLOCK, Container, containers
-from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
-from paimon_orch.format.row_mask import HiddenRows
+from paimon_orch.format.bytes.roaring import BLOCK_SIZE, ContainerLocation, read_containers
+from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
+from paimon_orch.format.row_mask import DeletedRowMask
 
 WORD = 1 << 32
 KINDS = ("array", "bit set", "runs", "full")
@@ -21,20 +21,22 @@ def of_kind(kind: str, seed: int) -> set[int]:
     """Return positions of one block that are stored in such a container."""
     random = np.random.default_rng(seed)
     if kind == "array":
-        return set(random.choice(BLOCK, random.integers(1, 4097), replace=False).tolist())
+        return set(random.choice(BLOCK_SIZE, random.integers(1, 4097), replace=False).tolist())
     if kind == "bit set":
-        return set(random.choice(BLOCK, random.integers(9000, 50_000), replace=False).tolist())
+        return set(random.choice(BLOCK_SIZE, random.integers(9000, 50_000), replace=False).tolist())
     if kind == "runs":
-        starts = np.sort(random.choice(BLOCK // 64, random.integers(1, 900), replace=False)) * 64
+        starts = (
+            np.sort(random.choice(BLOCK_SIZE // 64, random.integers(1, 900), replace=False)) * 64
+        )
         lengths = random.integers(20, 65, len(starts))
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
         return {row for start, length in runs for row in range(start, start + length)}
-    return set(range(BLOCK))
+    return set(range(BLOCK_SIZE))
 
 
-def kind_of(container: Container) -> str:
+def kind_of(container: ContainerLocation) -> str:
     if container.is_run:
-        return "full" if container.cardinality == BLOCK else "runs"
+        return "full" if container.cardinality == BLOCK_SIZE else "runs"
     return "bit set" if container.cardinality > 4096 else "array"
 
 
@@ -43,7 +45,7 @@ def expected(hidden: set[int], first: int, count: int) -> list[bool] | None:
     return None if all(kept) else kept
 
 
-def kept_of(rows: HiddenRows, first: int, count: int) -> list[bool] | None:
+def kept_of(rows: DeletedRowMask, first: int, count: int) -> list[bool] | None:
     kept = rows.kept(first, count)
     if kept is None:
         return None
@@ -57,9 +59,9 @@ def kept_of(rows: HiddenRows, first: int, count: int) -> list[bool] | None:
 @settings(max_examples=5)
 def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
     hidden = of_kind(kind, seed)
-    data = DeletionVector.of(sorted(hidden)).payload(bitmap64=False)[4:]
+    data = DeletionVector.of(sorted(hidden)).encode_payload(bitmap64=False)[4:]
 
-    (container,), end = containers(data)
+    (container,), end = read_containers(data)
 
     assert (kind_of(container), end) == (kind, len(data))
     bits = np.unpackbits(container.bits(data), bitorder="little")
@@ -69,29 +71,35 @@ def test_a_container_of_each_kind_is_unpacked(kind: str, seed: int) -> None:
 @given(
     st.lists(PART, max_size=4),
     st.booleans(),
-    st.lists(st.tuples(st.integers(0, 4 * BLOCK), st.integers(0, BLOCK + 9)), max_size=4),
+    st.lists(st.tuples(st.integers(0, 4 * BLOCK_SIZE), st.integers(0, BLOCK_SIZE + 9)), max_size=4),
 )
-@example([(1, "array", 0)], True, [(BLOCK - 1, 2), (0, BLOCK), (3, BLOCK), (2 * BLOCK, 7)])
+@example(
+    [(1, "array", 0)],
+    True,
+    [(BLOCK_SIZE - 1, 2), (0, BLOCK_SIZE), (3, BLOCK_SIZE), (2 * BLOCK_SIZE, 7)],
+)
 @settings(max_examples=30, deadline=None)
 def test_batches_keep_what_is_not_in_the_set(
     parts: list[tuple[int, str, int]], bitmap64: bool, batches: list[tuple[int, int]]
 ) -> None:
-    begin = WORD - 2 * BLOCK if bitmap64 else 0  # across the end of a word
+    begin = WORD - 2 * BLOCK_SIZE if bitmap64 else 0  # across the end of a word
     hidden = {
-        begin + block * BLOCK + row for block, kind, seed in parts for row in of_kind(kind, seed)
+        begin + block * BLOCK_SIZE + row
+        for block, kind, seed in parts
+        for row in of_kind(kind, seed)
     }
-    payload = DeletionVector.of(sorted(hidden)).payload(bitmap64=bitmap64)
-    rows = HiddenRows.of(decode_payload(payload, "f"))
+    payload = DeletionVector.of(sorted(hidden)).encode_payload(bitmap64=bitmap64)
+    rows = DeletedRowMask.of(decode_deletion_vector_payload(payload, "f"))
 
     for first, count in batches:
         assert kept_of(rows, begin + first, count) == expected(hidden, begin + first, count)
 
 
 def test_a_batch_without_hidden_rows_needs_no_mask() -> None:
-    rows = HiddenRows.of(DeletionVector.of([3, WORD + 5]))
+    rows = DeletedRowMask.of(DeletionVector.of([3, WORD + 5]))
 
     assert rows.kept(4, 1000) is None
-    assert rows.kept(5 * BLOCK, 3 * BLOCK) is None
+    assert rows.kept(5 * BLOCK_SIZE, 3 * BLOCK_SIZE) is None
     assert rows.kept(WORD - 2, 7) is None
     assert rows.kept(WORD, 6) == pa.array([True] * 5 + [False])
-    assert HiddenRows.of(DeletionVector.of([])).kept(0, 10) is None
+    assert DeletedRowMask.of(DeletionVector.of([])).kept(0, 10) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_orch.format.bucket.java_hash import table_order
+from paimon_orch.format.bucket.java_hash import compute_hash_map_order
 
 # fmt: off
 NUMBERS = [47, 52, 74, 104, 66, 5, 94, 11, 2, 81, 71, 63, 67, 0, 68, 10, 18, 55, 17, 57, 108, 48, 116, 1, 82, 20]
@@ -26,11 +26,11 @@ COMPUTED = {
 
 @pytest.mark.parametrize("count", PUT)
 def test_entries_that_were_put_in(count: int) -> None:
-    assert [NUMBERS[at] for at in table_order(NUMBERS[:count])] == PUT[count]
+    assert [NUMBERS[at] for at in compute_hash_map_order(NUMBERS[:count])] == PUT[count]
 
 
 @pytest.mark.parametrize("count", COMPUTED)
 def test_entries_that_were_computed_if_absent(count: int) -> None:
-    found = table_order(NUMBERS[:count], computed=True)
+    found = compute_hash_map_order(NUMBERS[:count], computed=True)
 
     assert [NUMBERS[at] for at in found] == COMPUTED[count]

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.columnar_manifest import (
+    ColumnarManifest,
     DecodedManifest,
-    ManifestColumns,
     open_manifest,
-    select_live,
+    read_live_entries,
 )
 from paimon_orch.format.manifest.manifest_entry import (
-    SCHEMA,
+    MANIFEST_SCHEMA,
     DataFileMeta,
     FileKind,
     ManifestEntry,
     _entry_to_avro,
     decode_manifest,
     encode_manifest,
-    live_entries,
+    filter_live_entries,
 )
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
@@ -123,7 +123,7 @@ def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None
     avro = {path: data for path in paths if (data := path.read_bytes()).startswith(b"Obj")}
     assert avro
     for path, data in avro.items():
-        columns = ManifestColumns.decode(data, str(path))
+        columns = ColumnarManifest.decode(data, str(path))
         assert columns is not None, path
         assert columns.entries() == decode_manifest(data, str(path)), path
 
@@ -133,8 +133,8 @@ def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None
 def test_any_manifest_reads_as_it_does_record_by_record(
     values: list[ManifestEntry], schema: str
 ) -> None:
-    data = written(OTHER_SCHEMAS[schema](SCHEMA), values)
-    columns = ManifestColumns.decode(data, "m")
+    data = written(OTHER_SCHEMAS[schema](MANIFEST_SCHEMA), values)
+    columns = ColumnarManifest.decode(data, "m")
     expected = decode_manifest(data, "m")
     assert columns is not None
     assert columns.entries() == expected
@@ -165,7 +165,7 @@ def zigzag(number: int) -> bytes:
 
 def test_what_looks_like_an_entry_inside_of_one_is_not_taken_for_one() -> None:
     values = entries(5, embedded_index=content_of(encode_manifest(entries(2))))
-    columns = ManifestColumns.decode(encode_manifest(values), "m")
+    columns = ColumnarManifest.decode(encode_manifest(values), "m")
     assert columns is not None
     assert columns.entries() == values
 
@@ -175,7 +175,7 @@ def test_arrays_in_blocks_that_tell_their_size_are_read() -> None:
     content = content_of(encode_manifest(values))
     plain, sized = b"\x04\x06one\x06two\x00", b"\x03\x10\x06one\x06two\x00"
     assert content.count(plain) == 3
-    columns = ManifestColumns.decode(container(3, content.replace(plain, sized)), "m")
+    columns = ColumnarManifest.decode(container(3, content.replace(plain, sized)), "m")
     assert columns is not None
     assert columns.entries() == values
 
@@ -184,14 +184,14 @@ def test_arrays_in_blocks_that_tell_their_size_are_read() -> None:
 def test_a_count_that_is_not_that_of_the_records_is_an_error(change: int) -> None:
     content = content_of(encode_manifest(entries(400)))
     data = container(400 + change, content)
-    assert ManifestColumns.decode(data, "m") is None
+    assert ColumnarManifest.decode(data, "m") is None
     with pytest.raises(CorruptFileError, match=r"^m: "):
         open_manifest(data, "m")
 
 
 def test_bytes_that_no_record_needs_are_an_error() -> None:
     content = content_of(encode_manifest(entries(400))) + b"\x00"
-    assert ManifestColumns.decode(container(400, content), "m") is None
+    assert ColumnarManifest.decode(container(400, content), "m") is None
     with pytest.raises(CorruptFileError, match=r"^m: "):
         open_manifest(container(400, content), "m")
 
@@ -221,16 +221,16 @@ def test_live_entries_are_those_of_the_plain_rule(
     kinds = st.sampled_from(FileKind)
     levels = st.integers(0, 6)
     again = [
-        replace(entry, kind=data.draw(kinds), file=entry.file.upgraded(data.draw(levels)))
+        replace(entry, kind=data.draw(kinds), file=entry.file.with_level(data.draw(levels)))
         for entry in repeated
     ]
     groups = [*values, again]
     manifests = [
-        ManifestColumns.decode(encode_manifest(group), "m") or DecodedManifest(group)
+        ColumnarManifest.decode(encode_manifest(group), "m") or DecodedManifest(group)
         for group in groups
     ]
-    live = live_entries(entry for group in groups for entry in group)
-    assert select_live(manifests) == live
+    live = filter_live_entries(entry for group in groups for entry in group)
+    assert read_live_entries(manifests) == live
     partitions = {entry.partition for entry in everything[::2]}
     chosen = [e for e in live if e.partition in partitions and e.file.level in range(2, 5)]
-    assert select_live(manifests, partitions, range(2, 5)) == chosen
+    assert read_live_entries(manifests, partitions, range(2, 5)) == chosen

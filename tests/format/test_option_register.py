@@ -10,10 +10,10 @@ from packed_data import data_file
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import FAMILIES
 from paimon_orch.format.options.register import (
-    REGISTER,
+    OPTION_REGISTRY,
+    find_nearest_option,
     find_option,
     may_be_newer_option,
-    nearest_option,
 )
 from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption, ValueType
 
@@ -47,7 +47,7 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(relea
         if not first <= number <= last:
             continue
         seen += 1
-        option = REGISTER.get(documented["key"])
+        option = OPTION_REGISTRY.get(documented["key"])
         assert option is not None, f"{documented['key']} of Paimon {release} is not registered"
         assert option.type is _TYPES[documented["type"]], option.key
         default = documented["default"].strip('"')
@@ -64,7 +64,9 @@ def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
     )
 
 
-@pytest.mark.parametrize("option", [*REGISTER.values(), *FAMILIES], ids=lambda option: option.key)
+@pytest.mark.parametrize(
+    "option", [*OPTION_REGISTRY.values(), *FAMILIES], ids=lambda option: option.key
+)
 def test_the_default_of_an_option_stops_no_step(option: TableOption) -> None:
     every = ~StepKind.NONE
     assert not option.blocks(option.default or "", every)
@@ -84,7 +86,7 @@ def test_the_default_of_an_option_stops_no_step(option: TableOption) -> None:
     ],
 )
 def test_values_are_compared_by_their_type(key: str, same: str, other: str) -> None:
-    option = REGISTER[key]
+    option = OPTION_REGISTRY[key]
     every = ~StepKind.NONE
     assert not option.blocks(same, every)
     assert option.blocks(other, every)
@@ -121,7 +123,7 @@ def test_a_misspelt_key_is_taken_for_an_option_and_the_nearest_is_found(
     key: str, nearest: str
 ) -> None:
     assert may_be_newer_option(key)
-    assert nearest_option(key) == nearest
+    assert find_nearest_option(key) == nearest
 
 
 @pytest.mark.parametrize("key", ["owner", "comment", "my.team", "x", "dlf.region"])
@@ -131,7 +133,7 @@ def test_any_other_key_is_the_users_own(key: str) -> None:
 
 def test_a_value_of_the_wrong_type_names_the_option() -> None:
     with pytest.raises(InputError, match=re.escape("'chain-table.enabled' = 'perhaps'")):
-        REGISTER["chain-table.enabled"].parse("perhaps")
+        OPTION_REGISTRY["chain-table.enabled"].parse("perhaps")
 
 
 @pytest.mark.parametrize(
@@ -145,6 +147,6 @@ def test_a_value_of_the_wrong_type_names_the_option() -> None:
 def test_a_number_out_of_range_is_refused_by_name(
     key: str, good: str, bad: str, words: str
 ) -> None:
-    REGISTER[key].check(good)
+    OPTION_REGISTRY[key].check(good)
     with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {words}")):
-        REGISTER[key].check(bad)
+        OPTION_REGISTRY[key].check(bad)

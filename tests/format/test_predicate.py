@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, bind, to_arrow
+from paimon_orch.format.types.predicate import (
+    And,
+    Leaf,
+    Not,
+    Or,
+    bind_predicate,
+    to_arrow_expression,
+)
 
 SCHEMA = pa.schema([("i", pa.int32()), ("s", pa.string()), ("f", pa.float64())])
 
@@ -23,7 +30,7 @@ def _leaf(name: str, op: str, *values: Any) -> Leaf:
 
 
 def test_values_become_the_types_of_their_columns() -> None:
-    bound = bind(Or((_leaf("i", "in", 1, 2), Not(_leaf("i", "=", 3)))), _type_of)
+    bound = bind_predicate(Or((_leaf("i", "in", 1, 2), Not(_leaf("i", "=", 3)))), _type_of)
     assert bound == Or(
         (
             Leaf("i", "in", (pa.scalar(1, pa.int32()), pa.scalar(2, pa.int32()))),
@@ -48,12 +55,12 @@ def test_values_become_the_types_of_their_columns() -> None:
 )
 def test_test_that_a_column_cannot_take_is_refused(leaf: Leaf) -> None:
     with pytest.raises(InputError):
-        bind(And((leaf, leaf)), _type_of)
+        bind_predicate(And((leaf, leaf)), _type_of)
 
 
 @pytest.mark.parametrize("op", ["=", "in"])
 def test_zero_has_one_value_and_nan_none(op: str) -> None:
     rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
-    assert rows.filter(to_arrow(_leaf("f", op, -0.0))).num_rows == 2
-    assert rows.filter(to_arrow(_leaf("f", op, math.nan))).num_rows == 0
-    assert rows.filter(to_arrow(Not(_leaf("f", op, 0.0)))).num_rows == 1
+    assert rows.filter(to_arrow_expression(_leaf("f", op, -0.0))).num_rows == 2
+    assert rows.filter(to_arrow_expression(_leaf("f", op, math.nan))).num_rows == 0
+    assert rows.filter(to_arrow_expression(Not(_leaf("f", op, 0.0)))).num_rows == 1

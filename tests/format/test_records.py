@@ -100,11 +100,15 @@ def _early(value: object) -> object:
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_manifests_are_told_by_their_first_bytes(kind: str) -> None:
-    entries = as_container(encode_manifest(ENTRIES), kind, manifest.KNOWN_FIELDS)
+    entries = as_container(encode_manifest(ENTRIES), kind, manifest.MANIFEST_FIELDS)
     assert decode_manifest(entries, "manifest-0") == ENTRIES
-    manifests = as_container(encode_manifest_list(MANIFESTS), kind, manifest_list.KNOWN_FIELDS)
+    manifests = as_container(
+        encode_manifest_list(MANIFESTS), kind, manifest_list.MANIFEST_LIST_FIELDS
+    )
     assert decode_manifest_list(manifests, "manifest-list-0") == MANIFESTS
-    indexes = as_container(encode_index_manifest(INDEXES), kind, index_manifest.KNOWN_FIELDS)
+    indexes = as_container(
+        encode_index_manifest(INDEXES), kind, index_manifest.INDEX_MANIFEST_FIELDS
+    )
     assert decode_index_manifest(indexes, "index-manifest-0") == INDEXES
 
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from paimon_orch.format.bytes.roaring import (
-    all_rows,
-    bitmap_of,
-    bitmap_of_sorted,
-    containers,
-    deserialized,
-    serialized,
-    serialized_groups,
-    serialized_mask,
-    serialized_size,
+    build_bitmap,
+    build_bitmap_from_sorted,
+    build_full_bitmap,
+    deserialize_bitmap,
+    read_containers,
+    read_serialized_size,
+    serialize_groups,
+    serialize_mask,
+    serialize_positions,
 )
 
 LIMIT = 200_000
@@ -41,11 +41,11 @@ def test_a_mask_and_its_positions_have_the_same_bytes(runs: list[tuple[int, int]
     mask = np.zeros(LIMIT, bool)
     mask[rows] = True
 
-    data = serialized(rows)
+    data = serialize_positions(rows)
 
-    assert serialized_mask(mask) == data
-    assert serialized_size(b"xx" + data + b"behind", 2) == len(data)
-    assert set(deserialized(data, LIMIT)) == set(rows.tolist())
+    assert serialize_mask(mask) == data
+    assert read_serialized_size(b"xx" + data + b"behind", 2) == len(data)
+    assert set(deserialize_bitmap(data, LIMIT)) == set(rows.tolist())
 
 
 @given(RUNS, st.integers(0, 400))
@@ -54,11 +54,11 @@ def test_a_bitmap_of_sorted_positions_holds_them_and_is_stored_alike(
 ) -> None:
     rows = rows_of(runs) + (blocks_before << 16)
 
-    bitmap = bitmap_of_sorted(rows)
+    bitmap = build_bitmap_from_sorted(rows)
 
     assert bitmap == BitMap(rows.tolist())
     bitmap.run_optimize()
-    assert bitmap.serialize() == serialized(rows)
+    assert bitmap.serialize() == serialize_positions(rows)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.9])
@@ -66,7 +66,7 @@ def test_a_bitmap_of_many_sorted_positions_holds_them(share: float) -> None:
     rows = np.flatnonzero(np.random.default_rng(5).random(5_000_000) < share)
     rows = rows[(rows < 100_000) | (rows > 300_000)]  # some blocks are empty
 
-    assert bitmap_of_sorted(rows) == bitmap_of(rows)
+    assert build_bitmap_from_sorted(rows) == build_bitmap(rows)
 
 
 @given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))
@@ -74,15 +74,15 @@ def test_groups_have_the_bytes_of_each_alone(groups: list[list[tuple[int, int]]]
     parts = [rows_of(runs) for runs in groups]
     counts = np.array([len(part) for part in parts])
 
-    data, lengths = serialized_groups(np.concatenate(parts), np.cumsum(counts) - counts)
+    data, lengths = serialize_groups(np.concatenate(parts), np.cumsum(counts) - counts)
 
-    alone = [serialized(part) for part in parts]
+    alone = [serialize_positions(part) for part in parts]
     assert data == b"".join(alone)
     assert lengths.tolist() == [len(part) for part in alone]
 
 
 def test_no_groups_are_no_bytes() -> None:
-    data, lengths = serialized_groups(np.empty(0, np.int64), np.empty(0, np.int64))
+    data, lengths = serialize_groups(np.empty(0, np.int64), np.empty(0, np.int64))
 
     assert (data, len(lengths)) == (b"", 0)
 
@@ -90,38 +90,38 @@ def test_no_groups_are_no_bytes() -> None:
 def test_a_mask_of_dense_random_bits_is_a_bit_set() -> None:
     mask = np.random.default_rng(3).random(150_000) < 0.4
 
-    assert serialized_mask(mask) == serialized(np.flatnonzero(mask))
+    assert serialize_mask(mask) == serialize_positions(np.flatnonzero(mask))
 
 
 def test_positions_behind_the_last_row_are_refused() -> None:
     with pytest.raises(ValueError, match="position 9, of 9 rows"):
-        deserialized(serialized(np.array([1, 9])), 9)
+        deserialize_bitmap(serialize_positions(np.array([1, 9])), 9)
 
 
 def test_a_bitmap_that_is_cut_off_is_refused() -> None:
-    data = serialized(np.array([1, 5, 9]))
+    data = serialize_positions(np.array([1, 5, 9]))
 
     for end in range(len(data)):
         with pytest.raises(Exception, match=r"."):
-            deserialized(data[:end], 100)
+            deserialize_bitmap(data[:end], 100)
 
 
 @pytest.mark.parametrize("blocks", [1, 3, 4, 20])  # from four on offsets stand beside runs
 def test_containers_of_a_cut_off_bitmap_end_behind_it(blocks: int) -> None:
     rows = np.concatenate([np.arange(7 + block) + (block << 16) for block in range(blocks)])
-    data = serialized(rows)
+    data = serialize_positions(rows)
 
-    assert [(c.block, c.cardinality) for c in containers(data)[0]] == [
+    assert [(c.block, c.cardinality) for c in read_containers(data)[0]] == [
         (block, 7 + block) for block in range(blocks)
     ]
     for end in range(len(data)):
         try:
-            _, behind = containers(data[:end])
+            _, behind = read_containers(data[:end])
         except (struct.error, IndexError):
             continue
         assert behind > end
 
 
 def test_all_rows() -> None:
-    assert all_rows(0) == BitMap()
-    assert all_rows(3) == BitMap([0, 1, 2])
+    assert build_full_bitmap(0) == BitMap()
+    assert build_full_bitmap(3) == BitMap([0, 1, 2])

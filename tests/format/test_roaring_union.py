@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_orch.format.bytes.roaring_union import union_32, union_64
+from paimon_orch.format.bytes.roaring_union import union_bitmaps_32, union_bitmaps_64
 
 Union = tuple[int, bytes, bytes, bytes]
 
@@ -34,7 +34,7 @@ UNIONS = _unions()
 
 
 def united(bits: int, old: bytes, new: bytes) -> bytes:
-    return (union_32 if bits == 32 else union_64)(old, new)
+    return (union_bitmaps_32 if bits == 32 else union_bitmaps_64)(old, new)
 
 
 @pytest.mark.parametrize("number", range(len(UNIONS)))
@@ -67,7 +67,7 @@ def test_a_bitmap_of_64_bits_that_is_cut_off_is_refused(length: int) -> None:
     _, old, new, _ = next(union for union in UNIONS if union[0] == 64 and len(union[1]) > 60)
 
     with pytest.raises(ValueError, match="truncated"):
-        union_64(old[:length], new)
+        union_bitmaps_64(old[:length], new)
 
 
 def test_a_number_of_containers_that_the_data_cannot_hold_is_refused() -> None:
@@ -75,4 +75,4 @@ def test_a_number_of_containers_that_the_data_cannot_hold_is_refused() -> None:
     data = b"\1" + struct.pack("<q", 1) + leaf + struct.pack("<ibi", 1, -2, 2**31 - 1)
 
     with pytest.raises(ValueError, match="do not fit"):
-        union_64(data, data)
+        union_bitmaps_64(data, data)

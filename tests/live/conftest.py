@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from live.deployment import SHORT, Commit, Deployment
-from live.location import SENSED
+from live.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment
+from live.location import SENSOR_TABLES
 
 from paimon_orch import Catalog
 from paimon_orch.table.table import Table
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of one bucket: those of SENSED by day, and lake.months."""
     path = tmp_path_factory.mktemp("warehouse")
-    for name in (*SENSED, "lake.months"):
+    for name in (*SENSOR_TABLES, "lake.months"):
         Catalog(str(path)).create_table(
             name,
             "dt STRING, id BIGINT, amount INT",
@@ -55,7 +55,7 @@ def deployment(
         ["-f", str(Path(__file__).with_name("location.py"))],
         environment,
         {
-            **SHORT,
+            **FAST_INSTANCE_CONFIG,
             "run_retries": {"enabled": True, "max_retries": 1},
             "run_monitoring": {
                 "enabled": True,

@@ -23,7 +23,7 @@ LOCATION = "definitions"
 Commit = Callable[..., None]
 """Commits rows of the given partitions to a table."""
 
-SHORT: Mapping[str, Any] = {
+FAST_INSTANCE_CONFIG: Mapping[str, Any] = {
     "run_coordinator": {
         "module": "dagster.core.run_coordinator",
         "class": "QueuedRunCoordinator",
@@ -32,7 +32,7 @@ SHORT: Mapping[str, Any] = {
 }
 """Configuration of an instance that makes a test wait less than a user would."""
 
-SHORT_ENVIRONMENT = {"DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1"}
+FAST_ENVIRONMENT = {"DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1"}
 
 
 class Deployment:
@@ -69,10 +69,10 @@ class Deployment:
         """Start what answers questions; the daemon is started by itself."""
         port = ("--port", self._code_port)
         self._start("code-server", "dagster", "api", "grpc", *port, *self._location)
-        eventually(lambda: listens(self._code_port), self.logs)
+        wait_for_result(lambda: is_listening(self._code_port), self.logs)
         workspace = ("-w", self.home / "workspace.yaml")
         self._start("webserver", "dagster_webserver", "-p", self.port, *workspace)
-        eventually(self._answers, self.logs)
+        wait_for_result(self._is_ready, self.logs)
 
     def start_daemon(self) -> None:
         workspace = ("-w", self.home / "workspace.yaml")
@@ -117,7 +117,7 @@ class Deployment:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
             nodes = self.graphql(
                 "{workspaceOrError {... on Workspace {locationEntries {loadStatus}}}}"
@@ -130,7 +130,7 @@ class Deployment:
     def _start(self, name: str, module: str, *arguments: object) -> None:
         environment = {
             **os.environ,
-            **SHORT_ENVIRONMENT,
+            **FAST_ENVIRONMENT,
             **self._environment,
             "DAGSTER_HOME": str(self.home),
             "PYTHONPATH": str(self._repository),
@@ -146,7 +146,9 @@ class Deployment:
             )
 
 
-def eventually(probe: Callable[[], T], logs: Callable[[], str] = str, *, seconds: float = 120) -> T:
+def wait_for_result(
+    probe: Callable[[], T], logs: Callable[[], str] = str, *, seconds: float = 120
+) -> T:
     """Return the first result of a probe that is something; fail with the logs if there is none in time."""
     end = time.monotonic() + seconds
     while not (found := probe()):
@@ -161,6 +163,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -18,10 +18,10 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 
 U = TypeVar("U")
 MONTHS = [f"2026-{month:02d}" for month in range(1, 13)]
-SENSED = ("lake.orders", "lake.events")
+SENSOR_TABLES = ("lake.orders", "lake.events")
 
 
-class Gate(InProcessExecutor):
+class GatedExecutor(InProcessExecutor):
     """Runs units in the process; before that it says which process is here, and waits for the gate to open."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,15 +36,15 @@ class Gate(InProcessExecutor):
         return super().map(run, units, label=label, **given)
 
 
-class WithoutSpark(SparkSessionResource):
-    def executor(self) -> Gate:  # a global named Executor Dagster would take for its own
-        return Gate(Path(os.environ["LIVE_GATE"]))
+class GatedSparkResource(SparkSessionResource):
+    def executor(self) -> GatedExecutor:  # a global named Executor Dagster would take for its own
+        return GatedExecutor(Path(os.environ["LIVE_GATE"]))
 
 
-days = {table: dg.DynamicPartitionsDefinition(name=f"paimon/{table}") for table in SENSED}
+days = {table: dg.DynamicPartitionsDefinition(name=f"paimon/{table}") for table in SENSOR_TABLES}
 defs = dg.Definitions(
     assets=[
-        *(build_compaction_asset(table, partitions_def=days[table]) for table in SENSED),
+        *(build_compaction_asset(table, partitions_def=days[table]) for table in SENSOR_TABLES),
         build_compaction_asset("lake.months", partitions_def=dg.StaticPartitionsDefinition(MONTHS)),
     ],
     sensors=[
@@ -54,11 +54,11 @@ defs = dg.Definitions(
             minimum_interval_seconds=1,
             default_status=dg.DefaultSensorStatus.RUNNING,
         )
-        for table in SENSED
+        for table in SENSOR_TABLES
     ],
     resources={
         "paimon": PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")),
-        "spark": WithoutSpark(),
+        "spark": GatedSparkResource(),
     },
     executor=dg.in_process_executor,
 )

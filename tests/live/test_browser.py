@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from live.deployment import SHORT, Deployment, eventually
+from live.deployment import FAST_INSTANCE_CONFIG, Deployment, wait_for_result
 
 from paimon_orch import Catalog
 from paimon_orch.demo.flights import (
-    DELAYS,
-    KIND,
-    LIVE,
+    DELAYS_TABLE,
+    FLIGHT_BOARD_TABLE,
+    LIVE_BOARD_TABLE,
     MONTHS,
-    PLANES,
-    TABLE,
+    PLANES_TABLE,
+    ROW_KIND_COLUMN,
     WAVES,
-    WEATHER,
+    WEATHER_TABLE,
+    build_wave,
     create_flight_board,
-    wave,
 )
 from paimon_orch.table.table import Table
 
@@ -85,7 +85,7 @@ def board() -> Iterator[Table]:
     table = create_flight_board(Catalog(str(folder)))
     for month in () if PICTURES else THREE:
         for name in WAVES:
-            table.upsert(wave(name, month), row_kind=KIND)
+            table.upsert(build_wave(name, month), row_kind=ROW_KIND_COLUMN)
     lost = lost_file(table)
     lost.parent.mkdir(parents=True, exist_ok=True)
     lost.write_bytes(bytes(20_000))
@@ -104,7 +104,7 @@ def demo(
         repository,
         ["-m", "definitions"],
         {"PAIMON_WAREHOUSE": str(Path(board.paths.root).parents[1])},
-        SHORT,
+        FAST_INSTANCE_CONFIG,
     )
     try:
         made.start()
@@ -197,7 +197,7 @@ def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str
             found = instance.get_materialized_partitions(asset) if partitions else set()
             return found == {*partitions} and not instance.get_runs(under_way)
 
-        eventually(done, demo.logs, seconds=WAIT)
+        wait_for_result(done, demo.logs, seconds=WAIT)
 
 
 def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: Deployment) -> None:
@@ -206,7 +206,7 @@ def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: 
 
     page.goto("/assets/nyc/planes?view=overview")
     page.get_by_role("button", name="Materialize").first.click()
-    wait_for(demo, PLANES)
+    wait_for(demo, PLANES_TABLE)
 
 
 def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
@@ -215,7 +215,7 @@ def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
     months = MONTHS if PICTURES else ONE
     page.goto(f"{BOARD}?view=overview")
     launch(page, months)
-    wait_for(demo, TABLE, partitions=months)
+    wait_for(demo, FLIGHT_BOARD_TABLE, partitions=months)
 
     page.goto(f"{BOARD}?view=checks")
     page.get_by_text("level0_backlog").first.click()
@@ -231,7 +231,7 @@ def test_a_backfill_of_three_months_compacts_them_and_plots_what_it_did(
     months = MONTHS if PICTURES else THREE
     page.goto(f"{COMPACTION}?view=overview")
     launch(page, months)
-    wait_for(demo, TABLE, "compaction", partitions=months)
+    wait_for(demo, FLIGHT_BOARD_TABLE, "compaction", partitions=months)
 
     page.goto(f"{COMPACTION}?view=overview")
     page.get_by_role("button", name="Plots").click()
@@ -258,10 +258,10 @@ def test_orphan_cleanup_starts_as_a_dry_run_and_shows_its_plan(
 def test_what_is_downstream_and_what_others_wrote_was_looked_after_meanwhile(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
-    wait_for(demo, LIVE, "compaction", partitions=["2013-01-01"])
-    wait_for(demo, DELAYS)
+    wait_for(demo, LIVE_BOARD_TABLE, "compaction", partitions=["2013-01-01"])
+    wait_for(demo, DELAYS_TABLE)
     with demo.instance() as instance:
-        assert instance.get_dynamic_partitions(f"paimon/{WEATHER}") == [MONTHS[0]]
+        assert instance.get_dynamic_partitions(f"paimon/{WEATHER_TABLE}") == [MONTHS[0]]
 
     page.goto("/locations/definitions/asset-groups/nyc")
 

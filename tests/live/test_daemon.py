@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from live.deployment import LOCATION, Commit, Deployment, eventually
+from live.deployment import LOCATION, Commit, Deployment, wait_for_result
 from live.location import MONTHS
 
 from paimon_orch.steps.inspection.inspect import inspect
@@ -103,7 +103,7 @@ def test_a_commit_is_seen_added_as_a_partition_and_compacted_by_one_tick(
 ) -> None:
     commit("lake.orders", "2026-01-01")
 
-    eventually(lambda: succeeded(instance, "lake.orders", "2026-01-01"), daemon.logs)
+    wait_for_result(lambda: succeeded(instance, "lake.orders", "2026-01-01"), daemon.logs)
 
     assert inspect(table("lake.orders")).level0_files == 0
     [tick] = ticks_with_requests(daemon, "lake.orders")
@@ -121,14 +121,18 @@ def test_two_tables_are_compacted_at_once_and_two_partitions_of_one_after_the_ot
 ) -> None:
     commit("lake.orders", "2026-02-01", "2026-02-02")
     commit("lake.events", "2026-02-01")
-    eventually(lambda: entered(gate, "lake.orders") and entered(gate, "lake.events"), daemon.logs)
-    eventually(lambda: len(runs_of(instance, "lake.orders")) >= 2, daemon.logs)
+    wait_for_result(
+        lambda: entered(gate, "lake.orders") and entered(gate, "lake.events"), daemon.logs
+    )
+    wait_for_result(lambda: len(runs_of(instance, "lake.orders")) >= 2, daemon.logs)
 
     assert len(entered(gate, "lake.orders")) == 1
     shut.unlink()
     days = ("2026-02-01", "2026-02-02")
-    eventually(lambda: all(succeeded(instance, "lake.orders", day) for day in days), daemon.logs)
-    eventually(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+    wait_for_result(
+        lambda: all(succeeded(instance, "lake.orders", day) for day in days), daemon.logs
+    )
+    wait_for_result(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
 
     steps = [
         instance.get_run_step_stats(succeeded(instance, "lake.orders", day)[0].run_id)[0]
@@ -149,12 +153,12 @@ def test_the_place_of_a_killed_run_in_the_pool_is_freed_and_the_work_done_by_ano
     shut: Path,
 ) -> None:
     commit("lake.orders", "2026-03-01")
-    [worker] = eventually(lambda: entered(gate, "lake.orders"), daemon.logs)
+    [worker] = wait_for_result(lambda: entered(gate, "lake.orders"), daemon.logs)
 
     os.kill(worker, signal.SIGKILL)
     shut.unlink()
 
-    [again] = eventually(lambda: succeeded(instance, "lake.orders", "2026-03-01"), daemon.logs)
+    [again] = wait_for_result(lambda: succeeded(instance, "lake.orders", "2026-03-01"), daemon.logs)
     assert again.parent_run_id
     killed = instance.get_run_by_id(again.parent_run_id)
     assert killed
@@ -167,14 +171,14 @@ def test_a_daemon_that_is_started_again_goes_on_where_the_last_one_was(
 ) -> None:
     if not ticks_with_requests(daemon, "lake.events"):  # no other test ran before this one
         commit("lake.events", "2026-02-01")
-        eventually(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+        wait_for_result(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
     daemon.stop("daemon")
     before = ticks_with_requests(daemon, "lake.events")
     commit("lake.events", "2026-04-02")
 
     daemon.start_daemon()
 
-    eventually(lambda: succeeded(instance, "lake.events", "2026-04-02"), daemon.logs)
+    wait_for_result(lambda: succeeded(instance, "lake.events", "2026-04-02"), daemon.logs)
     newest, *older = ticks_with_requests(daemon, "lake.events")
     assert older == before
     assert len(newest["runIds"]) == 1
@@ -190,7 +194,7 @@ def test_a_backfill_of_twelve_months_is_two_runs_that_compact_all_of_them(
 ) -> None:
     key = dg.AssetKey(["lake", "months", "compaction"])
 
-    eventually(lambda: len(instance.get_materialized_partitions(key)) == 12, daemon.logs)
+    wait_for_result(lambda: len(instance.get_materialized_partitions(key)) == 12, daemon.logs)
 
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}))
     asked = sorted(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from live.deployment import SHORT, Commit, Deployment, eventually
-from live.postgres import postgres_home, postgres_server
+from live.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment, wait_for_result
+from live.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
-HOME = postgres_home()
+HOME = find_postgres_home()
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif(HOME is None, reason="there are no binaries of a PostgreSQL server"),
@@ -27,7 +27,7 @@ pytestmark = [
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server, and the variables that lead there."""
     assert HOME
-    with postgres_server(HOME) as port:
+    with run_postgres_server(HOME) as port:
         for name, value in {
             "HOST": "127.0.0.1",
             "USER": "postgres",
@@ -55,7 +55,9 @@ def deployment(
     documented: str,
 ) -> Iterator[Deployment]:
     location = ["-f", str(Path(__file__).with_name("location.py"))]
-    made = Deployment(tmp_path / "home", repository, location, environment, SHORT, documented)
+    made = Deployment(
+        tmp_path / "home", repository, location, environment, FAST_INSTANCE_CONFIG, documented
+    )
     try:
         made.start()
         yield made
@@ -73,7 +75,7 @@ def test_sensor_cursor_partitions_and_runs_are_kept_in_postgresql(
 
     with deployment.instance() as instance:
         done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
-        eventually(lambda: instance.get_runs(done), deployment.logs)
+        wait_for_result(lambda: instance.get_runs(done), deployment.logs)
 
         assert instance.get_dynamic_partitions("paimon/lake.orders") == ["2026-01-01"]
         [state] = [s for s in instance.all_instigator_state() if "orders" in s.instigator_name]

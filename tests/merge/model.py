@@ -20,29 +20,29 @@ def is_add(row: Row) -> bool:
     return row["_kind"] in ("+I", "+U")
 
 
-def _of_two(combine: Combine) -> Combine:
+def _ignore_nulls(combine: Combine) -> Combine:
     return lambda old, new: old if new is None else new if old is None else combine(old, new)
 
 
-ADD: dict[str, Combine] = {
-    "sum": _of_two(lambda old, new: old + new),
-    "max": _of_two(max),
-    "min": _of_two(min),
-    "bool_or": _of_two(lambda old, new: old or new),
-    "bool_and": _of_two(lambda old, new: old and new),
-    "listagg": _of_two(lambda old, new: f"{old},{new}"),
-    "collect": _of_two(lambda old, new: old + new),
+AGGREGATE_FUNCTIONS: dict[str, Combine] = {
+    "sum": _ignore_nulls(lambda old, new: old + new),
+    "max": _ignore_nulls(max),
+    "min": _ignore_nulls(min),
+    "bool_or": _ignore_nulls(lambda old, new: old or new),
+    "bool_and": _ignore_nulls(lambda old, new: old and new),
+    "listagg": _ignore_nulls(lambda old, new: f"{old},{new}"),
+    "collect": _ignore_nulls(lambda old, new: old + new),
     "last_value": lambda _, new: new,
     "last_non_null_value": lambda old, new: old if new is None else new,
 }
-FIRST = ("first_value", "first_non_null_value")
+FIRST_VALUE_FUNCTIONS = ("first_value", "first_non_null_value")
 
 
-def _sum_without(old: int | None, gone: int | None) -> int | None:
+def _retract_sum(old: int | None, gone: int | None) -> int | None:
     return old if gone is None else (old or 0) - gone
 
 
-def _without(old: list[Any] | None, gone: list[Any] | None) -> list[Any] | None:
+def _retract_collect(old: list[Any] | None, gone: list[Any] | None) -> list[Any] | None:
     left = None if old is None else list(old)
     for item in gone or ():
         if left and item in left:
@@ -50,9 +50,9 @@ def _without(old: list[Any] | None, gone: list[Any] | None) -> list[Any] | None:
     return left
 
 
-TAKE_BACK: dict[str, Combine] = {
-    "sum": _sum_without,
-    "collect": _without,
+RETRACT_FUNCTIONS: dict[str, Combine] = {
+    "sum": _retract_sum,
+    "collect": _retract_collect,
     "last_value": lambda _, __: None,
     "last_non_null_value": lambda old, gone: old if gone is None else None,
 }
@@ -90,10 +90,12 @@ class Rules:
             return rows[0] if rows else None
         if self.engine in ("deduplicate", "first-row"):
             return rows[-1 if self.engine == "deduplicate" else 0]
-        merge = self._aggregated if self.engine == "aggregation" else self._updated
+        merge = (
+            self._merge_aggregation if self.engine == "aggregation" else self._merge_partial_update
+        )
         return {**rows[-1], **merge(rows)}
 
-    def _aggregated(self, rows: Sequence[Row]) -> Row:
+    def _merge_aggregation(self, rows: Sequence[Row]) -> Row:
         values: Row = dict.fromkeys(self.columns)
         met, deleted = set[str](), False
         for row in rows:
@@ -110,15 +112,15 @@ class Rules:
         if name in self.sequence:
             function = "last_value"
         if not is_add(row):
-            if function in TAKE_BACK:  # of the others the table ignores what is taken back
-                values[name] = TAKE_BACK[function](values[name], row[name])
-        elif function not in FIRST:
-            values[name] = ADD[function](values[name], row[name])
+            if function in RETRACT_FUNCTIONS:  # of the others the table ignores what is taken back
+                values[name] = RETRACT_FUNCTIONS[function](values[name], row[name])
+        elif function not in FIRST_VALUE_FUNCTIONS:
+            values[name] = AGGREGATE_FUNCTIONS[function](values[name], row[name])
         elif name not in met and (row[name] is not None or function == "first_value"):
             values[name] = row[name]
             met.add(name)
 
-    def _updated(self, rows: Sequence[Row]) -> Row:
+    def _merge_partial_update(self, rows: Sequence[Row]) -> Row:
         start = dict.fromkeys(self.columns) if is_add(rows[0]) else rows[0]
         values: Row = {name: start[name] for name in self.columns}
         added = deleted = False
@@ -210,7 +212,7 @@ class Model:
             if found and self.rules.engine == "first-row":
                 continue
             merged = self._merge([*rows, *([found] if found else [])], settles=settles)
-            if self._tells_changes(levels, output):
+            if self._produces_changelog(levels, output):
                 changes += self._changes(chosen, found, key, merged)
             if merged and (is_add(merged) or (above and not self.rules.vectors)):
                 result.rows[key] = merged
@@ -224,7 +226,7 @@ class Model:
                 return run.rows.pop(key) if self.rules.vectors else run.rows[key]
         return None
 
-    def _tells_changes(self, levels: set[int], output: int) -> bool:
+    def _produces_changelog(self, levels: set[int], output: int) -> bool:
         by = self.rules.producer
         return (by == "lookup" and 0 in levels) or (by == "full-compaction" and output == self.top)
 

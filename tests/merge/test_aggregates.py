@@ -10,12 +10,12 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.row.row_kind import KIND_TEXTS
-from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
+from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.merge.sort.sort_merge_reader import sort_step
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
 
 NUMBER_MAP = "MAP<INT, ROW<v INT, t STRING>>"
 TABLE = "ARRAY<ROW<x INT, y STRING, s INT>>"
@@ -25,30 +25,32 @@ def folded(data_type: str, function: str, *values: Any, **options: str) -> Any:
     """Merge values of one key; a pair of a row kind and a value is of that kind, all else is added."""
     named = {f"fields.v.{key.replace('_', '-')}": value for key, value in options.items()}
     named |= {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
-    schema = new_schema(
+    schema = build_table_schema(
         parse_columns(f"k INT, v {data_type}"),
         primary_key=["k"],
         partition_by=[],
         options=named | {"bucket": "1"},
     )
     rows = [value if _has_kind(value) else ("+I", value) for value in values]
-    step = sort_step(
+    step = build_sorted_batch(
         pa.table(
             {
                 "_SEQUENCE_NUMBER": pa.array(range(len(rows)), pa.int64()),
-                "_VALUE_KIND": pa.array([KIND_TEXTS.index(kind) for kind, _ in rows], pa.int8()),
+                "_VALUE_KIND": pa.array(
+                    [ROW_KIND_SYMBOLS.index(kind) for kind, _ in rows], pa.int8()
+                ),
                 "k": pa.array([1] * len(rows), pa.int32()),
-                "v": pa.array([v for _, v in rows], arrow_type(schema.field("v").type)),
+                "v": pa.array([v for _, v in rows], to_arrow_type(schema.field("v").type)),
             }
         ),
         ["k"],
     )
-    (row,) = merge_engine(schema).merge(step).to_pylist()
+    (row,) = create_merge_engine(schema).merge(step).to_pylist()
     return row["v"]
 
 
 def _has_kind(value: Any) -> bool:
-    return isinstance(value, tuple) and value[0] in KIND_TEXTS
+    return isinstance(value, tuple) and value[0] in ROW_KIND_SYMBOLS
 
 
 def back(value: Any) -> tuple[str, Any]:

@@ -7,7 +7,11 @@ import pytest
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.tree.append_compaction import AppendPicker, Group, Mark
+from paimon_orch.merge.tree.append_compaction import (
+    AppendCompactStrategy,
+    DeletionVectorRef,
+    FileGroup,
+)
 
 OPTIONS = {
     "target-file-size": "100 b",
@@ -16,9 +20,9 @@ OPTIONS = {
 }
 
 
-def picker(**more: str) -> AppendPicker:
+def picker(**more: str) -> AppendCompactStrategy:
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in more.items()}
-    return AppendPicker.of(Options(OPTIONS | named))
+    return AppendCompactStrategy.of(Options(OPTIONS | named))
 
 
 def files(*sizes: int) -> list[DataFileMeta]:
@@ -29,13 +33,15 @@ def files(*sizes: int) -> list[DataFileMeta]:
     ]
 
 
-def names(groups: list[Group]) -> list[str]:
+def names(groups: list[FileGroup]) -> list[str]:
     return [" ".join(file.file_name for file in group) for group in groups]
 
 
-def marks(**cardinalities: int | None) -> dict[str, Mark]:
+def marks(**cardinalities: int | None) -> dict[str, DeletionVectorRef]:
     """``f0=5`` is a vector in an index file of its own."""
-    return {name: Mark(f"index-{name}", count) for name, count in cardinalities.items()}
+    return {
+        name: DeletionVectorRef(f"index-{name}", count) for name, count in cardinalities.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,8 +61,8 @@ def marks(**cardinalities: int | None) -> dict[str, Mark]:
 def test_small_files_of_a_partition_are_packed_smallest_first(
     sizes: list[int], minor: list[str], full: list[str]
 ) -> None:
-    assert names(picker().unaware(files(*sizes), {})) == minor
-    assert names(picker().unaware(files(*sizes), {}, full=True)) == full
+    assert names(picker().select_bucket_unaware(files(*sizes), {})) == minor
+    assert names(picker().select_bucket_unaware(files(*sizes), {}, full=True)) == full
 
 
 @pytest.mark.parametrize(
@@ -65,20 +71,22 @@ def test_small_files_of_a_partition_are_packed_smallest_first(
 def test_a_large_file_is_rewritten_when_enough_of_its_rows_are_hidden(
     hidden: int | None, chosen: bool
 ) -> None:
-    assert names(picker().unaware(files(500), marks(f0=hidden))) == (["f0"] if chosen else [])
-    assert names(picker().unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
+    assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden))) == (
+        ["f0"] if chosen else []
+    )
+    assert names(picker().select_bucket_unaware(files(500), marks(f0=hidden), full=True)) == ["f0"]
 
 
 def test_files_whose_vectors_share_an_index_file_stay_together() -> None:
     chosen = files(60, 60, 60, 60, 5, 5)
-    one, two = Mark("index-1", 1), Mark("index-2", 1)
+    one, two = DeletionVectorRef("index-1", 1), DeletionVectorRef("index-2", 1)
     known = {"f0": one, "f2": one, "f3": one, "f1": two}
 
-    assert names(picker().unaware(chosen, known)) == ["f1 f0 f2 f3"]
+    assert names(picker().select_bucket_unaware(chosen, known)) == ["f1 f0 f2 f3"]
 
 
 def test_marked_files_that_are_left_over_are_rewritten_alone() -> None:
-    assert names(picker().unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
+    assert names(picker().select_bucket_unaware(files(5, 5, 5), marks(f1=1))) == ["f1"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +135,7 @@ def test_with_vectors_a_full_compaction_rewrites_all_from_the_first_small_or_mar
 def test_a_forced_full_compaction_rewrites_everything() -> None:
     forced = picker(compaction__force_rewrite_all_files="true")
 
-    assert names(forced.unaware(files(500), {}, full=True)) == ["f0"]
+    assert names(forced.select_bucket_unaware(files(500), {}, full=True)) == ["f0"]
     assert names(forced.bucketed(files(500, 1), {}, full=True)) == ["f0 f1"]
 
 

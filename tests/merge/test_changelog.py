@@ -18,7 +18,7 @@ OLD, SAME, LATER, OTHER = ("a", 1, [1]), ("a", 1, [1]), ("a", 2, [1]), ("a", 1, 
 def told(root: Path, producer: str, new: tuple[object, ...], **options: str) -> list[Change]:
     """Return the changes that replacing a row by another tells."""
     table = new_table(root, COLUMNS, changelog_producer=producer, **options)
-    strategy: step.Strategy = "full" if producer == "full-compaction" else "minor"
+    strategy: step.CompactionStrategy = "full" if producer == "full-compaction" else "minor"
     for row in (OLD, new):
         table.upsert(table_of("k v at list", [(1, *row)]))
         step.compact(table, InProcessExecutor(), strategy=strategy)

@@ -17,7 +17,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.table.table import Table
 
 FOLDER = GOLDEN / "java-2.0" / "changelog_options"
@@ -53,7 +53,7 @@ def test_our_compaction_of_the_same_rows_writes_the_changelog_of_java(
 ) -> None:
     table = Catalog(str(copy_warehouse(FOLDER, tmp_path / "w"))).table(name)
     table.rollback(number - 1)
-    strategy: Strategy = "full" if name == "db.t_full" else "minor"
+    strategy: CompactionStrategy = "full" if name == "db.t_full" else "minor"
 
     compact(table, EXECUTOR, strategy=strategy)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tables import assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, levels_of, new_table, rows_of, table_of
 
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options import Options
-from paimon_orch.merge.tree.compact_strategy import mostly_hidden
+from paimon_orch.merge.tree.compact_strategy import find_files_above_delete_ratio
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
@@ -37,7 +37,7 @@ def test_a_file_is_rewritten_when_more_than_a_share_of_its_rows_is_hidden(
     ranges = (DeletionVectorRange("f", 1, 9, hidden),)
     entry = IndexManifestEntry(FileKind.ADD, b"", 0, "DELETION_VECTORS", "i", 9, 1, ranges)
 
-    found = mostly_hidden(files, [entry], Options(options))
+    found = find_files_above_delete_ratio(files, [entry], Options(options))
 
     assert found == (tuple(files[:1]) if expected else ())
 
@@ -65,7 +65,7 @@ def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
     table.delete(table_of("k", [(k,) for k in range(30)]))
     moved = step.compact(table, EXECUTOR)
     assert moved.plan.units[0].level0_files == 1
-    assert [v.cardinality for v in vectors_of(table).values()] == [70], "hidden only now"
+    assert [v.cardinality for v in deletion_vectors_of(table).values()] == [70], "hidden only now"
 
     planned = step.plan(table)
     assert [(unit.reason, unit.files, unit.rows) for unit in planned.units] == [
@@ -75,7 +75,7 @@ def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
 
     assert result.rows_written == 30
     assert levels_of(table) == [4, 5]
-    assert vectors_of(table) == {}
+    assert deletion_vectors_of(table) == {}
     assert rows_of(table) == expected(range(30))
     assert_healthy(table)
     assert not step.plan(table)
@@ -88,7 +88,7 @@ def test_it_is_rewritten_while_level_0_moves_up_and_hides_more_of_it(tmp_path: P
     result = step.compact(table, EXECUTOR)
 
     assert result.level0_before == 1
-    assert vectors_of(table) == {}
+    assert deletion_vectors_of(table) == {}
     assert rows_of(table) == expected(range(10))
     assert sum(file.row_count for s in table.files() for file in s.files) == 90
     assert_healthy(table)
@@ -115,11 +115,11 @@ def test_files_that_are_rewritten_each_by_itself_are_units_of_their_own(tmp_path
     gone = range(0, 3000, 7)
     table.delete(table_of("k", [(k,) for k in gone]))
     step.compact(table, EXECUTOR)
-    assert len(vectors_of(table)) > 1
+    assert len(deletion_vectors_of(table)) > 1
 
     result = step.compact(table, EXECUTOR, strategy="full")
 
     assert len(result.plan.units) == result.files_before > 1
-    assert vectors_of(table) == {}
+    assert deletion_vectors_of(table) == {}
     assert rows_of(table) == [(k, "old") for k in range(3000) if k not in gone]
     assert_healthy(table)

@@ -15,11 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.sort.space_filling_curves import hilbert, order_bytes, words_of, z_order
+from paimon_orch.merge.sort.space_filling_curves import (
+    decode_leading_words,
+    encode_hilbert,
+    encode_order_bytes,
+    encode_z_order,
+)
 
 
 def keys(column: pa.Array, width: int = 8) -> list[bytes]:
-    return [row.tobytes() for row in order_bytes(column, "c", width)]
+    return [row.tobytes() for row in encode_order_bytes(column, "c", width)]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_bits_of_columns_take_turns_and_a_short_column_ends_earlier() -> None:
     long = np.array([[0b11111111, 0b10000001]], np.uint8)
     short = np.array([[0b00000000]], np.uint8)
 
-    assert z_order([long, short]).tolist() == [[0b10101010, 0b10101010, 0b10000001]]
+    assert encode_z_order([long, short]).tolist() == [[0b10101010, 0b10101010, 0b10000001]]
 
 
 @pytest.mark.parametrize(("axes", "bits"), [(1, 5), (2, 1), (2, 4), (3, 3), (4, 2), (5, 2)])
@@ -83,7 +88,7 @@ def test_the_hilbert_curve_visits_each_cell_once_and_steps_to_a_neighbour(
 ) -> None:
     cells = np.array(list(product(range(1 << bits), repeat=axes)), np.uint64)
 
-    places = hilbert([cells[:, axis] for axis in range(axes)], bits)
+    places = encode_hilbert([cells[:, axis] for axis in range(axes)], bits)
 
     padding = places.shape[1] * 8 - axes * bits
     numbers = [int.from_bytes(row.tobytes()) >> padding for row in places]
@@ -98,7 +103,7 @@ def test_places_of_wide_coordinates_differ_where_the_cells_do(
 ) -> None:
     columns = [np.array([cell[axis] for cell in cells], np.uint64) for axis in range(3)]
 
-    places = {row.tobytes() for row in hilbert(columns)}
+    places = {row.tobytes() for row in encode_hilbert(columns)}
 
     assert len(places) == len(set(cells))
 
@@ -106,6 +111,6 @@ def test_places_of_wide_coordinates_differ_where_the_cells_do(
 def test_numbers_of_bytes_compare_alike() -> None:
     rows = np.array([[0, 1, 2], [0, 2, 0], [255, 0, 0]], np.uint8)
 
-    found = words_of(rows).tolist()
+    found = decode_leading_words(rows).tolist()
 
     assert found == [0x0001020000000000, 0x0002000000000000, 0xFF00000000000000]

@@ -20,7 +20,7 @@ from golden import (
 from tables import assert_healthy, levels_of, rows_of, small_batches
 
 from paimon_orch import Catalog
-from paimon_orch.merge.engine.record_level_expire import RecordExpiry
+from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
@@ -50,7 +50,7 @@ def write(table: Table, times: dict[int, Any]) -> None:
     table.upsert(pa.table({"k": keys, "at": pa.array(list(times.values()), kind)}))
 
 
-def compact(table: Table, now: datetime, strategy: step.Strategy = "full") -> None:
+def compact(table: Table, now: datetime, strategy: step.CompactionStrategy = "full") -> None:
     step.compact(table, EXECUTOR, strategy=strategy, now=now)
 
 
@@ -135,7 +135,7 @@ def test_statistics_of_another_schema_or_none_tell_nothing(tmp_path: Path) -> No
     table = table_of(tmp_path, **{"metadata.stats-mode": "none"})
     write(table, {1: 0})
     (split,) = table.files()
-    expiry = RecordExpiry.of(table.schema, now=10**9)
+    expiry = RecordLevelExpire.of(table.schema, now=10**9)
 
     assert expiry is not None
     assert not expiry.touches(split.files[0], {0: table.schema})

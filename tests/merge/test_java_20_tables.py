@@ -19,7 +19,7 @@ from golden import (
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.table.table import Table
 
 FOLDERS = (
@@ -35,7 +35,7 @@ FOLDERS = (
     "row_kind_options",
     "sequence_options",
 )
-STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 
 
 def tables() -> Iterator[Any]:

@@ -19,8 +19,8 @@ from tables import new_table
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.data_file_reader import POSITION
-from paimon_orch.merge.sort.key_order import KeyOrder
+from paimon_orch.files.data_file_reader import ROW_POSITION
+from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.late_materialization import RowGroupValues
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
@@ -49,7 +49,7 @@ def test_batches_pass_if_their_rows_are_in_order(names: list[str]) -> None:
             whole = sorted(whole, key=order)
             sizes = np.cumsum([0, *map(len, batches)]).tolist()
             batches = [whole[start:end] for start, end in pairwise(sizes)]
-        checked = KeyOrder(names)
+        checked = KeyOrderChecker(names)
         tables = [
             pa.record_batch(
                 [pa.array([row[at] for row in batch], COLUMNS[name][1]) for at, name in enumerate(names)],
@@ -66,14 +66,14 @@ def test_batches_pass_if_their_rows_are_in_order(names: list[str]) -> None:
     check()
 
 
-def check_all(order: KeyOrder, batches: Sequence[pa.RecordBatch]) -> None:
+def check_all(order: KeyOrderChecker, batches: Sequence[pa.RecordBatch]) -> None:
     for batch in batches:
         order.check("f", batch)
 
 
 def batches(*positions: list[int]) -> Iterator[pa.RecordBatch]:
     for numbers in positions:
-        yield pa.record_batch([pa.array(numbers, pa.int64())], [POSITION])
+        yield pa.record_batch([pa.array(numbers, pa.int64())], [ROW_POSITION])
 
 
 def find_all(values: RowGroupValues, wanted: Sequence[Sequence[int]]) -> None:

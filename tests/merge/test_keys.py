@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.binary_row import serialize_row
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key
 
@@ -50,7 +50,7 @@ TYPES = list(ORDERED)
 
 
 def column_of(name: str, values: list[Any]) -> pa.Table:
-    return pa.table({"k": pa.array(values, arrow_type(parse_type(name)))})
+    return pa.table({"k": pa.array(values, to_arrow_type(parse_type(name)))})
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -79,7 +79,7 @@ def test_keys_of_manifests_are_those_of_the_rows(name: str) -> None:
     kind, table = parse_type(name), column_of(name, ORDERED[name])
     columns = KeyColumns.of(table, ["k"])
     for at, scalar in enumerate(table["k"]):
-        stored = serialize_row([internal_value(scalar)], [kind])
+        stored = serialize_row([to_internal_value(scalar)], [kind])
         assert decode_key(stored, [Field(0, "k", kind)]) == columns.at(at)
 
 

@@ -13,11 +13,11 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.tree.levels import (
-    follow_each_other,
-    newest_first,
-    oldest_first,
-    sections,
-    sorted_runs,
+    build_sorted_runs,
+    has_ascending_sequences,
+    sort_newest_first,
+    sort_oldest_first,
+    split_into_sections,
 )
 
 BIGINT = parse_type("BIGINT NOT NULL")
@@ -50,7 +50,7 @@ def test_sections_are_disjoint_and_hold_every_file_once(found: list[Range]) -> N
     files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
     at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
 
-    result = sections(files, KEY)
+    result = split_into_sections(files, KEY)
 
     names = [file.file_name for section in result for run in section for file in run]
     assert sorted(names) == sorted(at)
@@ -74,7 +74,7 @@ def test_a_level_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -
     files = [file_of(low, high, f"f{at}", level=2) for at, (low, high) in enumerate(found)]
     at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
 
-    for section in sections(files, KEY):
+    for section in split_into_sections(files, KEY):
         members = [at[file.file_name] for run in section for file in run]
         deepest = max(
             sum(low <= key <= high for low, high in members) for key in (low for low, _ in members)
@@ -86,7 +86,7 @@ def test_a_level_has_as_many_runs_as_files_meet_in_one_key(found: list[Range]) -
 def test_runs_hold_one_level_and_on_level_0_one_file(found: list[Range]) -> None:
     files = [file_of(at, at + 3, f"f{at}.{n}", level) for n, (at, level) in enumerate(found)]
 
-    for section in sections(files, KEY):
+    for section in split_into_sections(files, KEY):
         for run in section:
             assert len({file.level for file in run}) == 1
             assert len(run) == 1 or run[0].level > 0
@@ -107,7 +107,7 @@ def test_between_equal_rows_lower_levels_win_and_then_later_files() -> None:
         file("e", 0, 2),
     ]
 
-    assert oldest_first([file] for file in reversed(ordered)) == [[file] for file in ordered]
+    assert sort_oldest_first([file] for file in reversed(ordered)) == [[file] for file in ordered]
 
 
 @given(ranges)
@@ -115,7 +115,7 @@ def test_a_section_cannot_be_cut_further(found: list[Range]) -> None:
     files = [file_of(low, high, f"f{at}") for at, (low, high) in enumerate(found)]
     at = {file.file_name: keys for file, keys in zip(files, found, strict=True)}
 
-    for section in sections(files, KEY):
+    for section in split_into_sections(files, KEY):
         members = sorted(at[file.file_name] for run in section for file in run)
         end = members[0][1]
         for low, high in members[1:]:
@@ -124,8 +124,8 @@ def test_a_section_cannot_be_cut_further(found: list[Range]) -> None:
 
 
 def test_files_that_share_one_key_lie_in_one_section() -> None:
-    assert len(sections([file_of(1, 5, "a"), file_of(5, 9, "b")], KEY)) == 1
-    assert len(sections([file_of(1, 5, "a"), file_of(6, 9, "b")], KEY)) == 2
+    assert len(split_into_sections([file_of(1, 5, "a"), file_of(5, 9, "b")], KEY)) == 1
+    assert len(split_into_sections([file_of(1, 5, "a"), file_of(6, 9, "b")], KEY)) == 2
 
 
 def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
@@ -137,7 +137,7 @@ def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
         file_of(3, 4, "middle", level=2),
     ]
 
-    runs = sorted_runs(files, KEY)
+    runs = build_sorted_runs(files, KEY)
 
     names = [[file.file_name for file in run.files] for run in runs]
     assert names == [["new"], ["old"], ["middle"], ["upper-1", "upper-2"]]
@@ -159,12 +159,12 @@ def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
         file("d", 4, 8, 2),
     ]
 
-    assert newest_first(reversed(ordered)) == ordered
+    assert sort_newest_first(reversed(ordered)) == ordered
 
 
 def test_overlapping_files_of_one_level_are_refused_by_name() -> None:
     with pytest.raises(CorruptFileError, match="b: its keys overlap those of a on level 3"):
-        sorted_runs([file_of(0, 5, "a", level=3), file_of(5, 9, "b", level=3)], KEY)
+        build_sorted_runs([file_of(0, 5, "a", level=3), file_of(5, 9, "b", level=3)], KEY)
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_runs_follow_each_other_where_every_row_is_newer_than_those_before(
 ) -> None:
     runs = [[file_of(0, 9, sequence=number) for number in run] for run in numbers]
 
-    assert follow_each_other(runs) is expected
+    assert has_ascending_sequences(runs) is expected

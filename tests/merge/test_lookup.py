@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import assert_healthy, new_table, rows_of, small_batches, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, new_table, rows_of, small_batches, table_of
 
-from paimon_orch.files.data_file_reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
@@ -71,11 +71,11 @@ class Stored:
                     {
                         "k": pa.array([key for _, key in rows], pa.int64()),
                         "v": [f"{name}: {key}" for _, key in rows],
-                        POSITION: pa.array([position for position, _ in rows], pa.int64()),
+                        ROW_POSITION: pa.array([position for position, _ in rows], pa.int64()),
                     }
                 )
                 kept = stored.filter(pa.array([position not in hidden for position, _ in rows]))
-                names = [*(field.name for field in fields), POSITION]
+                names = [*(field.name for field in fields), ROW_POSITION]
                 rows_of_batch = self.batch_rows if fields == KEY else self.batch_rows + 1
                 yield from kept.select(names).combine_chunks().to_batches(rows_of_batch)
 
@@ -252,7 +252,7 @@ def test_a_compaction_reads_the_row_groups_above_that_updates_fall_into(
     of_values = [group for group, columns in read if "v" in columns]
     assert of_keys == [4, 20, 21]  # ("052", 9) may lie in two
     assert of_values == ([] if engine == "deduplicate" else [4])
-    assert vectors_of(table).keys() == at_top
+    assert deletion_vectors_of(table).keys() == at_top
     assert_healthy(table)
 
 
@@ -275,5 +275,5 @@ def test_values_of_found_rows_are_read_beside_the_keys_of_the_file(
         table.upsert(table_of("k v", [(k, 1000) for k in range(5, 100, 7)]))
         compact(table, InProcessExecutor())
 
-    assert len(vectors_of(table)) == 1
+    assert len(deletion_vectors_of(table)) == 1
     assert rows_of(table) == [(k, k + 1000 * (k % 7 == 5)) for k in range(100)]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge.model import TAKE_BACK, Change, Model, Row, Rules
-from tables import assert_healthy, small_batches, vectors_of
+from merge.model import RETRACT_FUNCTIONS, Change, Model, Row, Rules
+from tables import assert_healthy, deletion_vectors_of, small_batches
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError
@@ -26,12 +26,12 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.steps.compaction.primary_key import units_of
+from paimon_orch.steps.compaction.primary_key import select_primary_key_units
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
-STRATEGIES: tuple[step.Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
 EVERY_KIND = ("+I", "+I", "+I", "+U", "-U", "-D")
 THREE = {"s": "INT", "t": "INT", "v": "INT"}
 AGGREGATED = {
@@ -113,7 +113,7 @@ class Case:
         for name, function in rules.functions.items():
             if name not in rules.sequence:
                 named[f"fields.{name}.aggregate-function"] = function
-                if function not in TAKE_BACK and not rules.remove_on_delete:
+                if function not in RETRACT_FUNCTIONS and not rules.remove_on_delete:
                     named[f"fields.{name}.ignore-retract"] = "true"
         return named
 
@@ -231,13 +231,15 @@ class Driver:
     def ordered(self, rows: list[Row]) -> list[Row]:
         return sorted(rows, key=lambda row: (row["k"], self.case.rules.place(row)))
 
-    def compact(self, strategy: step.Strategy) -> None:
+    def compact(self, strategy: step.CompactionStrategy) -> None:
         before, files = self.model.content(least_level=0), self.files()
-        hidden = vectors_of(self.table)
+        hidden = deletion_vectors_of(self.table)
         result = step.compact(self.table, EXECUTOR, strategy=strategy)
         assert bool(result.plan) == (result.snapshot_id is not None)
         changes: list[Change] = []
-        tasks = [unit.task for unit in units_of(result.plan)]  # of one bucket, maybe in slices
+        tasks = [
+            unit.task for unit in select_primary_key_units(result.plan)
+        ]  # of one bucket, maybe in slices
         assert len({task.output_level for task in tasks}) <= 1
         levels = {file.level for task in tasks for file in task.files}
         if levels:  # and not only files that are rewritten as they are
@@ -261,7 +263,7 @@ class Driver:
         return [BucketFile(s.partition, s.bucket, file) for s in splits for file in s.files]
 
     def check_files(
-        self, old: list[BucketFile], new: list[BucketFile], strategy: step.Strategy
+        self, old: list[BucketFile], new: list[BucketFile], strategy: step.CompactionStrategy
     ) -> None:
         assert self.numbers(new) <= self.numbers(old), "a row has the number of one it is made of"
         if self.case.rules.lookup:
@@ -272,7 +274,7 @@ class Driver:
 
     def check_hidden(self, old: dict[str, DeletionVector]) -> None:
         """What vectors hide stays hidden as long as the file is there."""
-        new = vectors_of(self.table)
+        new = deletion_vectors_of(self.table)
         assert bool(self.case.rules.vectors) or not new
         for at in self.files():
             name = at.file.file_name
@@ -385,7 +387,7 @@ def test_of_two_compactions_of_one_bucket_at_most_one_is_committed(
     with pytest.raises(CommitConflictError):
         step.commit(driver.table, plans[1], done[1])
 
-    for unit in units_of(plans[0]):
+    for unit in select_primary_key_units(plans[0]):
         driver.model.compact({file.level for file in unit.task.files}, unit.output_level)
     driver.check()
     assert_healthy(driver.table)

@@ -12,8 +12,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, serialize_row
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.merge.compact.bucket_compaction import CompactionTask
-from paimon_orch.merge.compact.splitter import parts_of
-from paimon_orch.merge.tree.key_range import KeySlice
+from paimon_orch.merge.compact.splitter import split_task
+from paimon_orch.merge.tree.key_range import KeyRange
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEY = [Field(0, "k", BIGINT)]
@@ -54,7 +54,7 @@ def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
 
 def keys_of(part: CompactionTask, file: DataFileMeta) -> set[int]:
     """The keys that a part takes from a file, if the file holds every key between its bounds."""
-    keys = part.keys or KeySlice(None, None)
+    keys = part.keys or KeyRange(None, None)
     found = set(range(number(file.min_key), number(file.max_key) + 1))
     if keys.low is not None:
         found -= set(range(-100, number(keys.low)))
@@ -68,20 +68,20 @@ def test_every_key_of_every_file_belongs_to_exactly_one_part(
     new: list[tuple[int, int, int]], cuts: list[int], part_bytes: int
 ) -> None:
     task = task_of(new, cuts)
-    parts = parts_of(task, KEY, part_bytes, starts)
+    parts = split_task(task, KEY, part_bytes, starts)
 
     for file in task.files:
         taken = [keys_of(part, file) for part in parts if file in part.files]
         assert sum(map(len, taken)) == len(set().union(*taken))
         assert set().union(*taken) == keys_of(task, file)
-    assert all(part.is_part for part in parts) == (len(parts) > 1)
+    assert all(part.is_partial for part in parts) == (len(parts) > 1)
 
 
 @given(files_of_level_0, cuts_of_a_level, st.integers(1, 500))
 def test_keys_of_one_part_do_not_lie_among_those_of_another(
     new: list[tuple[int, int, int]], cuts: list[int], part_bytes: int
 ) -> None:
-    parts = parts_of(task_of(new, cuts), KEY, part_bytes, starts)
+    parts = split_task(task_of(new, cuts), KEY, part_bytes, starts)
 
     taken = [set().union(*(keys_of(part, file) for file in part.files)) for part in parts]
     ranges = sorted((min(keys), max(keys)) for keys in taken if keys)
@@ -90,7 +90,7 @@ def test_keys_of_one_part_do_not_lie_among_those_of_another(
 
 def test_a_large_section_is_cut_where_its_largest_run_may_be() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
-    parts = parts_of(task, KEY, 175, starts)
+    parts = split_task(task, KEY, 175, starts)
 
     assert [sorted(file.file_name for file in part.files) for part in parts] == [
         ["n0", "o0"],
@@ -103,6 +103,6 @@ def test_a_large_section_is_cut_where_its_largest_run_may_be() -> None:
 def test_small_work_and_work_with_files_alone_stay_whole() -> None:
     task = task_of([(0, 59, 100)], [0, 20, 40])
 
-    assert parts_of(task, KEY, 1000, starts) == [task]
+    assert split_task(task, KEY, 1000, starts) == [task]
     alone = replace(task, alone=task.files[:1])
-    assert parts_of(alone, KEY, 1, starts) == [alone]
+    assert split_task(alone, KEY, 1, starts) == [alone]

@@ -14,12 +14,12 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
-    Pick,
+    RunSelection,
     UniversalCompaction,
     force_up_level0,
-    full,
-    level0_only,
-    minor,
+    move_up_level0_only,
+    select_full_compaction,
+    select_minor_compaction,
 )
 
 LEVELS = 6
@@ -32,7 +32,7 @@ def runs_of(text: str) -> list[SortedRun]:
     return [SortedRun(int(level), (DataFileMeta("f", int(size), 1),)) for level, size in pairs]
 
 
-def picked(pick: Pick | None) -> tuple[int, int] | None:
+def picked(pick: RunSelection | None) -> tuple[int, int] | None:
     return None if pick is None else (pick.count, pick.output_level)
 
 
@@ -52,7 +52,7 @@ def picked(pick: Pick | None) -> tuple[int, int] | None:
 def test_universal_compaction_picks_as_worked_out(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
-    assert picked(UniversalCompaction().pick(LEVELS, runs_of(runs))) == expected
+    assert picked(UniversalCompaction().select_runs(LEVELS, runs_of(runs))) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_forcing_up_level_0_picks_as_worked_out(
 def test_level_0_alone_moves_up_and_takes_little_with_it(
     runs: str, expected: tuple[int, int] | None
 ) -> None:
-    found = level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
+    found = move_up_level0_only(UniversalCompaction(), LEVELS, runs_of(runs))
     assert picked(found) == expected
 
 
@@ -100,7 +100,7 @@ def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
     universal, runs = UniversalCompaction(), runs_of("5:1000000")
     for _ in range(50):
         runs = [*runs_of("0:10"), *runs]
-        found = level0_only(universal, LEVELS, runs)
+        found = move_up_level0_only(universal, LEVELS, runs)
         assert found is not None
         size = sum(run.size for run in runs[: found.count])
         runs = [*runs_of(f"{found.output_level}:{size}"), *runs[found.count :]]
@@ -109,8 +109,8 @@ def test_runs_stay_few_when_level_0_alone_moves_up() -> None:
 
 
 def test_a_full_pick_takes_everything_to_the_top() -> None:
-    assert picked(full(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
-    assert full(LEVELS, []) is None
+    assert picked(select_full_compaction(LEVELS, runs_of("0:1 3:1 5:9"))) == (3, 5)
+    assert select_full_compaction(LEVELS, []) is None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_options_move_the_thresholds(
     options: dict[str, str], runs: str, expected: tuple[int, int] | None
 ) -> None:
     universal = UniversalCompaction.of(Options(options), NOON)
-    assert picked(universal.pick(LEVELS, runs_of(runs))) == expected
+    assert picked(universal.select_runs(LEVELS, runs_of(runs))) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_full_compaction_is_due_after_the_optimization_interval(
     runs: str, age: timedelta | None, expected: tuple[int, int] | None
 ) -> None:
     found = created(runs_of(runs), 5, None if age is None else NOON - age)
-    assert picked(minor(Options(HOURLY), NOON, LEVELS, found)) == expected
+    assert picked(select_minor_compaction(Options(HOURLY), NOON, LEVELS, found)) == expected
 
 
 LOOKUP = {"changelog-producer": "lookup"}
@@ -217,7 +217,9 @@ GENTLE = LOOKUP | {"lookup-compact": "gentle"}
 def test_minor_compaction_follows_the_options_of_the_table(
     options: dict[str, str], runs: str, expected: tuple[int, int] | None
 ) -> None:
-    assert picked(minor(Options(options), NOON, LEVELS, runs_of(runs))) == expected
+    assert (
+        picked(select_minor_compaction(Options(options), NOON, LEVELS, runs_of(runs))) == expected
+    )
 
 
 @given(
@@ -232,7 +234,10 @@ def test_a_pick_takes_the_newest_runs_to_a_level_below_all_others(
     level0 = [f"0:{size}" for level, size in found if level == 0]
     runs = runs_of(" ".join(level0 + [f"{level}:{sizes[level]}" for level in levels]))
 
-    for pick in (minor(Options(options), NOON, LEVELS, runs), full(LEVELS, runs)):
+    for pick in (
+        select_minor_compaction(Options(options), NOON, LEVELS, runs),
+        select_full_compaction(LEVELS, runs),
+    ):
         if pick is not None:
             assert 1 <= pick.count <= len(runs)
             assert 1 <= pick.output_level <= LEVELS - 1

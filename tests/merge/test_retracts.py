@@ -12,12 +12,12 @@ import pytest
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.row.row_kind import KIND_TEXTS
-from paimon_orch.format.schema import TableSchema, new_schema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.merge.sort.sort_merge_reader import sort_step
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
 
 Values = tuple[int | None, ...]
 KindAndValues = tuple[str, Values]
@@ -38,7 +38,7 @@ TWO = PARTIAL | {"fields.s,b.sequence-group": "a"}
 
 
 def schema_of(options: dict[str, str]) -> TableSchema:
-    return new_schema(
+    return build_table_schema(
         parse_columns("k INT, s INT, a INT, b INT"),
         primary_key=["k"],
         partition_by=[],
@@ -53,19 +53,19 @@ def merged(
     schema = schema_of(options)
     columns: dict[str, Any] = {
         "_SEQUENCE_NUMBER": pa.array(range(len(rows)), pa.int64()),
-        "_VALUE_KIND": pa.array([KIND_TEXTS.index(kind) for kind, _ in rows], pa.int8()),
+        "_VALUE_KIND": pa.array([ROW_KIND_SYMBOLS.index(kind) for kind, _ in rows], pa.int8()),
         "k": pa.array([1] * len(rows), pa.int32()),
     }
     for at, name in enumerate(("s", "a", "b")):
-        kind = arrow_type(schema.field(name).type)
+        kind = to_arrow_type(schema.field(name).type)
         columns[name] = pa.array([values[at] for _, values in rows], kind)
-    engine = merge_engine(schema)
-    step = engine.prepare(sort_step(pa.table(columns), ["k"], engine.sequence))
+    engine = create_merge_engine(schema)
+    step = engine.prepare(build_sorted_batch(pa.table(columns), ["k"], engine.sequence))
     found = engine.merge(step, settles=settles).to_pylist()
     if not found:
         return None
     (row,) = found
-    return KIND_TEXTS[row["_VALUE_KIND"]], (row["s"], row["a"], row["b"])
+    return ROW_KIND_SYMBOLS[row["_VALUE_KIND"]], (row["s"], row["a"], row["b"])
 
 
 CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None]] = {
@@ -304,8 +304,10 @@ def test_the_newest_merged_row_of_a_key_is_folded_by_itself_when_older_ones_do_n
     rows = {"k": [1, 1, 2], "s": [5, None, None], "a": [1, 2, 4], "b": [1, 3, 6]}
     columns = {name: pa.array(values, pa.int32()) for name, values in rows.items()}
     kinds, numbers = pa.array([0, 0, 0], pa.int8()), pa.array([1, 2, 3], pa.int64())
-    step = sort_step(pa.table({"_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds} | columns), ["k"])
-    engine = merge_engine(schema)
+    step = build_sorted_batch(
+        pa.table({"_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds} | columns), ["k"]
+    )
+    engine = create_merge_engine(schema)
 
     found = engine.merge(engine.prepare(replace(step, levels=np.array([5, 4, 4], np.int32))))
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from merge.model import ADD, Row, Rules, is_add
+from merge.model import AGGREGATE_FUNCTIONS, Row, Rules, is_add
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.row.row_kind import parse_kinds
+from paimon_orch.format.row.row_kind import parse_row_kinds
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.row_update import contributions
+from paimon_orch.merge.engine.row_update import compute_update_rows
 
 COLUMNS = {"s": "INT", "v": "INT", "w": "INT", "names": "STRING", "items": "ARRAY<INT>"}
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -24,7 +24,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "STRING": st.sampled_from(["a", "b", "a,b"]),
     "ARRAY<INT>": st.lists(st.integers(0, 2), max_size=2),
 }
-FUNCTIONS = [*(name for name in ADD if "bool" not in name), "first_value", "first_non_null_value"]
+FUNCTIONS = [
+    *(name for name in AGGREGATE_FUNCTIONS if "bool" not in name),
+    "first_value",
+    "first_non_null_value",
+]
 OF_TEXT = {"names": "listagg", "items": "collect"}
 
 
@@ -46,10 +50,10 @@ def schema_of(options: dict[str, str], columns: dict[str, str] = COLUMNS) -> Tab
 
 
 def table_of(schema: TableSchema, rows: list[Row], *, kinds: bool) -> pa.Table:
-    found = pa.Table.from_pylist(rows, schema=arrow_schema(schema.fields))
+    found = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema.fields))
     if not kinds:
         return found
-    codes = parse_kinds(pa.array([row["_kind"] for row in rows], pa.string()))
+    codes = parse_row_kinds(pa.array([row["_kind"] for row in rows], pa.string()))
     return found.add_column(0, "_VALUE_KIND", codes)
 
 
@@ -139,7 +143,7 @@ def test_what_is_written_makes_the_wanted_rows_or_is_refused(engine: str) -> Non
             return rules.merge([*rows, written | last], settles=False)
 
         try:
-            given = contributions(
+            given = compute_update_rows(
                 schema, table_of(schema, old, kinds=False), table_of(schema, wanted, kinds=True)
             )
         except InputError:
@@ -162,7 +166,7 @@ def changed(
     schema = schema_of(options, {"v": kind})
     rows: list[Row] = [{"k": 1, "v": old}], [{"k": 1, "v": new, "_kind": row_kind}]  # type: ignore[assignment]
     before, after = table_of(schema, rows[0], kinds=False), table_of(schema, rows[1], kinds=True)  # type: ignore[arg-type]
-    return contributions(schema, before, after).column("v")[0].as_py()
+    return compute_update_rows(schema, before, after).column("v")[0].as_py()
 
 
 def aggregated(function: str) -> dict[str, str]:
@@ -234,7 +238,7 @@ def test_a_sequence_group_is_named_that_keeps_a_column_from_changing() -> None:
     new = old | {"v": 2, "_kind": "+U"}
 
     with pytest.raises(InputError, match=r"k = 1.*its sequence group \(s\) alone"):
-        contributions(
+        compute_update_rows(
             schema, table_of(schema, [old], kinds=False), table_of(schema, [new], kinds=True)
         )
 
@@ -253,6 +257,6 @@ def test_a_row_is_deleted_by_a_sequence_group_that_has_a_sequence(
 
     if refused:
         with pytest.raises(InputError, match="would not be deleted"):
-            contributions(schema, before, after)
+            compute_update_rows(schema, before, after)
     else:
-        assert contributions(schema, before, after).to_pylist() == after.to_pylist()
+        assert compute_update_rows(schema, before, after).to_pylist() == after.to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tables import assert_healthy, levels_of, rows_of, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, levels_of, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
@@ -194,7 +194,7 @@ def test_deletion_vectors_are_switched_on_and_off_after_a_full_compaction(tmp_pa
         assert rows_of(table) == sorted(expected.items())
         table = switched(table, value)
         assert rows_of(table) == sorted(expected.items())
-        assert vectors_of(table) == {}
+        assert deletion_vectors_of(table) == {}
 
 
 def test_deletion_vectors_are_not_switched_on_while_rows_wait_to_be_merged(tmp_path: Path) -> None:

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.merge.sort.sort_merge_reader import MergeRun, Step, merge_runs, sort_step
+from paimon_orch.merge.sort.sort_merge_reader import (
+    MergeBatch,
+    MergeRun,
+    build_sorted_batch,
+    merge_runs,
+)
 
 Record = tuple[Any, ...]
 INTEGER = ["k"]
@@ -40,11 +45,11 @@ def run_of(
     )
 
 
-def newest(steps: Iterator[Step], names: list[str]) -> list[tuple[Record, int]]:
+def newest(steps: Iterator[MergeBatch], names: list[str]) -> list[tuple[Record, int]]:
     """The last row of every group, in the order in which the groups came."""
     found = []
     for step in steps:
-        rows = step.rows.take(pa.array(step.lasts))
+        rows = step.rows.take(pa.array(step.newest_row_per_key))
         keys = zip(*(rows[name].to_pylist() for name in names), strict=True)
         found += list(zip(keys, rows["v"].to_pylist(), strict=True))
     return found
@@ -84,7 +89,7 @@ def test_merging_is_what_a_dictionary_does(names: list[str]) -> None:
     st.lists(st.tuples(st.integers(-9, 9).map(lambda key: (key,)), st.integers(0, 3)), min_size=1)
 )
 def test_unsorted_rows_are_grouped_and_ordered_by_sequence(rows: list[tuple[Record, int]]) -> None:
-    step = sort_step(pa.Table.from_batches([batch_of(rows, INTEGER)]), INTEGER)
+    step = build_sorted_batch(pa.Table.from_batches([batch_of(rows, INTEGER)]), INTEGER)
 
     ordered = [rows[at] for at in step.order]
     assert ordered == sorted(ordered)
@@ -121,7 +126,7 @@ def test_an_add_wins_over_a_retract_of_the_same_sequence_number() -> None:
 
     (step,) = merge_runs([one(0), one(3)], INTEGER)
 
-    assert step.rows.take(pa.array(step.lasts))["_VALUE_KIND"].to_pylist() == [0]
+    assert step.rows.take(pa.array(step.newest_row_per_key))["_VALUE_KIND"].to_pylist() == [0]
 
 
 def test_rows_without_sequence_numbers_keep_the_order_of_the_runs() -> None:
@@ -161,9 +166,9 @@ def test_levels_follow_their_rows() -> None:
 
     upper = set()
     for step in merge_runs(runs, INTEGER):
-        rows = step.rows.take(pa.array(step.lasts))
+        rows = step.rows.take(pa.array(step.newest_row_per_key))
         for key, flag in zip(
-            rows["k"].to_pylist(), step.any_of_group(step.levels > 0), strict=True
+            rows["k"].to_pylist(), step.any_in_group(step.levels > 0), strict=True
         ):
             if flag:
                 upper.add(key)

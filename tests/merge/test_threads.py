@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from storage.race import append_concurrently
-from tables import Row, assert_healthy, levels_of, new_table, rows_of, table_of, vectors_of
+from tables import Row, assert_healthy, deletion_vectors_of, levels_of, new_table, rows_of, table_of
 
-from paimon_orch.format.schema import new_schema
+from paimon_orch.format.schema import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.merge.engine.merge_engine import merge_engine
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
@@ -33,11 +33,11 @@ def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
     step.compact(table, EXECUTOR, strategy="full")
     table.delete(table_of("k", [(3,)]))
     step.compact(table, EXECUTOR)
-    (hidden,) = vectors_of(table)
+    (hidden,) = deletion_vectors_of(table)
 
     step.compact(table, EXECUTOR, strategy="full")
 
-    index = table.manifests.index_entries(table.snapshot())
+    index = table.manifests.read_index_entries(table.snapshot())
     assert not [r for entry in index for r in entry.ranges or ()]
     assert hidden not in {file.file_name for split in table.files() for file in split.files}
     assert rows_of(table) == [(k, "v") for k in range(10) if k != 3]
@@ -46,7 +46,7 @@ def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
 
 def writer_of(table: Table) -> TableWriter:
     """A writer that knows the table as it is now."""
-    return TableWriter(table.writer_factory(), table.next_sequences())
+    return TableWriter(table.build_writer_factory(), table.read_next_sequences())
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
@@ -54,7 +54,7 @@ def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
     table.commit_entries(writer.close())
 
 
-STRATEGIES: tuple[step.Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
 MODES = {
     "merged on read": {},
     "vectors": {
@@ -85,7 +85,7 @@ def test_issue_5872_a_value_stays_when_rows_of_one_sequence_number_are_compacted
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
 def test_issue_5872_a_row_that_comes_while_its_equals_are_compacted_stays_the_last(
-    tmp_path: Path, options: dict[str, str], strategy: step.Strategy
+    tmp_path: Path, options: dict[str, str], strategy: step.CompactionStrategy
 ) -> None:
     table = new_table(tmp_path, num_sorted_run__compaction_trigger="2", **options)
     first, second, late = (writer_of(table) for _ in range(3))
@@ -111,7 +111,7 @@ def test_issue_5872_a_row_that_comes_while_its_equals_are_compacted_stays_the_la
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
 def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its_equals(
-    tmp_path: Path, options: dict[str, str], strategy: step.Strategy
+    tmp_path: Path, options: dict[str, str], strategy: step.CompactionStrategy
 ) -> None:
     table = new_table(tmp_path, num_sorted_run__compaction_trigger="2", **options)
     first, second, late = (writer_of(table) for _ in range(3))
@@ -143,7 +143,7 @@ def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its
 
 
 def test_issue_5631_of_several_higher_levels_the_lowest_holds_the_row() -> None:
-    schema = new_schema(
+    schema = build_table_schema(
         parse_columns("k INT, v INT"),
         primary_key=["k"],
         partition_by=[],
@@ -160,7 +160,7 @@ def test_issue_5631_of_several_higher_levels_the_lowest_holds_the_row() -> None:
         return MergeRun([(level, pa.record_batch(columns))])
 
     def merged(runs: Iterable[MergeRun]) -> list[int]:
-        engine = merge_engine(schema)
+        engine = create_merge_engine(schema)
         tables = [engine.merge(engine.prepare(s)) for s in merge_runs(list(runs), ["k"])]
         return [value for rows in tables for value in rows["v"].to_pylist()]
 

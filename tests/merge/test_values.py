@@ -141,5 +141,5 @@ def test_rows_are_those_of_a_merge_of_all_columns(
 
 def _scan(table: Table, columns: list[str] | None, where: str | None, *, late: bool) -> list[Row]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "pays", lambda _: late)
+        patch.setattr(read, "should_materialize_late", lambda _: late)
         return rows_of(table, columns=columns, filter=where)

@@ -13,7 +13,7 @@ from option_page import option_section
 from peers.columns import COLUMN_LIMITS, COLUMNS, UNSETTLED
 from peers.environments import TITLES
 from peers.kinds import KINDS
-from peers.limits import LIMITS, Does
+from peers.limits import LIMITS, PeerAction
 
 _HEAD = """\
 # Compatibility
@@ -81,12 +81,14 @@ def _kinds(notes: _Notes) -> Iterator[str]:
         yield _line([kind, mine, *theirs])
 
 
-def _possible(kind: str) -> list[Does]:
+def _possible(kind: str) -> list[PeerAction]:
     # What we do not write nobody reads.
     return ["writes"] if ("us", "writes", kind) in LIMITS else ["reads", "writes"]
 
 
-def _cell(who: str, kind: str, tried: Iterable[Does], shown: list[Does], notes: _Notes) -> str:
+def _cell(
+    who: str, kind: str, tried: Iterable[PeerAction], shown: list[PeerAction], notes: _Notes
+) -> str:
     marks = []
     for does in tried:
         limit = LIMITS.get((who, does, kind))

@@ -62,7 +62,7 @@ class PeerUnavailableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PeerCommand:
     """How to start a peer."""
 
     command: tuple[str, ...]
@@ -70,7 +70,7 @@ class Start:
 
 
 @functools.cache
-def peer_start(name: str) -> Start:
+def peer_start(name: str) -> PeerCommand:
     """The command of a peer, whose environment is made when it is not there yet."""
     if name in JAVA:
         return _java_start(*JAVA[name]())
@@ -79,8 +79,8 @@ def peer_start(name: str) -> Start:
         given = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
         jar = Path(given) if given else _maven(connector)  # before Spark itself, which is large
         command = _script(SPARK, _python(name, needs))
-        return Start((*command, str(jar)), {**os.environ, "PATH": _java_path()})
-    return Start(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
+        return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
+    return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
 
 
 def _script(name: str, python: Path) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
 }
 
 
-def _java_start(jar: Path, sources: list[Path]) -> Start:
+def _java_start(jar: Path, sources: list[Path]) -> PeerCommand:
     """Compile the sources against the jar, once, and say how to run their class JavaPeer."""
     environment = {**os.environ, "PATH": _java_path()}
     path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
@@ -151,7 +151,7 @@ def _java_start(jar: Path, sources: list[Path]) -> Start:
         f"{compiled}{os.pathsep}{path}",
         "JavaPeer",
     )
-    return Start(command, environment)
+    return PeerCommand(command, environment)
 
 
 def _cache() -> Path:

@@ -93,10 +93,10 @@ def rows(numbers: range, word: str, **fixed: Any) -> list[Record]:
 
 def _append(name: str, *traces: str, **options: str) -> Kind:
     steps = (write(rows(range(40), "a")), write(rows(range(30, 60), "b")))
-    return Kind(name, steps, options={"bucket": "-1"} | _named(options), traces=traces)
+    return Kind(name, steps, options={"bucket": "-1"} | _to_option_keys(options), traces=traces)
 
 
-def _named(options: Mapping[str, str]) -> dict[str, str]:
+def _to_option_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
 
 
@@ -120,43 +120,51 @@ _PARTITIONS: dict[str, list[Any]] = {
     "STRING": ["a b", "a/b", "=%:", "ü", "__x", None],
 }
 
-_OLD: list[Record] = [
+_OLD_ROWS: list[Record] = [
     {"k": 1, "gone": 1, "s": "a", "n": 7, "r": {"x": 1}},
     {"k": 2, "gone": None, "s": None, "n": None, "r": None},
 ]
-_NEW: list[Record] = [{"k": 3, "title": "c", "n": 2**40, "r": {"x": 2}, "more": 0.5}]
+_NEW_ROWS: list[Record] = [{"k": 3, "title": "c", "n": 2**40, "r": {"x": 2}, "more": 0.5}]
 _EVOLVED = Kind(
     "append, schema changed",
     (
-        write(_OLD),
+        write(_OLD_ROWS),
         alter(
             ("drop", "gone"),
             ("rename", "s", "title"),
             ("type", "n", "BIGINT"),
             ("add", "more", "DOUBLE"),
         ),
-        write(_NEW),
+        write(_NEW_ROWS),
     ),
     columns="k BIGINT NOT NULL, gone INT, s STRING, n INT, r ROW<x INT>",
     options={"bucket": "-1"},
     rows=[
-        *({"k": o["k"], "title": o["s"], "n": o["n"], "r": o["r"], "more": None} for o in _OLD),
-        *_NEW,
+        *(
+            {"k": o["k"], "title": o["s"], "n": o["n"], "r": o["r"], "more": None}
+            for o in _OLD_ROWS
+        ),
+        *_NEW_ROWS,
     ],
 )
 
 _ROWS = rows(range(40), "a")
-_HIDDEN = [row for row in _ROWS if row["k"] % 3 == 0]
+_DELETED_ROWS = [row for row in _ROWS if row["k"] % 3 == 0]
 
 
-def _hidden_append(bits: str, **options: str) -> Kind:
+def _append_with_deletion_vectors(bits: str, **options: str) -> Kind:
     vectors = {
         "deletion-vectors.enabled": "true",
         "deletion-vectors.bitmap64": str(bits == "64").lower(),
     }
     name = f"append, {'fixed buckets, ' if options else ''}rows hidden by {bits}-bit vectors"
-    steps = (write(_ROWS[:20]), write(_ROWS[20:]), delete(_HIDDEN[:6]), delete(_HIDDEN[6:]))
-    every = {"bucket": "-1"} | vectors | _named(options)
+    steps = (
+        write(_ROWS[:20]),
+        write(_ROWS[20:]),
+        delete(_DELETED_ROWS[:6]),
+        delete(_DELETED_ROWS[6:]),
+    )
+    every = {"bucket": "-1"} | vectors | _to_option_keys(options)
     return Kind(name, steps, options=every, traces=[f"{bits}-bit vectors"])
 
 
@@ -194,16 +202,16 @@ APPEND = [
         options={"bucket": "-1"},
         rows=rows(range(0, 20, 2), "a") + rows(range(1, 5, 2), "new"),
     ),
-    _hidden_append("32"),
-    _hidden_append("64"),
-    _hidden_append("32", bucket="2", bucket_key="k"),
+    _append_with_deletion_vectors("32"),
+    _append_with_deletion_vectors("64"),
+    _append_with_deletion_vectors("32", bucket="2", bucket_key="k"),
 ]
 
 
 # --- Tables with a key
 
 
-def _values(names: str, *lines: Sequence[Any]) -> list[Record]:
+def _records(names: str, *lines: Sequence[Any]) -> list[Record]:
     return [dict(zip(names.split(), line, strict=True)) for line in lines]
 
 
@@ -215,7 +223,7 @@ def _keyed(
         steps or (write(rows(range(60), "a")), write(rows(range(30, 80), "b"))),
         primary_key=["p", "k"] if partitioned else ["k"],
         partition_by=["p"] if partitioned else [],
-        options={"bucket": "2"} | _named(options),
+        options={"bucket": "2"} | _to_option_keys(options),
         traces=traces,
     )
 
@@ -228,9 +236,9 @@ _WAVES = (
     write(rows(range(55, 70), "late")),
     compact(full=False),
 )
-_MARKED = (
-    write(_values("k v op", (1, "a", "+I"), (2, "a", "+I"))),
-    write(_values("k v op", (1, "b", "+U"), (2, None, "-D"), (3, "c", "+I"))),
+_ROW_KIND_STEPS = (
+    write(_records("k v op", (1, "a", "+I"), (2, "a", "+I"))),
+    write(_records("k v op", (1, "b", "+U"), (2, None, "-D"), (3, "c", "+I"))),
 )
 _LONG_KEY = "a BIGINT NOT NULL, b STRING NOT NULL, c DATE NOT NULL, d DECIMAL(20, 3) NOT NULL, e TIMESTAMP(6) NOT NULL, f BOOLEAN NOT NULL, v DOUBLE"
 _LONG_KEYS = [
@@ -264,7 +272,7 @@ KEYED = [
     _keyed("primary key, 64-bit vectors", *_WAVES, deletion_vectors__enabled="true", deletion_vectors__bitmap64="true", traces=["64-bit vectors"]),
     _keyed("primary key, ORC, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", file__format="orc", traces=["orc files", "32-bit vectors"]),
     _keyed("primary key, vectors, partitioned dynamic buckets", *_WAVES, partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", deletion_vectors__enabled="true", traces=["hash index", "32-bit vectors"]),
-    Kind("primary key, rowkind.field", _MARKED, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_values("k v op", (1, "b", "+U"), (3, "c", "+I"))),
+    Kind("primary key, rowkind.field", _ROW_KIND_STEPS, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_records("k v op", (1, "b", "+U"), (3, "c", "+I"))),
     Kind("primary key of six columns", (write(_LONG_KEYS), write(_LONG_KEYS[10:30])), columns=_LONG_KEY, primary_key=list("abcdef"), options={"bucket": "4"}),
     replace(_EVOLVED, name="primary key, schema changed", primary_key=["k"], options={"bucket": "1"}),
 ]  # fmt: skip
@@ -273,7 +281,7 @@ KEYED = [
 # --- Merge engines
 
 
-def _merged(
+def _merge_engine_kind(
     name: str, columns: str, steps: Sequence[Step], found: Sequence[Record], **options: str
 ) -> Kind:
     return Kind(
@@ -282,19 +290,19 @@ def _merged(
         columns=columns,
         primary_key=["k"],
         rows=found,
-        options={"bucket": "1"} | _named(options),
+        options={"bucket": "1"} | _to_option_keys(options),
     )
 
 
-_PARTS = "k BIGINT NOT NULL, a INT, b STRING, g INT, x STRING"
-_FIRST = _values(
+_MERGE_COLUMNS = "k BIGINT NOT NULL, a INT, b STRING, g INT, x STRING"
+_FIRST_ROWS = _records(
     "k a b g x", (1, 1, "p", 5, "five"), (2, None, "q", 5, "five"), (3, 3, None, None, None)
 )
-_SECOND = _values(
+_SECOND_ROWS = _records(
     "k a b g x", (1, None, "r", 4, "four"), (2, 9, None, 6, "six"), (4, None, None, 1, None)
 )
-_TWICE = (write(_FIRST), write(_SECOND))
-_LAST = _values(
+_TWO_WRITES = (write(_FIRST_ROWS), write(_SECOND_ROWS))
+_MERGED_ROWS = _records(
     "k a b g x",
     (1, 1, "r", 4, "four"),
     (2, 9, "q", 6, "six"),
@@ -303,32 +311,32 @@ _LAST = _values(
 )
 
 ENGINES = [
-    _merged("partial-update", _PARTS, _TWICE, _LAST, merge_engine="partial-update"),
-    _merged(
+    _merge_engine_kind("partial-update", _MERGE_COLUMNS, _TWO_WRITES, _MERGED_ROWS, merge_engine="partial-update"),
+    _merge_engine_kind(
         "partial-update, sequence group",
-        _PARTS,
-        _TWICE,
-        [_LAST[0] | {"g": 5, "x": "five"}, *_LAST[1:]],
+        _MERGE_COLUMNS,
+        _TWO_WRITES,
+        [_MERGED_ROWS[0] | {"g": 5, "x": "five"}, *_MERGED_ROWS[1:]],
         merge_engine="partial-update",
         fields__g__sequence_group="x",
     ),
-    _merged(
+    _merge_engine_kind(
         "aggregation",
-        _PARTS,
-        _TWICE,
-        _values("k a b g x", (1, 1, "r", 5, "five,four"), (2, 9, "q", 6, "five,six"), (3, 3, None, None, None), (4, None, None, 1, None)),
+        _MERGE_COLUMNS,
+        _TWO_WRITES,
+        _records("k a b g x", (1, 1, "r", 5, "five,four"), (2, 9, "q", 6, "five,six"), (3, 3, None, None, None), (4, None, None, 1, None)),
         merge_engine="aggregation",
         fields__a__aggregate_function="sum",
         fields__b__aggregate_function="last_non_null_value",
         fields__g__aggregate_function="max",
         fields__x__aggregate_function="listagg",
     ),
-    _merged("first-row", _PARTS, (write(_FIRST), compact(), write(_SECOND), compact()), [*_FIRST, _SECOND[2]], merge_engine="first-row"),
-    _merged(
+    _merge_engine_kind("first-row", _MERGE_COLUMNS, (write(_FIRST_ROWS), compact(), write(_SECOND_ROWS), compact()), [*_FIRST_ROWS, _SECOND_ROWS[2]], merge_engine="first-row"),
+    _merge_engine_kind(
         "deduplicate, sequence field",
-        _PARTS,
-        (write(_SECOND), write(_FIRST)),
-        [_FIRST[0], _SECOND[1], _FIRST[2], _SECOND[2]],
+        _MERGE_COLUMNS,
+        (write(_SECOND_ROWS), write(_FIRST_ROWS)),
+        [_FIRST_ROWS[0], _SECOND_ROWS[1], _FIRST_ROWS[2], _SECOND_ROWS[2]],
         sequence__field="g",
     ),
 ]  # fmt: skip
@@ -347,7 +355,7 @@ def _state(name: str, *steps: Step, table: str = "db.t", **read: str) -> Kind:
         options={"bucket": "1"},
         rows=rows(range(10), "a"),
         table=table,
-        read=_named(read),
+        read=_to_option_keys(read),
     )
 
 

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Does = Literal["reads", "writes", "checks"]
+PeerAction = Literal["reads", "writes", "checks"]
 
 
 @dataclass(frozen=True)
-class Limit:
+class PeerLimit:
     """Why, in our words, and a pattern that the failure matches."""
 
     reason: str
     words: str
 
 
-Listed = Iterator[tuple[str, Does, Limit, list[str]]]
+LimitEntries = Iterator[tuple[str, PeerAction, PeerLimit, list[str]]]
 
-_WIDE = ["append, rows hidden by 64-bit vectors", "primary key, 64-bit vectors"]
-_HIDDEN = [
+_BITMAP64 = ["append, rows hidden by 64-bit vectors", "primary key, 64-bit vectors"]
+_APPEND_DELETED = [
     "append, rows hidden by 32-bit vectors",
     "append, fixed buckets, rows hidden by 32-bit vectors",
     "append, rows hidden by 64-bit vectors",
@@ -39,61 +39,61 @@ _LEVELS = ["primary key, a format per level"]
 _GROUPS = ["partial-update, sequence group"]
 
 
-def _of_us() -> Listed:
-    avro = Limit("manifests are written in Avro alone", "manifest.format")
+def _our_limits() -> LimitEntries:
+    avro = PeerLimit("manifests are written in Avro alone", "manifest.format")
     yield "us", "writes", avro, _MANIFESTS
 
 
-def _of_pypaimon() -> Listed:
-    magic = Limit("knows no 64-bit vectors", "Invalid magic number")
-    yield "pypaimon", "reads", magic, _WIDE
-    groups = Limit("has no sequence groups", "sequence-group")
+def _pypaimon_limits() -> LimitEntries:
+    magic = PeerLimit("knows no 64-bit vectors", "Invalid magic number")
+    yield "pypaimon", "reads", magic, _BITMAP64
+    groups = PeerLimit("has no sequence groups", "sequence-group")
     yield "pypaimon", "reads", groups, _GROUPS
     yield "pypaimon", "writes", groups, _GROUPS
-    rows = Limit("deletes rows of append tables by row id alone", "cannot delete")
-    yield "pypaimon", "writes", rows, _HIDDEN
-    field = Limit("deletes by key through the option rowkind.field alone", "cannot delete")
+    rows = PeerLimit("deletes rows of append tables by row id alone", "cannot delete")
+    yield "pypaimon", "writes", rows, _APPEND_DELETED
+    field = PeerLimit("deletes by key through the option rowkind.field alone", "cannot delete")
     yield "pypaimon", "writes", field, _DELETED
-    manifests = Limit("ignores manifest.format and writes Avro", "ORC manifests")
+    manifests = PeerLimit("ignores manifest.format and writes Avro", "ORC manifests")
     yield "pypaimon", "writes", manifests, _MANIFESTS
-    yield "pypaimon", "writes", Limit("ignores data-file.thin-mode", "no key columns"), _THIN
-    level = Limit("ignores file.format.per.level", "avro files")
+    yield "pypaimon", "writes", PeerLimit("ignores data-file.thin-mode", "no key columns"), _THIN
+    level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon", "writes", level, _LEVELS
-    hashed = Limit("ignores bucket-function.type", "in another bucket")
+    hashed = PeerLimit("ignores bucket-function.type", "in another bucket")
     yield "pypaimon", "writes", hashed, _BUCKETS
 
 
-def _of_rust() -> Listed:
-    manifests = Limit("ignores manifest.format and writes Avro", "ORC manifests")
+def _rust_limits() -> LimitEntries:
+    manifests = PeerLimit("ignores manifest.format and writes Avro", "ORC manifests")
     yield "pypaimon-rust", "writes", manifests, _MANIFESTS
-    level = Limit("ignores file.format.per.level", "avro files")
+    level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon-rust", "writes", level, _LEVELS
-    plain = Limit("writes ORC uncompressed alone, and zstd is the default", "ORC compression")
+    plain = PeerLimit("writes ORC uncompressed alone, and zstd is the default", "ORC compression")
     yield "pypaimon-rust", "writes", plain, _ORC
-    copies = Limit("writes no vectors, but files without the deleted rows", "-bit vectors")
-    yield "pypaimon-rust", "writes", copies, _HIDDEN
-    field = Limit("deletes by key through the option rowkind.field alone", "not yet supported")
+    copies = PeerLimit("writes no vectors, but files without the deleted rows", "-bit vectors")
+    yield "pypaimon-rust", "writes", copies, _APPEND_DELETED
+    field = PeerLimit("deletes by key through the option rowkind.field alone", "not yet supported")
     yield "pypaimon-rust", "writes", field, _DELETED
-    yield "pypaimon-rust", "writes", Limit("makes no branches", "create_branch"), ["a branch"]
+    yield "pypaimon-rust", "writes", PeerLimit("makes no branches", "create_branch"), ["a branch"]
 
 
-def _of_java() -> Listed:
-    size = Limit("knows no 64-bit vectors", "Size not match")
-    columns = Limit("wants the key columns twice in each file", "_KEY_k")
+def _java_limits() -> LimitEntries:
+    size = PeerLimit("knows no 64-bit vectors", "Size not match")
+    columns = PeerLimit("wants the key columns twice in each file", "_KEY_k")
     for does in ("reads", "checks"):
-        yield "java-0.9", does, size, _WIDE
+        yield "java-0.9", does, size, _BITMAP64
         yield "java-0.9", does, columns, _THIN
-    hashed = Limit("ignores bucket-function.type", "bucket")
+    hashed = PeerLimit("ignores bucket-function.type", "bucket")
     yield "java-0.9", "writes", hashed, _BUCKETS
     yield "java-0.9", "checks", hashed, _BUCKETS
-    yield "java-0.9", "writes", Limit("writes 32-bit vectors", "64-bit vectors"), _WIDE
-    yield "java-0.9", "writes", Limit("ignores data-file.thin-mode", "no key columns"), _THIN
-    yield "java-0.9", "writes", Limit("ignores row-tracking.enabled", "row ids"), _TRACKED
+    yield "java-0.9", "writes", PeerLimit("writes 32-bit vectors", "64-bit vectors"), _BITMAP64
+    yield "java-0.9", "writes", PeerLimit("ignores data-file.thin-mode", "no key columns"), _THIN
+    yield "java-0.9", "writes", PeerLimit("ignores row-tracking.enabled", "row ids"), _TRACKED
 
 
 LIMITS = {
     (who, does, kind): limit
-    for listed in (_of_us(), _of_pypaimon(), _of_rust(), _of_java())
+    for listed in (_our_limits(), _pypaimon_limits(), _rust_limits(), _java_limits())
     for who, does, limit, kinds in listed
     for kind in kinds
 }

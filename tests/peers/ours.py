@@ -41,7 +41,7 @@ def create(warehouse: Path, kind: Kind) -> Table:
     )
 
 
-def spec(scratch: Path, kind: Kind) -> Record:
+def table_spec(scratch: Path, kind: Kind) -> Record:
     """Return what a peer needs to create a table of a kind."""
     path = Path(create(scratch, kind).paths.root, "schema", "schema-0")
     return {
@@ -52,7 +52,7 @@ def spec(scratch: Path, kind: Kind) -> Record:
     }
 
 
-def run(warehouse: Path, step: Step) -> None:
+def run_step(warehouse: Path, step: Step) -> None:
     """Do one step."""
     table = Catalog(str(warehouse)).table("db.t")
     match step:
@@ -75,11 +75,11 @@ def run(warehouse: Path, step: Step) -> None:
             raise ValueError(f"no such step: {step}")
 
 
-def live(warehouse: Path, kind: Kind) -> None:
+def create_and_run_steps(warehouse: Path, kind: Kind) -> None:
     """Create a table of a kind, and live its life."""
     create(warehouse, kind)
     for step in kind.steps:
-        run(warehouse, step)
+        run_step(warehouse, step)
 
 
 def read(warehouse: Path, kind: Kind, filter: str | None = None) -> list[Record]:

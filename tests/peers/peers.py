@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
-from peers.talk import PeerError, Talk
+from peers.talk import PeerError, PeerProcess
 
 Record = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Peer:
     def __init__(self, name: str) -> None:
         self.name = name
         start = peer_start(name)
-        self._talk = Talk(start.command, start.environment)
+        self._talk = PeerProcess(start.command, start.environment)
 
     def run(self, do: str, warehouse: Path, table: str = "db.t", **arguments: Any) -> None:
         """Change a table by one of the commands above."""

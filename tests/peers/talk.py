@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_MARK = "\x01"
-_SECONDS = 300
+_ANSWER_PREFIX = "\x01"
+_ANSWER_SECONDS = 300
 _SECONDS_TO_END = 60
-_WORDS_SHOWN = 3000
+_MAX_ERROR_CHARACTERS = 3000
 
 
 class PeerError(Exception):
@@ -37,11 +37,11 @@ def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
             answer = {"ok": commands[do](**asked)} if do in commands else {"error": f"cannot {do}"}
         except BaseException:  # noqa: BLE001 - a panic of Rust is no Exception
             answer = {"error": traceback.format_exc()}
-        answers.write(_MARK + json.dumps(answer) + "\n")
+        answers.write(_ANSWER_PREFIX + json.dumps(answer) + "\n")
         answers.flush()
 
 
-class Talk:
+class PeerProcess:
     """A running peer. One that died is started again by the next command."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -60,23 +60,23 @@ class Talk:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        late = threading.Timer(_SECONDS, process.kill)
+        late = threading.Timer(_ANSWER_SECONDS, process.kill)
         late.start()
         printed = []
         try:
             process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             process.stdin.flush()
-            while (line := process.stdout.readline()) and not line.startswith(_MARK):
+            while (line := process.stdout.readline()) and not line.startswith(_ANSWER_PREFIX):
                 printed.append(line.rstrip("\n"))
         except BrokenPipeError:
             line = ""
         finally:
             late.cancel()
         if not line:
-            raise PeerError(f"the peer died at {do}: {self._last_words()}")
-        answer = json.loads(line[len(_MARK) :])
+            raise PeerError(f"the peer died at {do}: {self._end_and_read_errors()}")
+        answer = json.loads(line[len(_ANSWER_PREFIX) :])
         if "error" in answer:
-            raise PeerError(answer["error"][-_WORDS_SHOWN:])
+            raise PeerError(answer["error"][-_MAX_ERROR_CHARACTERS:])
         return answer["ok"], printed
 
     def close(self) -> None:
@@ -102,9 +102,9 @@ class Talk:
             )
         return self._process
 
-    def _last_words(self) -> str:
+    def _end_and_read_errors(self) -> str:
         assert self._process is not None
         self._process.communicate()
         self._process = None
         self._errors.seek(0)
-        return self._errors.read()[-_WORDS_SHOWN:]
+        return self._errors.read()[-_MAX_ERROR_CHARACTERS:]

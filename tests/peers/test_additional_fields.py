@@ -13,15 +13,15 @@ from added_fields import (
     PLACES,
     PREFIX,
     add_fields,
-    additional,
-    assert_kept,
+    added_values,
+    assert_added_values_kept,
+    avro_types,
     json_files,
-    types,
 )
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from peers.peers import Peer
-from steps.histories import apply, make_table
+from steps.histories import apply_action, make_table
 from tables import Row, rows_of
 
 from paimon_orch import Catalog
@@ -45,7 +45,9 @@ ONCE = settings(
 def fields(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     """Draw a field for every place that there is, of types that Java skips."""
     return {
-        kind: {f"{place}{PREFIX}_{n}": draw(types(JAVA_ATOMS)) for n, place in enumerate(places)}
+        kind: {
+            f"{place}{PREFIX}_{n}": draw(avro_types(JAVA_ATOMS)) for n, place in enumerate(places)
+        }
         for kind, places in PLACES.items()
     }
 
@@ -66,7 +68,7 @@ def maintain(table: Table) -> None:
     compact(table, EXECUTOR, strategy="full")
     table.rollback(tag="ours")
     expire_snapshots(table, retain_min=1, retain_max=2)
-    apply(table, "upsert", 1, "again")
+    apply_action(table, "upsert", 1, "again")
     compact(table, EXECUTOR, strategy="full")
 
 
@@ -81,11 +83,11 @@ def test_java_reads_and_continues_to_write(
     root = Path(make_table(warehouse, kind, HISTORY).paths.root)
     add_fields(root, added, seed)
     table = Catalog(str(warehouse)).table("db.t")
-    before = additional(root)
+    before = added_values(root)
 
     maintain(table)
 
-    assert_kept(root, before)
+    assert_added_values_kept(root, before)
     assert all(KEY in json.loads(p.read_bytes()) for p in json_files(root) if "schema" in p.name)
     rows = rows_of(table)
     assert by_peer(peer, warehouse) == records(rows)

@@ -14,17 +14,17 @@ from golden import (
     copy_warehouse,
     expected_rows,
     golden_tables,
-    rows_of,
+    records_to_rows,
 )
 from peers.peers import PEERS, Peer
-from tables import assert_healthy, new_table, stored_files, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, new_table, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.sort import Order, commit, plan, read_units
+from paimon_orch.steps.compaction.sort import SortOrder, commit, plan, plan_read_units
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -38,7 +38,7 @@ every_peer = pytest.mark.parametrize("peer", PEERS, indirect=True)
 
 def assert_agrees(peer: Peer, warehouse: Path, table: Table) -> None:
     ours = table.scan().to_arrow()
-    found = rows_of(peer.read(warehouse), ours.column_names)
+    found = records_to_rows(peer.read(warehouse), ours.column_names)
     assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
     assert_healthy(table)
 
@@ -67,7 +67,7 @@ def test_deletes_and_compactions_are_read_alike(
     append(table, 200)
     compact(table, EXECUTOR)
     delete(table, EXECUTOR, "k in (41, 101, 205)")
-    assert bool(vectors_of(table)) == (options.get("deletion_vectors__enabled") == "true")
+    assert bool(deletion_vectors_of(table)) == (options.get("deletion_vectors__enabled") == "true")
     assert_agrees(peer, tmp_path, table)
     assert referee.check(tmp_path) == []
     compact(table, EXECUTOR, strategy="full")
@@ -79,11 +79,11 @@ def test_deletes_and_compactions_are_read_alike(
 def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
     table = filled(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
-    planned = plan(table, Order(("v", "k"), "zorder"))
+    planned = plan(table, SortOrder(("v", "k"), "zorder"))
     writing = ingest.plan(table, table.schema.names)
     batches = (
         batch
-        for unit in read_units(planned)
+        for unit in plan_read_units(planned)
         for rows in unit.read(table.schema.fields)
         for batch in rows.select(table.schema.names).combine_chunks().to_batches()
     )
@@ -125,7 +125,7 @@ def test_java_finds_the_ids_of_rows_that_we_moved(
     ):
         step()
         ours = table.scan(columns=columns).to_arrow()
-        found = rows_of(java.read(tmp_path, "db.t$row_tracking"), columns)
+        found = records_to_rows(java.read(tmp_path, "db.t$row_tracking"), columns)
         assert_rows_equal(canonical_rows(ours), found, [str(kind) for kind in ours.schema.types])
 
 
@@ -158,7 +158,7 @@ def test_append_tables_of_others_keep_their_rows_when_compacted(
     ours = table.scan().to_arrow()
     types = [str(kind) for kind in ours.schema.types]
     assert_rows_equal(expected_rows(entry["snapshots"][-1]), canonical_rows(ours), types)
-    assert not vectors_of(table)
+    assert not deletion_vectors_of(table)
     before = stored_files(table)
     assert compact(table, EXECUTOR, strategy="full").snapshot_id is None
     assert stored_files(table) == before

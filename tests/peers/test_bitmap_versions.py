@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, rows_of
+from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, records_to_rows
 from peers.peers import Peer
 
 from paimon_orch import Catalog
@@ -27,7 +27,7 @@ def test_java_0_9_filters_by_the_bitmaps_of_files_that_we_wrote(
     found = referee.find(warehouse, ["b", "=", value], name)
     kept = [row for row in found if row["b"] == value]
     assert_rows_equal(
-        rows_of(kept, ours.column_names),
+        records_to_rows(kept, ours.column_names),
         canonical_rows(ours),
         [str(column.type) for column in ours.schema],
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal, rows_of
+from golden import assert_rows_equal, records_to_rows
 from peers import ours
 from peers.environments import JAVA
 from peers.kinds import APPEND, ENGINES, KEYED, Kind, Record, compact
@@ -42,7 +42,7 @@ def assert_rows(kind: Kind, *readers: list[Record]) -> None:
     ("peer", "kind"), cases(("us", "writes"), ("{}", "reads")), indirect=["peer"]
 )
 def test_java_compacts_what_we_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
-    ours.live(tmp_path, kind)
+    ours.create_and_run_steps(tmp_path, kind)
     peer.run(warehouse=tmp_path, **FULL)
     assert_rows(kind, ours.read(tmp_path, kind), peer.read(tmp_path))
 
@@ -53,10 +53,10 @@ def test_java_compacts_what_we_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> 
     indirect=["peer"],
 )
 def test_we_compact_what_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
-    peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:
         peer.run(warehouse=tmp_path / "t", **step)
-    ours.run(tmp_path / "t", FULL)
+    ours.run_step(tmp_path / "t", FULL)
     assert_rows(kind, ours.read(tmp_path / "t", kind), peer.read(tmp_path / "t"))
 
 
@@ -104,18 +104,20 @@ def test_compacting_in_turn_keeps_every_row(
 ) -> None:
     vectors = {} if engine == "first-row" else {"deletion-vectors.enabled": "true"}
     kind = of_engine(engine, **vectors)
-    peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for turn in range(10):
         write_only(peer, tmp_path / "t", turn, engine)
         step = compact(full=turn % 5 == 4)
         if turn % 2:
             peer.run(warehouse=tmp_path / "t", **step)
         else:
-            ours.run(tmp_path / "t", step)
+            ours.run_step(tmp_path / "t", step)
 
         found = ours.read(tmp_path / "t", kind)
         names = list(found[0])
-        assert_rows_equal(rows_of(peer.read(tmp_path / "t"), names), rows_of(found, names))
+        assert_rows_equal(
+            records_to_rows(peer.read(tmp_path / "t"), names), records_to_rows(found, names)
+        )
         assert referee.check(tmp_path / "t") == []
 
 
@@ -136,7 +138,7 @@ def test_compaction_writes_the_changes_that_java_writes(
 ) -> None:
     by_java, by_us = tmp_path / "java", tmp_path / "us"
     kind = of_engine(engine, **options)
-    peer.run("create", by_java, spec=ours.spec(tmp_path / "spec", kind))
+    peer.run("create", by_java, spec=ours.table_spec(tmp_path / "spec", kind))
     full = options["changelog-producer"] == "full-compaction"
     for turn in range(3):
         write_only(peer, by_java, turn, engine)
@@ -146,7 +148,7 @@ def test_compaction_writes_the_changes_that_java_writes(
             continue
         write_only(peer, by_us, turn, engine)
         peer.run(warehouse=by_java, **compact(full=full))
-        ours.run(by_us, compact(full=full))
+        ours.run_step(by_us, compact(full=full))
 
     assert changes(referee, by_java) == changes(referee, by_us)
     assert referee.check(by_us) == []
@@ -170,12 +172,12 @@ def test_nothing_is_written_to_a_table_whose_manifests_java_keeps_in_orc(
     java: Peer, tmp_path: Path
 ) -> None:
     kind = of_engine("deduplicate", **{"manifest.format": "orc"})
-    java.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    java.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for turn in range(3):
         write_only(java, tmp_path / "t", turn, "deduplicate")
     before = sorted((tmp_path / "t").rglob("*"))
 
     with pytest.raises(UnsupportedError, match=r"manifest\.format"):
-        ours.run(tmp_path / "t", FULL)
+        ours.run_step(tmp_path / "t", FULL)
 
     assert sorted((tmp_path / "t").rglob("*")) == before

@@ -32,14 +32,14 @@ def test_java_and_we_compact_and_extend_one_table_in_turn(
     steps = [write(rows(range(turn, turn + 9), f"{turn}")) for turn in range(6)]
     kind = Kind("external", steps, primary_key=["k"], options=options)
     warehouse = tmp_path / "w"
-    java.run("create", warehouse, spec=ours.spec(tmp_path / "spec", kind))
+    java.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
 
     for turn, step in enumerate(steps):
         java.run(warehouse=warehouse, **step, options={"write-only": "true"})
         if turn % 2:
             java.run(warehouse=warehouse, **compact())
         else:
-            ours.run(warehouse, compact(full=turn % 4 == 0))
+            ours.run_step(warehouse, compact(full=turn % 4 == 0))
 
     def in_order(found: list[dict[str, object]]) -> list[dict[str, object]]:
         return sorted(found, key=lambda row: str(row["k"]))

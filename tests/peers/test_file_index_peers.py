@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from golden import GOLDEN, canonical_rows, copy_warehouse, rows_of
+from golden import GOLDEN, canonical_rows, copy_warehouse, records_to_rows
 from peers.peers import PEERS, Peer
 from tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.file_index_reader import open_indexes
-from paimon_orch.format.file_index.bitmap import Bitmap
+from paimon_orch.format.file_index.bitmap import BitmapIndex
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.container import Blob, decode_container
-from paimon_orch.format.file_index.index_options import IndexSpec, index_specs
+from paimon_orch.format.file_index.container import ByteSource, decode_container
+from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
 from paimon_orch.format.types.predicate import Leaf
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -98,11 +98,11 @@ def test_java_finds_the_same_rows_by_our_indexes_and_leaves_out_others(
     for where in [test for test in TESTS if test[0] != "s" or kind != "bsi"]:
         expected = [
             r
-            for r in rows_of(peer.read(tmp_path), names)
+            for r in records_to_rows(peer.read(tmp_path), names)
             if matches(r[names.index(where[0])], where[2])
         ]
 
-        found = rows_of(peer.find(tmp_path, where), names)
+        found = records_to_rows(peer.find(tmp_path, where), names)
 
         assert len(expected) == 1, where
         assert all(row in found for row in expected), where
@@ -124,7 +124,7 @@ def test_rust_finds_the_same_rows_by_our_indexes(
     names = table.scan().arrow_schema.names
     for where in (["k", "=", 5], ["s", "=", "z-é-5"], ["b", "=", 5 * 2**33], ["k", ">=", 9_990]):
         text = f"{where[0]} {where[1]} {where[2]!r}"
-        found = rows_of(peer.find(tmp_path, where), names)
+        found = records_to_rows(peer.find(tmp_path, where), names)
         assert sorted(map(repr, found)) == sorted(
             map(repr, canonical_rows(table.scan(filter=text).to_arrow()))
         )
@@ -156,9 +156,11 @@ def test_files_of_many_small_pages_are_read(tmp_path: Path, peer: Peer) -> None:
     assert all(group.column(leaf).has_offset_index for leaf in range(8))
 
     expected = canonical_rows(table.scan().to_arrow())
-    assert rows_of(peer.read(tmp_path), schema.names) == expected
+    assert records_to_rows(peer.read(tmp_path), schema.names) == expected
     if peer.name != "pypaimon":  # which asks no indexes
-        assert expected[4_321] in rows_of(peer.find(tmp_path, ["k", "=", 4_321]), schema.names)
+        assert expected[4_321] in records_to_rows(
+            peer.find(tmp_path, ["k", "=", 4_321]), schema.names
+        )
 
 
 @pytest.mark.parametrize("kind", ["bloom-filter", "bitmap 1"])
@@ -210,7 +212,7 @@ def test_indexes_that_come_and_go_and_come_again_lose_no_row(tmp_path: Path, pee
         catalog.alter_table("db.t", off if turn % 2 else on)
         rewrite_file_index(catalog.table("db.t"), InProcessExecutor())
 
-        assert sorted(rows_of(peer.read(tmp_path), ["k", "s"])) == expected, turn
+        assert sorted(records_to_rows(peer.read(tmp_path), ["k", "s"])) == expected, turn
 
 
 # Java 0.9 gives the files of tables with a key no index
@@ -228,7 +230,7 @@ def test_the_indexes_of_others_find_what_a_plain_scan_finds(
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
     table = Catalog(str(warehouse)).table(name)
     everything = table.scan().to_arrow()
-    indexed = {spec.column for spec in index_specs(table.schema.options) if spec.key is None}
+    indexed = {spec.column for spec in parse_index_specs(table.schema.options) if spec.key is None}
     asked = 0
     for column in sorted(indexed):
         for value in everything.column(column).unique().drop_null()[:12]:
@@ -257,20 +259,24 @@ def test_from_the_rows_of_others_we_make_their_indexes(
             assert ours.bytes() == theirs.bytes(), spec
         else:
             data_type = spec.value_type(table.schema.fields)
-            assert dict(Bitmap(ours, data_type).items()) == dict(Bitmap(theirs, data_type).items())
+            assert dict(BitmapIndex(ours, data_type).items()) == dict(
+                BitmapIndex(theirs, data_type).items()
+            )
     assert compared
 
 
-def blobs_of(table: Table, options: dict[str, str]) -> Iterator[tuple[IndexSpec, Blob, Blob]]:
+def blobs_of(
+    table: Table, options: dict[str, str]
+) -> Iterator[tuple[IndexSpec, ByteSource, ByteSource]]:
     """Every index of every file, as we make it and as it is stored."""
-    specs, reader = index_specs(options), table.reader()
+    specs, reader = parse_index_specs(options), table.reader()
     for split in table.files():
         for file in split.files:
             at = BucketFile(split.partition, split.bucket, file)
             builder = FileIndexBuilder(specs, table.schema.fields)
             for batch in reader.read(at, table.schema.fields):
                 builder.add(pa.Table.from_batches([batch]))
-            ours = decode_container(Blob.of(builder.finish()))
+            ours = decode_container(ByteSource.of(builder.finish()))
             with open_indexes(table.io, reader.path(at), file) as theirs:
                 assert theirs is not None
                 assert theirs.keys() == ours.keys()

@@ -12,7 +12,7 @@ from golden import (
     copy_warehouse,
     expected_rows,
     golden_tables,
-    rows_of,
+    records_to_rows,
     table_name,
 )
 from peers.peers import Peer, PeerError
@@ -98,7 +98,7 @@ def _compare(peer: Peer, warehouse: Path, entry: dict[str, Any]) -> None:
     snapshot = entry["snapshots"][-1]
     types = {field["name"]: str(field["type"]) for field in entry["fields"]}
     columns = snapshot["columns"]
-    rows = rows_of(peer.read(warehouse, table_name(entry)), columns)
+    rows = records_to_rows(peer.read(warehouse, table_name(entry)), columns)
     assert_rows_equal(expected_rows(snapshot), rows, [types[column] for column in columns])
 
 

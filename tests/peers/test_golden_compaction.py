@@ -13,7 +13,7 @@ from golden import (
     canonical_rows,
     copy_warehouse,
     golden_tables,
-    rows_of,
+    records_to_rows,
     table_name,
 )
 from peers.environments import JAVA
@@ -21,10 +21,10 @@ from peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.table.table import Table
 
-STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 
 
 def cases() -> Iterator[Any]:
@@ -49,7 +49,7 @@ def test_rows_of_a_golden_table_stay_when_it_is_compacted(
 ) -> None:
     name = table_name(entry)
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
-    skips = table.options.batch_scan_skips_level0 and 0 in levels_of(table)
+    skips = table.options.should_skip_level0 and 0 in levels_of(table)
     before = None if skips else rows_in(table)  # rows that nobody sees yet come with the first one
 
     for strategy in STRATEGIES:
@@ -57,7 +57,7 @@ def test_rows_of_a_golden_table_stay_when_it_is_compacted(
         before = rows_in(table) if before is None else before
         assert rows_in(table) == before
 
-    top = 1 if table.options.clusters_by_value else table.options.num_levels - 1
+    top = 1 if table.options.is_pk_clustering_override else table.options.num_levels - 1
     assert levels_of(table) <= {top}
     assert not any(file.delete_row_count for split in table.files() for file in split.files)
     assert not [r for split in table.files() for entry in split.vectors for r in entry.ranges or ()]
@@ -90,6 +90,6 @@ def test_java_reads_a_golden_table_that_we_compacted(
     for strategy in STRATEGIES:
         compact(table, InProcessExecutor(), strategy=strategy)
         ours = table.scan().to_arrow()
-        theirs = rows_of(peer.read(warehouse, name), ours.column_names)
+        theirs = records_to_rows(peer.read(warehouse, name), ours.column_names)
         assert_rows_equal(theirs, canonical_rows(ours), [str(f.type) for f in ours.schema])
         assert referee.check(warehouse, name) == []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from golden import canonical_rows, copy_warehouse, golden_tables, table_name
-from golden_limits import MERGED_BY_ENGINES, refusal
+from golden_limits import MERGED_BY_ENGINES, refusal_pattern
 from peers.peers import Peer
 
 from paimon_orch import Catalog
@@ -181,7 +181,7 @@ def test_java_reads_its_rows_after_our_steps_and_continues_to_write(
     writes_again(java20, java, warehouse, entry, tmp_path / "rows.jsonl", after[:5])
     assert_sound(java20, warehouse, table)
     full_name = f"java-2.0/{name}"
-    if refusal(full_name) is None and full_name not in MERGED_BY_ENGINES:
+    if refusal_pattern(full_name) is None and full_name not in MERGED_BY_ENGINES:
         assert our_rows(table) == rows_for(java20, warehouse, table_id)
 
 

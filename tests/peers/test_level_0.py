@@ -64,13 +64,13 @@ def test_reads_leave_level_0_out_and_merge_it_as_java_does(
     kind = kind_of(ENGINES[engine], *steps)
     warehouse = tmp_path / "w"
     table = ours.create(warehouse, kind)
-    vectors = table.options.deletion_vectors
+    vectors = table.options.has_deletion_vectors
 
     for number, step in enumerate(steps):
         if number % 2:
             java20.run(warehouse=warehouse, **step)
         else:
-            ours.run(warehouse, step)
+            ours.run_step(warehouse, step)
         assert by_key(java20.read(warehouse)) == read(table)
         merged = by_key(java20.read(warehouse, deletion_vectors__merge_on_read="true"))
         assert merged == read(table, merge_level_0=True if vectors else None)
@@ -92,8 +92,8 @@ def test_an_overwrite_is_committed_at_the_level_that_java_chooses(
     tables = {}
     for name in ("ours", "java"):
         tables[name] = ours.create(tmp_path / name, kind_of(options))
-        ours.run(tmp_path / name, write(rows(range(10), "old")))
-    ours.run(tmp_path / "ours", replaced)
+        ours.run_step(tmp_path / name, write(rows(range(10), "old")))
+    ours.run_step(tmp_path / "ours", replaced)
     java20.run(warehouse=tmp_path / "java", **replaced)
 
     assert levels_of(tables["ours"]) == levels_of(tables["java"])
@@ -104,9 +104,9 @@ def test_an_overwrite_is_committed_at_the_level_that_java_chooses(
         assert java20.check(tmp_path / name) == []
 
     later = write(rows(range(12, 20), "later"))
-    ours.run(tmp_path / "ours", later)
+    ours.run_step(tmp_path / "ours", later)
     java20.run(warehouse=tmp_path / "ours", **compact(full=upgrade == "true"))
     java20.run(warehouse=tmp_path / "java", **later)
-    ours.run(tmp_path / "java", compact(full=upgrade == "true"))
+    ours.run_step(tmp_path / "java", compact(full=upgrade == "true"))
     assert read(tables["ours"]) == read(tables["java"]) == by_key(java20.read(tmp_path / "ours"))
     assert len(read(tables["ours"])) == 15

@@ -14,7 +14,7 @@ from golden import GOLDEN, arrow_table, canonical_rows, copy_warehouse
 from peers.environments import JAVA
 from peers.limits import LIMITS
 from peers.peers import PEERS, Peer, PeerError
-from tables import assert_healthy, new_table, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.format.types.cast_rules import can_cast
@@ -84,7 +84,7 @@ def test_the_flight_board_through_all_its_waves(tmp_path: Path, peer: Peer, bits
     compact(table, EXECUTOR)
     table.upsert(flights(range(200), "DEPARTED", -3))
     compact(table, EXECUTOR)
-    assert vectors_of(table)
+    assert deletion_vectors_of(table)
     assert_agrees(peer, table)
 
     table.upsert(flights(range(50, 150), "ARRIVED", 7))
@@ -96,7 +96,7 @@ def test_the_flight_board_through_all_its_waves(tmp_path: Path, peer: Peer, bits
     compact(table, EXECUTOR, partitions=["flight_month=2013-01"], strategy="full")
     assert_agrees(peer, table)
     compact(table, EXECUTOR, strategy="full")
-    assert not vectors_of(table)
+    assert not deletion_vectors_of(table)
     assert_agrees(peer, table)
     assert_healthy(table)
 

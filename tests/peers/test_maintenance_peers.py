@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from golden import GOLDEN, canonical_rows, copy_warehouse
 from peers.peers import Peer, Record
-from steps.histories import branch_of, contents, kept, loose_files, make_old, make_table
+from steps.histories import (
+    backdate_files,
+    branch_of,
+    make_table,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
+)
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
@@ -40,17 +47,17 @@ def tables_of(warehouse: Path) -> list[Table]:
 
 def maintained(table: Table) -> None:
     """Expire all but the newest snapshot of each branch, clean, and look that nothing else changed."""
-    before = contents(table)
+    before = read_all_branches(table)
     for name in table.branches.names():
         expire_snapshots(branch_of(table, name), retain_max=1, max_deletes=1000)
     expire_snapshots(table, retain_max=1, max_deletes=1000)
-    make_old(table)
+    backdate_files(table)
     remove_orphan_files(table)
-    after = contents(table)
-    assert after == kept(before, after)
-    assert loose_files(table) == set()
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
+    assert unreferenced_files(table) == set()
     assert check(table, deep=True).findings == ()
-    make_old(table)
+    backdate_files(table)
     assert remove_orphan_files(table).files == 0
 
 
@@ -104,7 +111,7 @@ def test_java_expires_what_we_left_and_we_what_java_left(
     tmp_path: Path, kind: str, referee: Peer
 ) -> None:
     table = make_table(tmp_path, kind, HISTORY)
-    before = contents(table)
+    before = read_all_branches(table)
 
     expire_snapshots(table, retain_max=6)
     referee._oracle("expire", tmp_path, "db.t", "--retain", "4")
@@ -112,12 +119,12 @@ def test_java_expires_what_we_left_and_we_what_java_left(
     assert check(table, deep=True).findings == ()
     expire_snapshots(table, retain_max=2)
 
-    after = contents(table)
-    assert after == kept(before, after)
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
     assert check(table, deep=True).findings == ()
     assert referee.check(tmp_path, "db.t") == []
     assert_agrees(referee, table)
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_java_and_we_leave_the_same_files(tmp_path: Path, referee: Peer) -> None:
@@ -131,7 +138,7 @@ def test_java_and_we_leave_the_same_files(tmp_path: Path, referee: Peer) -> None
         for table in tables
     ]  # fmt: skip
     assert left[0] == left[1]
-    assert contents(tables[0]) == contents(tables[1])
+    assert read_all_branches(tables[0]) == read_all_branches(tables[1])
 
 
 def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> None:
@@ -139,7 +146,7 @@ def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> Non
     table = make_table(tmp_path, "vectors", history)
     table.rollback(4)
     table.branches.delete("dev")
-    make_old(table)
+    backdate_files(table)
 
     found = {str(Path(f.path).relative_to(table.paths.root)) for f in orphan_step.plan(table).files}
 

@@ -12,9 +12,9 @@ from golden import assert_rows_equal
 from peers import ours
 from peers.compatibility import page
 from peers.kinds import KINDS, Kind, Record
-from peers.limits import LIMITS, Does
+from peers.limits import LIMITS, PeerAction
 from peers.peers import PEERS, Peer, PeerError
-from peers.traces import traces
+from peers.traces import find_traces
 
 from paimon_orch.errors import PaimonError
 
@@ -29,7 +29,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     def by_us(kind: Kind) -> Path:
         if kind.name not in made:
             made[kind.name] = tmp_path_factory.mktemp("ours")
-            ours.live(made[kind.name], kind)
+            ours.create_and_run_steps(made[kind.name], kind)
         return made[kind.name]
 
     return by_us
@@ -37,7 +37,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 def assert_as_asked(kind: Kind, warehouse: Path) -> None:
     """Check what the files show, and the rows that we read, all and by their key."""
-    assert set(kind.traces) <= traces(warehouse / "db.db" / "t")
+    assert set(kind.traces) <= find_traces(warehouse / "db.db" / "t")
     assert_found(kind, ours.read(warehouse, kind))
     expected = kind.expected()
     sought = len(expected) // (9 if "buckets" in kind.traces else 2)
@@ -59,7 +59,7 @@ def assert_found(kind: Kind, found: list[Record]) -> None:
 
 
 @contextmanager
-def as_listed(who: str, does: Does, kind: Kind) -> Iterator[None]:
+def as_listed(who: str, does: PeerAction, kind: Kind) -> Iterator[None]:
     """Holds that what is listed as impossible still is."""
     limit = LIMITS.get((who, does, kind.name))
     if limit is None:
@@ -104,10 +104,10 @@ def test_the_referee_finds_nothing_wrong_with_what_we_write(
 def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     with as_listed(peer.name, "writes", kind):
-        peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+        peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
         for step in kind.steps:
             if step["do"] == "compact" and not peer.name.startswith("java"):
-                ours.run(tmp_path / "t", step)
+                ours.run_step(tmp_path / "t", step)
             else:
                 peer.run(warehouse=tmp_path / "t", **step)
         assert_as_asked(kind, tmp_path / "t")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from golden import assert_rows_equal, canonical_rows, rows_of
+from golden import assert_rows_equal, canonical_rows, records_to_rows
 from peers.peers import Peer, Record
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.table.table import Table
 
 Options = dict[str, str]
@@ -255,7 +255,7 @@ def table_at(root: Path) -> Table:
 
 def assert_same_rows(java: Peer, by_java: Path, by_us: Path) -> None:
     ours = table_at(by_us).scan().to_arrow()
-    theirs = rows_of(java.read(by_java), ours.column_names)
+    theirs = records_to_rows(java.read(by_java), ours.column_names)
     assert_rows_equal(theirs, canonical_rows(ours), [str(kind) for kind in ours.schema.types])
 
 
@@ -294,11 +294,11 @@ def check_merges(
     chance = random.Random(name)  # noqa: S311 - data, not a secret
     for turn in range(3):
         java.run("write", written, rows=batch(chance, table, kinds))
-        if turn == 1 and table.options.need_lookup:
+        if turn == 1 and table.options.needs_lookup:
             java.run("compact", written, full=False)
     assert_same_rows(java, written, written)
 
-    strategies: tuple[Strategy, ...] = ("minor", "full")
+    strategies: tuple[CompactionStrategy, ...] = ("minor", "full")
     for strategy in strategies:
         by_java, by_us = tmp_path / f"java {strategy}", tmp_path / f"us {strategy}"
         for copy in (by_java, by_us):

@@ -28,11 +28,11 @@ def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket:
     table = ours.create(tmp_path, kind)
     for turn, step in enumerate(steps):
         if turn % 2:
-            ours.run(tmp_path, step)
+            ours.run_step(tmp_path, step)
             java.run(warehouse=tmp_path, **compact())
         else:
             java.run(warehouse=tmp_path, **step, options={"write-only": "true"})
-            ours.run(tmp_path, compact(full=False))
+            ours.run_step(tmp_path, compact(full=False))
 
     def in_order(found: list[Record]) -> list[str]:
         return sorted(str([row["a"], row["b"], row["v"]]) for row in found)

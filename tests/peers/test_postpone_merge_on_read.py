@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, rows_of
+from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, records_to_rows
 from peers.peers import Peer
 
 from paimon_orch import Catalog
@@ -24,5 +24,5 @@ def test_merged_rows_are_those_after_a_compaction_by_java(
         ours = catalog.table(table).scan().to_arrow()
         for _ in range(2):  # what the first one moves is on level 0
             java20._oracle("compact", warehouse, table)
-        lines = rows_of(java20.read(warehouse, table), ours.column_names)
+        lines = records_to_rows(java20.read(warehouse, table), ours.column_names)
         assert_rows_equal(lines, canonical_rows(ours), [str(f.type) for f in ours.schema])

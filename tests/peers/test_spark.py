@@ -14,9 +14,9 @@ from golden import assert_rows_equal
 from peers import ours
 from peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
 from peers.environments import SPARK
-from peers.exchange import reads, writes
+from peers.exchange import assert_peer_reads, assert_peer_writes
 from peers.kinds import KINDS, Kind, Record, compact
-from peers.limits import Does
+from peers.limits import PeerAction
 from peers.peers import Peer
 
 # A session answers in a second or so: not all kinds.
@@ -84,7 +84,7 @@ def test_spark_reads_and_compacts_what_we_write(
     spark_peer: Peer, name: str, tmp_path: Path
 ) -> None:
     kind = KINDS[name]
-    ours.live(tmp_path, kind)
+    ours.create_and_run_steps(tmp_path, kind)
     assert_both(kind, tmp_path, spark_peer)
     spark_peer.run(warehouse=tmp_path, **FULL)
     assert_both(kind, tmp_path, spark_peer)
@@ -93,15 +93,15 @@ def test_spark_reads_and_compacts_what_we_write(
 @pytest.mark.parametrize("name", TRIED)
 def test_we_read_and_compact_what_spark_writes(spark_peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
-    spark_peer.run("create", tmp_path / "t", spec=ours.spec(tmp_path / "spec", kind))
+    spark_peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:
         spark_peer.run(warehouse=tmp_path / "t", **step)
     assert_both(kind, tmp_path / "t", spark_peer)
-    ours.run(tmp_path / "t", FULL)
+    ours.run_step(tmp_path / "t", FULL)
     assert_both(kind, tmp_path / "t", spark_peer)
 
 
-def held(does: Does, kind: str) -> list[str]:
+def held(does: PeerAction, kind: str) -> list[str]:
     lacking = {column for *case, column in COLUMN_LIMITS if case == ["java-1.4", does, kind]}
     return sorted(COLUMNS.keys() - LACKS.keys() - lacking)
 
@@ -109,9 +109,11 @@ def held(does: Does, kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_spark_reads_every_type(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
     refused = {column for who, _, where, column in COLUMN_LIMITS if (who, where) == ("us", kind)}
-    reads(spark_peer, tmp_path, kind, [c for c in held("reads", kind) if c not in refused])
+    assert_peer_reads(
+        spark_peer, tmp_path, kind, [c for c in held("reads", kind) if c not in refused]
+    )
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_we_read_every_type_of_spark(spark_peer: Peer, kind: str, tmp_path: Path) -> None:
-    writes(spark_peer, tmp_path, kind, held("writes", kind))
+    assert_peer_writes(spark_peer, tmp_path, kind, held("writes", kind))

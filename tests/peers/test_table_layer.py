@@ -14,14 +14,14 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance.analyze import analyze
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 OpenPeer = Callable[[str], Peer]
@@ -70,8 +70,8 @@ def tracked_table(root: Path) -> Table:
 def rewrite(table: Table) -> None:
     """Put all rows into one file, as a compaction does."""
     [split] = table.files()
-    reader, fields = table.reader(), [*table.schema.fields, *tracking_fields(table.schema)]
-    writer = table.writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    reader, fields = table.reader(), [*table.schema.fields, *row_tracking_fields(table.schema)]
+    writer = table.build_writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
     for file in split.files:
         batches = reader.read(BucketFile(split.partition, 0, file), fields)
         writer.write(pa.Table.from_batches(batches))
@@ -80,7 +80,7 @@ def rewrite(table: Table) -> None:
         ManifestEntry(kind, split.partition, 0, -1, file)
         for kind, file in [*removed, *((FileKind.ADD, file) for file in writer.close())]
     )
-    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.COMPACT, entries))
+    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.COMPACT, entries))
 
 
 def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Peer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal, canonical_rows, rows_of
+from golden import assert_rows_equal, canonical_rows, records_to_rows
 from peers import ours
 from peers.kinds import Kind, Record, Step, compact, delete, write
 from peers.peers import Peer
@@ -106,19 +106,21 @@ def test_we_and_java_take_turns(java20: Peer, tmp_path: Path, name: str, seed: i
     key: list[Any] = ["k"] if game.keyed else []
     kind = Kind(name, (), columns=COLUMNS, primary_key=key, options=game.options)
     warehouse = tmp_path / "t"
-    java20.run("create", warehouse, spec=ours.spec(tmp_path / "spec", kind))
+    java20.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
     found: list[Record] = []
     for turn in range(TURNS):
         step = choose(game, chance, turn, [{c: r[c] for c in UNTRACKED} for r in found])
         if chance.random() < 0.5:
             let_java(java20, warehouse, game, chance, step)
         else:
-            ours.run(warehouse, step)
+            ours.run_step(warehouse, step)
         found = read_by_us(warehouse, game)
         tracked = "_ROW_ID" in game.columns
         theirs = java20.read(warehouse, "db.t$row_tracking" if tracked else "db.t")
         chosen = [{c: row[c] for c in game.columns} for row in theirs]
-        assert_rows_equal(rows_of(chosen, game.columns), rows_of(found, game.columns))
+        assert_rows_equal(
+            records_to_rows(chosen, game.columns), records_to_rows(found, game.columns)
+        )
 
     table = Catalog(str(warehouse)).table("db.t")
     expire_snapshots(table, retain_max=2)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal, expected_rows, golden_tables, rows_of
+from golden import assert_rows_equal, expected_rows, golden_tables, records_to_rows
 from peers import ours
 from peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS, UNSETTLED
-from peers.exchange import of_columns, reads, writes
+from peers.exchange import assert_peer_reads, assert_peer_writes, table_of_columns
 from peers.kinds import Kind, Record, write
-from peers.limits import Does
+from peers.limits import PeerAction
 from peers.peers import PEERS, Peer, PeerError
 
 from paimon_orch.errors import PaimonError
@@ -33,24 +33,24 @@ GOLDEN_ROWS = [
 MISREAD = {("pypaimon-rust", "avro")}
 
 
-def held(who: str, does: Does, kind: str) -> set[str]:
+def held(who: str, does: PeerAction, kind: str) -> set[str]:
     limits = COLUMN_LIMITS.keys() | UNSETTLED.keys()
     return {name for name in COLUMNS if (who, does, kind, name) not in limits}
 
 
-DOES = {"reads": reads, "writes": writes}
+DOES = {"reads": assert_peer_reads, "writes": assert_peer_writes}
 BOTH = [pytest.param(peer, kind, id=f"{peer}-{kind}") for peer in PEERS for kind in FORMATS]
 
 
 @pytest.mark.parametrize(("peer", "kind"), BOTH, indirect=["peer"])
 def test_a_peer_reads_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
     names = held("us", "writes", kind) & held(peer.name, "reads", kind)
-    reads(peer, tmp_path, kind, sorted(names))
+    assert_peer_reads(peer, tmp_path, kind, sorted(names))
 
 
 @pytest.mark.parametrize(("peer", "kind"), BOTH, indirect=["peer"])
 def test_we_read_every_type(peer: Peer, kind: str, tmp_path: Path) -> None:
-    writes(peer, tmp_path, kind, sorted(held(peer.name, "writes", kind)))
+    assert_peer_writes(peer, tmp_path, kind, sorted(held(peer.name, "writes", kind)))
 
 
 def listed() -> Iterator[Any]:
@@ -62,7 +62,7 @@ def listed() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("peer", "does", "kind", "column"), list(listed()), indirect=["peer"])
 def test_what_a_peer_cannot_do_is_known(
-    peer: Peer, does: Does, kind: str, column: str, tmp_path: Path
+    peer: Peer, does: PeerAction, kind: str, column: str, tmp_path: Path
 ) -> None:
     words = COLUMN_LIMITS[peer.name, does, kind, column].words
     with pytest.raises((PeerError, AssertionError), match=words):
@@ -73,10 +73,10 @@ def test_what_a_peer_cannot_do_is_known(
     ("kind", "column"), [case[2:] for case in COLUMN_LIMITS if case[0] == "us"]
 )
 def test_what_we_refuse_is_known(kind: str, column: str, tmp_path: Path) -> None:
-    table = of_columns(kind, [column])
+    table = table_of_columns(kind, [column])
     ours.create(tmp_path, table)
     with pytest.raises(PaimonError, match=COLUMN_LIMITS["us", "writes", kind, column].words):
-        ours.run(tmp_path, table.steps[0])
+        ours.run_step(tmp_path, table.steps[0])
 
 
 # --- Rows of golden tables
@@ -92,7 +92,7 @@ class Golden:
 
     def assert_equal(self, found: list[Record]) -> None:
         assert_rows_equal(
-            self.rows, rows_of(found, list(self.columns)), list(self.columns.values())
+            self.rows, records_to_rows(found, list(self.columns)), list(self.columns.values())
         )
 
 
@@ -109,7 +109,7 @@ def copied(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
         primary_key=["id"] if keyed else [],
         options={"file.format": kind, "bucket": "2" if keyed else "-1"},
     )
-    ours.live(warehouse, table)
+    ours.create_and_run_steps(warehouse, table)
     return Golden(rows, columns, table)
 
 

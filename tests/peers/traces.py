@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-_VECTORS_32 = (1581511376).to_bytes(4, "big")
-_VECTORS_64 = (1681511377).to_bytes(4, "little")
-_VECTORS_VERSION = b"\x01"
+_BITMAP32_MAGIC = (1581511376).to_bytes(4, "big")
+_BITMAP64_MAGIC = (1681511377).to_bytes(4, "little")
+_INDEX_FILE_VERSION = b"\x01"
 
 
-def traces(table: Path) -> set[str]:
+def find_traces(table: Path) -> set[str]:
     """Return the traces found; the names are those that `kinds` asks for."""
-    found = {*_data(table), *_index(table), *_snapshots(table)}
+    found = {*_data_file_traces(table), *_index_file_traces(table), *_snapshot_traces(table)}
     if any(path.read_bytes().startswith(b"ORC") for path in (table / "manifest").iterdir()):
         found.add("ORC manifests")
     return found
 
 
-def _data(table: Path) -> Iterator[str]:
+def _data_file_traces(table: Path) -> Iterator[str]:
     files = list(table.rglob("bucket-*/data-*"))
     yield from {f"{path.suffix[1:]} files" for path in files}
     if len({path.parent for path in files}) > 1:
@@ -34,19 +34,19 @@ def _data(table: Path) -> Iterator[str]:
                 yield "no key columns"
 
 
-def _index(table: Path) -> Iterator[str]:
+def _index_file_traces(table: Path) -> Iterator[str]:
     for path in (table / "index").glob("index-*"):
         data = path.read_bytes()
         # version, length of the first vector, its magic
-        if data.startswith(_VECTORS_VERSION) and data[5:9] == _VECTORS_32:
+        if data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP32_MAGIC:
             yield "32-bit vectors"
-        elif data.startswith(_VECTORS_VERSION) and data[5:9] == _VECTORS_64:
+        elif data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP64_MAGIC:
             yield "64-bit vectors"
         else:
             yield "hash index"
 
 
-def _snapshots(table: Path) -> Iterator[str]:
+def _snapshot_traces(table: Path) -> Iterator[str]:
     for path in (table / "snapshot").glob("snapshot-*"):
         snapshot = json.loads(path.read_bytes())
         if snapshot.get("nextRowId") is not None:

@@ -11,7 +11,7 @@ from peers.kinds import Kind, Record, compact
 from peers.peers import Peer
 
 
-def in_key_order(rows: list[Record]) -> list[Record]:
+def sort_by_key(rows: list[Record]) -> list[Record]:
     """Return rows sorted by the text of column `k`."""
     return sorted(rows, key=lambda row: str(row["k"]))
 
@@ -23,17 +23,17 @@ def write_and_compact_in_turn(
 
     `java_options` are dynamic options of Java's writes. The last compaction is ours and full.
     """
-    java.run("create", warehouse, spec=ours.spec(warehouse.parent / "spec", kind))
+    java.run("create", warehouse, spec=ours.table_spec(warehouse.parent / "spec", kind))
     dynamic: dict[str, Any] = {} if java_options is None else {"options": dict(java_options)}
     for turn, step in enumerate(kind.steps):
         if turn % 2:
             java.run(warehouse=warehouse, **step, **dynamic)
         else:
-            ours.run(warehouse, step)
+            ours.run_step(warehouse, step)
         if turn % 3 == 1:
-            ours.run(warehouse, compact(full=turn == 4))
+            ours.run_step(warehouse, compact(full=turn == 4))
         elif turn % 3 == 2:
             java.run(warehouse=warehouse, **compact(full=turn == 5))
-        assert in_key_order(java.read(warehouse)) == in_key_order(ours.read(warehouse, kind))
-    ours.run(warehouse, compact(full=True))
-    assert in_key_order(java.read(warehouse)) == in_key_order(ours.read(warehouse, kind))
+        assert sort_by_key(java.read(warehouse)) == sort_by_key(ours.read(warehouse, kind))
+    ours.run_step(warehouse, compact(full=True))
+    assert sort_by_key(java.read(warehouse)) == sort_by_key(ours.read(warehouse, kind))

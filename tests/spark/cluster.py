@@ -22,7 +22,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from peers.talk import Talk
+from peers.talk import PeerProcess
 
 from paimon_orch.spark import find_java
 
@@ -70,7 +70,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(
+def run_server(
     command: Sequence[str], until: str, log: Path, environment: Mapping[str, str]
 ) -> Iterator[re.Match[str]]:
     """Run a server, from the line that says it is ready until it is told to end."""
@@ -83,7 +83,7 @@ def running(
             cwd=log.parent,
         )
     try:
-        yield _ready(process, until, log)
+        yield _wait_until_ready(process, until, log)
     finally:
         process.terminate()
         try:
@@ -93,7 +93,7 @@ def running(
             process.wait()
 
 
-def _ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[str]:
+def _wait_until_ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[str]:
     for _ in range(_SECONDS * 10):
         if found := re.search(until, log.read_text(errors="replace")):
             return found
@@ -106,7 +106,7 @@ def _ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[
 
 
 @contextmanager
-def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
+def run_standalone_cluster(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
     """Run a master and a worker on each address, and return the master's."""
     deploy, log4j = "org.apache.spark.deploy", _log4j(folder)
     brief = os.environ["SPARK_SUBMIT_OPTS"]
@@ -118,7 +118,7 @@ def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
             command = ["spark-class", f"{deploy}.{name}", "--host", host, *arguments]
             environment = clean_environment(SPARK_LOCAL_IP=host, **options)
             log = folder / f"{host}.log"
-            return stack.enter_context(running(command, until, log, environment))
+            return stack.enter_context(run_server(command, until, log, environment))
 
         ports = ["--port", "0", "--webui-port", "0"]
         master = start("master.Master", "127.0.0.1", r"Starting Spark master at (\S+)", *ports)[1]
@@ -130,7 +130,7 @@ def standalone(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
 
 
 @contextmanager
-def connect_server(folder: Path, python: Path) -> Iterator[str]:
+def run_connect_server(folder: Path, python: Path) -> Iterator[str]:
     """Run a Spark Connect server whose workers have a Python of their own, and return its address."""
     port = str(free_port())
     settings = {
@@ -144,18 +144,18 @@ def connect_server(folder: Path, python: Path) -> Iterator[str]:
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     command = ["spark-submit", "--class", server, "--master", "local[2,4]", *confs]
     environment = clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=str(python))
-    with running(
+    with run_server(
         [*command, "spark-internal"], "server started", folder / "connect.log", environment
     ):
         yield f"sc://127.0.0.1:{port}"
 
 
 @contextmanager
-def driver(**resource: Any) -> Iterator[Talk]:
+def run_driver(**resource: Any) -> Iterator[PeerProcess]:
     """Run a driver with some configuration of Dagster's resource."""
     environment = clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=str(HERE.parents[1]))
     del environment["SPARK_HOME"]
-    talk = Talk([sys.executable, str(HERE / "driver.py"), json.dumps(resource)], environment)
+    talk = PeerProcess([sys.executable, str(HERE / "driver.py"), json.dumps(resource)], environment)
     try:
         yield talk
     finally:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from peers.talk import serve
-from spark.every_step import STEPS
+from spark.every_step import STEP_CASES
 
 from paimon_orch import Catalog, errors
 from paimon_orch.dagster import SparkSessionResource
@@ -28,7 +28,7 @@ _SECONDS = 270  # less than a test here and whoever asks wait for
 
 def run(step: str, warehouse: str) -> object:
     """Do a step on the table of a warehouse, and return its figures."""
-    return STEPS[step].run(resource.session(), Catalog(warehouse).table("db.t"))
+    return STEP_CASES[step].run(resource.session(), Catalog(warehouse).table("db.t"))
 
 
 def workers(tasks: int) -> list[dict[str, str]]:
@@ -92,7 +92,7 @@ def released() -> list[str]:
     return []
 
 
-def watched(command: Callable[..., object]) -> Callable[..., object]:
+def with_timeout(command: Callable[..., object]) -> Callable[..., object]:
     """Have a command that hangs end this process, and say where each thread was."""
 
     def run(**arguments: object) -> object:
@@ -113,5 +113,5 @@ if __name__ == "__main__":
         "units": units,
         "released": released,
     }
-    serve({name: watched(command) for name, command in commands.items()})
+    serve({name: with_timeout(command) for name, command in commands.items()})
     resource.teardown_after_execution(None)  # type: ignore[arg-type] # it needs no context

@@ -20,7 +20,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.postpone import move_postponed
-from paimon_orch.steps.compaction.sort import Order
+from paimon_orch.steps.compaction.sort import SortOrder
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import delete_tag
@@ -34,11 +34,11 @@ from paimon_orch.table.table import Table
 
 KEYS = 40
 COLUMNS, NAMES = "p INT, k BIGINT, v STRING", "p k v"
-EVER = 2**60  # a time, in milliseconds, before which everything happened
+FAR_FUTURE_MILLIS = 2**60  # a time, in milliseconds, before which everything happened
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCase:
     """A step; ``run`` returns figures, which must be ``result``; ``rows`` tells the rows after from those before."""
 
     make: Callable[[Path], Table]
@@ -61,7 +61,7 @@ def rows_in(table: pa.Table) -> list[Row]:
 SECOND, THIRD = rows_for(range(0, KEYS, 6), "b"), rows_for(range(0, KEYS, 9), "c")
 
 
-def keyed(root: Path, **options: str) -> Table:
+def primary_key_table(root: Path, **options: str) -> Table:
     """Return a primary-key table in which level 0 hides rows of the highest level."""
     key, options = ("p", "k"), {"bucket": "2"} | options
     table = new_table(root, COLUMNS, key=key, partition_by=("p",), **options)
@@ -72,18 +72,18 @@ def keyed(root: Path, **options: str) -> Table:
     return table
 
 
-def indexed(root: Path) -> Table:
+def table_with_file_indexes(root: Path) -> Table:
     """Return such a table with file indexes beside the data files."""
     options = {"file_index__bloom_filter__columns": "k", "file_index__in_manifest_threshold": "1 b"}
-    return keyed(root, **options)
+    return primary_key_table(root, **options)
 
 
-def vectors(root: Path) -> Table:
+def table_with_deletion_vectors(root: Path) -> Table:
     """Return such a table with deletion vectors."""
-    return keyed(root, deletion_vectors__enabled="true")
+    return primary_key_table(root, deletion_vectors__enabled="true")
 
 
-def postponed(root: Path) -> Table:
+def postponed_table(root: Path) -> Table:
     """Return a table whose rows wait to be given buckets."""
     options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
     table = new_table(root, COLUMNS, key=("p", "k"), partition_by=("p",), **options)
@@ -91,7 +91,7 @@ def postponed(root: Path) -> Table:
     return table
 
 
-def appended(root: Path, **options: str) -> Table:
+def append_table(root: Path, **options: str) -> Table:
     """Return an append table of several small files in each partition."""
     table = new_table(root, COLUMNS, key=(), partition_by=("p",), **({"bucket": "-1"} | options))
     for start in range(0, KEYS, 8):
@@ -99,42 +99,42 @@ def appended(root: Path, **options: str) -> Table:
     return table
 
 
-def unindexed(root: Path) -> Table:
+def table_without_file_indexes(root: Path) -> Table:
     """Return an append table that asks for file indexes which its files lack."""
-    appended(root)
+    append_table(root)
     options = {"file-index.bitmap.columns": "k", "file-index.in-manifest-threshold": "1 b"}
     catalog = Catalog(str(root))
     catalog.alter_table("db.t", [SetOption(*option) for option in options.items()])
     return catalog.table("db.t")
 
 
-def with_changelogs(root: Path) -> Table:
+def table_with_changelogs(root: Path) -> Table:
     """Return a table whose changes outlive their snapshots."""
     options = {"changelog_producer": "input", "changelog__num_retained__max": "50"}
-    table = keyed(root, **options)
-    expire_snapshots(table, retain_max=1, retain_min=1, older_than=EVER)
+    table = primary_key_table(root, **options)
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS)
     return table
 
 
-def compacted(root: Path) -> Table:
+def compacted_table(root: Path) -> Table:
     """Return a table with files that only older snapshots hold."""
-    table = keyed(root)
+    table = primary_key_table(root)
     compact(table, InProcessExecutor(), strategy="full")
     return table
 
 
-def tagged(root: Path) -> Table:
+def tagged_table(root: Path) -> Table:
     """Return a table with files that only a tag holds."""
-    table = keyed(root)
+    table = primary_key_table(root)
     table.tags.create("old")
     compact(table, InProcessExecutor(), strategy="full")
-    expire_snapshots(table, retain_max=1, retain_min=1, older_than=EVER)
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS)
     return table
 
 
-def littered(root: Path) -> Table:
+def table_with_orphan_files(root: Path) -> Table:
     """Return a table with files in its folders that nothing refers to."""
-    table = keyed(root)
+    table = primary_key_table(root)
     for place in sorted(Path(table.paths.root).glob("p=*/bucket-*")):
         (place / "data-stray-0.parquet").write_bytes(b"stray")
     return table
@@ -152,7 +152,7 @@ def _overwrite(session: SparkSession, table: Table) -> object:
 
 
 def _sort(session: SparkSession, table: Table) -> object:
-    done = sort_table(session, table, Order(("k", "v"), "hilbert"))
+    done = sort_table(session, table, SortOrder(("k", "v"), "hilbert"))
     return [done.rows_written, done.files_after]
 
 
@@ -169,14 +169,14 @@ def _merge(session: SparkSession, table: Table) -> object:
     return [done.deleted, done.updated, done.inserted]
 
 
-def _full(session: SparkSession, table: Table) -> object:
+def _compact_full(session: SparkSession, table: Table) -> object:
     done = compact(table, SparkExecutor(session), strategy="full")
     return [done.buckets, done.rows_written, levels_of(table)]
 
 
-def _lookup(session: SparkSession, table: Table) -> object:
+def _compact_lookup(session: SparkSession, table: Table) -> object:
     done = compact(table, SparkExecutor(session))
-    return [done.buckets, done.level0_after, done.hidden_rows]
+    return [done.buckets, done.level0_after, done.deleted_rows]
 
 
 def _delete(session: SparkSession, table: Table) -> object:
@@ -187,7 +187,7 @@ def _update(session: SparkSession, table: Table) -> object:
     return update(session, table, {"v": "concat(v, '!')"}, "k >= 30").updated
 
 
-def _index(session: SparkSession, table: Table) -> object:
+def _rewrite_file_index(session: SparkSession, table: Table) -> object:
     done = rewrite_file_index(table, SparkExecutor(session))
     return [done.files, done.index_files]
 
@@ -198,25 +198,27 @@ def _analyze(session: SparkSession, table: Table) -> object:
     return [done.statistics.row_count, done.statistics.columns["k"].distinct_count]
 
 
-def _expire(session: SparkSession, table: Table) -> object:
+def _expire_snapshots(session: SparkSession, table: Table) -> object:
     executor = SparkExecutor(session)
-    done = expire_snapshots(table, executor, retain_max=1, retain_min=1, older_than=EVER)
+    done = expire_snapshots(
+        table, executor, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS
+    )
     return [done.snapshots, done.data_files]
 
 
-def _orphans(session: SparkSession, table: Table) -> object:
+def _remove_orphan_files(session: SparkSession, table: Table) -> object:
     return remove_orphan_files(
         table, SparkExecutor(session), older_than=int(time.time() * 1000)
     ).files
 
 
-def _changelogs(session: SparkSession, table: Table) -> object:
+def _expire_changelogs(session: SparkSession, table: Table) -> object:
     return len(
         expire_changelogs(table, SparkExecutor(session), retain_max=1, retain_min=1).changelogs
     )
 
 
-def _untag(session: SparkSession, table: Table) -> object:
+def _delete_tag(session: SparkSession, table: Table) -> object:
     return len(delete_tag(table, "old", SparkExecutor(session)).data)
 
 
@@ -226,7 +228,7 @@ def _rescale(session: SparkSession, table: Table) -> object:
     return done.commit_kind.value
 
 
-def _move(session: SparkSession, table: Table) -> object:
+def _move_postponed(session: SparkSession, table: Table) -> object:
     done = move_postponed(table, SparkExecutor(session))
     assert done is not None
     return done.commit_kind.value
@@ -243,7 +245,7 @@ def _append(session: SparkSession, table: Table) -> object:
     return None
 
 
-def _with(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
+def _with_rows(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
     """Return what adds rows, or replaces those of the same keys."""
 
     def after(rows: list[Row]) -> list[Row]:
@@ -255,52 +257,58 @@ def _with(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
     return after
 
 
-def _overwritten(rows: list[Row]) -> list[Row]:
+def _after_overwrite(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row[0] == 0] + [(1, k, "new") for k in range(5)]
 
 
-def _merged(rows: list[Row]) -> list[Row]:
-    changed = _with(rows_for(range(31, 50), "m"))(rows)
+def _after_merge(rows: list[Row]) -> list[Row]:
+    changed = _with_rows(rows_for(range(31, 50), "m"))(rows)
     return [row for row in changed if row[1] != 30]
 
 
-def _updated(rows: list[Row]) -> list[Row]:
+def _after_update(rows: list[Row]) -> list[Row]:
     return [(p, k, f"{v}!" if k >= 30 else v) for p, k, v in rows]
 
 
-def _without_small(rows: list[Row]) -> list[Row]:
+def _after_delete(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row[1] >= 10]
 
 
-STEPS: Mapping[str, Step] = {
-    "ingest": Step(keyed, _ingest, [40, 5], _with(rows_for(range(20, 60), "n"))),
-    "ingest in place of partitions": Step(keyed, _overwrite, 5, _overwritten),
-    "compact, full": Step(indexed, _full, [3, 31, [5, 5, 5, 5]]),
-    "compact by lookup": Step(vectors, _lookup, [3, 0, 9], _with(SECOND, THIRD)),
-    "compact an append table": Step(appended, _full, [2, 40, [0, 0]]),
-    "sort compaction": Step(appended, _sort, [40, 2]),
-    "delete": Step(keyed, _delete, 10, _without_small),
-    "delete from an append table": Step(appended, _delete, 10, _without_small),
-    "update": Step(keyed, _update, 10, _updated),
-    "merge-into": Step(keyed, _merge, [1, 9, 10], _merged),
-    "rewrite file indexes": Step(unindexed, _index, [10, 10]),
-    "analyze": Step(keyed, _analyze, [40, 40]),
-    "expire snapshots": Step(compacted, _expire, [4, 8]),
-    "expire changelogs": Step(with_changelogs, _changelogs, 2),
-    "delete a tag": Step(tagged, _untag, 8),
-    "remove orphan files": Step(littered, _orphans, 4),
-    "rescale": Step(keyed, _rescale, "OVERWRITE"),
-    "move postponed rows": Step(
-        postponed, _move, "COMPACT", lambda _: rows_in(rows_for(range(KEYS), "a"))
+STEP_CASES: Mapping[str, StepCase] = {
+    "ingest": StepCase(
+        primary_key_table, _ingest, [40, 5], _with_rows(rows_for(range(20, 60), "n"))
     ),
-    "read as a data source": Step(keyed, _read, [37, [0, 4, "a-4"]]),
-    "write as a data source": Step(keyed, _append, None, _with(rows_for(range(60, 64), "w"))),
+    "ingest in place of partitions": StepCase(primary_key_table, _overwrite, 5, _after_overwrite),
+    "compact, full": StepCase(table_with_file_indexes, _compact_full, [3, 31, [5, 5, 5, 5]]),
+    "compact by lookup": StepCase(
+        table_with_deletion_vectors, _compact_lookup, [3, 0, 9], _with_rows(SECOND, THIRD)
+    ),
+    "compact an append table": StepCase(append_table, _compact_full, [2, 40, [0, 0]]),
+    "sort compaction": StepCase(append_table, _sort, [40, 2]),
+    "delete": StepCase(primary_key_table, _delete, 10, _after_delete),
+    "delete from an append table": StepCase(append_table, _delete, 10, _after_delete),
+    "update": StepCase(primary_key_table, _update, 10, _after_update),
+    "merge-into": StepCase(primary_key_table, _merge, [1, 9, 10], _after_merge),
+    "rewrite file indexes": StepCase(table_without_file_indexes, _rewrite_file_index, [10, 10]),
+    "analyze": StepCase(primary_key_table, _analyze, [40, 40]),
+    "expire snapshots": StepCase(compacted_table, _expire_snapshots, [4, 8]),
+    "expire changelogs": StepCase(table_with_changelogs, _expire_changelogs, 2),
+    "delete a tag": StepCase(tagged_table, _delete_tag, 8),
+    "remove orphan files": StepCase(table_with_orphan_files, _remove_orphan_files, 4),
+    "rescale": StepCase(primary_key_table, _rescale, "OVERWRITE"),
+    "move postponed rows": StepCase(
+        postponed_table, _move_postponed, "COMPACT", lambda _: rows_in(rows_for(range(KEYS), "a"))
+    ),
+    "read as a data source": StepCase(primary_key_table, _read, [37, [0, 4, "a-4"]]),
+    "write as a data source": StepCase(
+        primary_key_table, _append, None, _with_rows(rows_for(range(60, 64), "w"))
+    ),
 }
 
 
-def assert_done(name: str, root: Path, run: Callable[[], object]) -> Table:
+def assert_step_done(name: str, root: Path, run: Callable[[], object]) -> Table:
     """Make the table of a step, let it be run, and check what came of it."""
-    step = STEPS[name]
+    step = STEP_CASES[name]
     before = rows_of(step.make(root))
     assert run() == step.result
     table = Catalog(str(root)).table("db.t")

@@ -50,13 +50,13 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     _busy = True
     try:
-        if _is_here(event, " ".join(map(str, arguments[:2]))):
+        if _matches_request(event, " ".join(map(str, arguments[:2]))):
             _hold()
     finally:
         _busy = False
 
 
-def _is_here(event: str, what: str) -> bool:
+def _matches_request(event: str, what: str) -> bool:
     global _asked, _seen  # noqa: PLW0603
     try:
         text = ASKED.read_text()

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peers.talk import Talk
+from peers.talk import PeerProcess
 from spark.cluster import (
     SPARK_HOME,
     clean_environment,
-    driver,
     make_environment,
     pack_environment,
-    standalone,
+    run_driver,
+    run_standalone_cluster,
 )
-from spark.every_step import STEPS, assert_done
-from steps.histories import loose_files, make_old
+from spark.every_step import STEP_CASES, assert_step_done
+from steps.histories import backdate_files, unreferenced_files
 
 from paimon_orch import Catalog
 from paimon_orch.spark import package_archive
@@ -67,7 +67,7 @@ class Cluster:
 
     master: str
     python: Path
-    talk: Talk
+    talk: PeerProcess
 
     def run(self, step: str, warehouse: Path) -> Any:
         return self.talk.ask("run", step=step, warehouse=str(warehouse))[0]
@@ -93,8 +93,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "spark.speculation.minTaskRuntime": "3s",
     }
     with (
-        standalone(folder, WORKERS) as master,
-        driver(master=master, spark_config=settings, ship_package=True) as talk,
+        run_standalone_cluster(folder, WORKERS) as master,
+        run_driver(master=master, spark_config=settings, ship_package=True) as talk,
     ):
         talk.ask("workers", tasks=2)  # starts the session, which no test waits for
         yield Cluster(master, python, talk)
@@ -110,9 +110,9 @@ def test_workers_have_a_python_of_their_own_and_the_package_from_the_driver(
     assert all(package_archive().name in task["package"] for task in found)
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", STEP_CASES)
 def test_every_step_does_the_same_on_a_cluster(cluster: Cluster, tmp_path: Path, name: str) -> None:
-    assert_done(name, tmp_path, lambda: cluster.run(name, tmp_path))
+    assert_step_done(name, tmp_path, lambda: cluster.run(name, tmp_path))
 
 
 class Held:
@@ -147,7 +147,7 @@ def run_held(cluster: Cluster, name: str, root: Path, *, kill: bool) -> Table:
                 os.kill(executor, signal.SIGKILL)
             return running.result()
 
-    return assert_done(name, root, run)
+    return assert_step_done(name, root, run)
 
 
 def assert_only_orphans_are_left(table: Table) -> None:
@@ -155,9 +155,9 @@ def assert_only_orphans_are_left(table: Table) -> None:
 
     It may have left none: a worker that is told of the end before its own may still clean up.
     """
-    make_old(table)
+    backdate_files(table)
     remove_orphan_files(table, InProcessExecutor())
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
     assert check(table, deep=True).findings == ()
 
 
@@ -184,7 +184,7 @@ def submitted(
 ) -> list[str]:
     """Run a program that compacts a table by ``spark-submit``, in a folder, and return the words that it prints."""
     (folder / "nightly.py").write_text(program)
-    STEPS["compact, full"].make(folder / "lake")
+    STEP_CASES["compact, full"].make(folder / "lake")
     settings = {"cores.max": "1", "executor.memory": "512m", "driver.host": "127.0.0.1"}
     confs = [f"--conf=spark.{name}={value}" for name, value in settings.items()]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark.every_step import STEPS, assert_done
+from spark.every_step import STEP_CASES, assert_step_done
 
 from paimon_orch import Catalog
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", STEP_CASES)
 def test_every_step_does_what_it_should(spark: SparkSession, tmp_path: Path, name: str) -> None:
     def run() -> object:
-        return STEPS[name].run(spark, Catalog(str(tmp_path)).table("db.t"))
+        return STEP_CASES[name].run(spark, Catalog(str(tmp_path)).table("db.t"))
 
-    assert_done(name, tmp_path, run)
+    assert_step_done(name, tmp_path, run)

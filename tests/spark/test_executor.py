@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch import errors
-from paimon_orch.spark.execution.job_failures import failure_of
-from paimon_orch.spark.execution.job_monitor import ClassicJobs
-from paimon_orch.spark.execution.spark_executor import SparkExecutor, _decode, _encode
+from paimon_orch.spark.execution.job_failures import translate_failure
+from paimon_orch.spark.execution.job_monitor import ClassicJobMonitor
+from paimon_orch.spark.execution.spark_executor import SparkExecutor, _decode_error, _encode_error
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 
@@ -230,7 +230,7 @@ def test_ctrl_c_is_a_cancellation(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "paimon_orch.spark.execution.job_monitor.ClassicJobs.tasks_done", lambda _: 1
+        "paimon_orch.spark.execution.job_monitor.ClassicJobMonitor.tasks_done", lambda _: 1
     )
 
     with pytest.raises(errors.CancelledError) as caught:
@@ -248,7 +248,7 @@ def test_ctrl_c_is_a_cancellation(
     ],
 )
 def test_errors_survive_the_way_to_the_driver(error: errors.PaimonError) -> None:
-    decoded = _decode(_encode(error))
+    decoded = _decode_error(_encode_error(error))
 
     assert (type(decoded), str(decoded)) == (type(error), str(error))
 
@@ -258,7 +258,7 @@ def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> No
         def __init__(self, table: str, column: str) -> None:
             super().__init__(f"{table} has no column {column}")
 
-    decoded = _decode(_encode(Elsewhere("t", "c")))
+    decoded = _decode_error(_encode_error(Elsewhere("t", "c")))
 
     assert (type(decoded), str(decoded)) == (errors.NotFoundError, "t has no column c")
 
@@ -267,7 +267,7 @@ def test_a_subclass_defined_elsewhere_arrives_as_its_nearest_known_class() -> No
 def test_a_name_that_is_no_error_of_ours_is_not_called(name: str) -> None:
     text = f'{{"type": "{name}", "arguments": ["a text"], "traceback": ""}}'
 
-    assert type(_decode(text)) is errors.PaimonError
+    assert type(_decode_error(text)) is errors.PaimonError
 
 
 def test_what_java_threw_is_told_by_its_cause() -> None:
@@ -278,7 +278,7 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ex
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
 """
 
-    told = str(failure_of("compact", RuntimeError(text), 3))
+    told = str(translate_failure("compact", RuntimeError(text), 3))
 
     assert told.startswith("compact: Spark could not run it: ")
     assert told.endswith("SparkException: Job aborted due to stage failure: executor lost")
@@ -294,15 +294,15 @@ output was failed and retried. However, Spark cannot rollback the ResultStage 15
 def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[DataFrame]:
     """Have Spark give up the first jobs; returns the frames of all jobs, as they come."""
     frames: list[DataFrame] = []
-    collect = ClassicJobs.collect
+    collect = ClassicJobMonitor.collect
 
-    def collect_or_fail(jobs: ClassicJobs, frame: DataFrame) -> pa.Table:
+    def collect_or_fail(jobs: ClassicJobMonitor, frame: DataFrame) -> pa.Table:
         frames.append(frame)
         if len(frames) <= times:
             raise RuntimeError(text)
         return collect(jobs, frame)
 
-    monkeypatch.setattr(ClassicJobs, "collect", collect_or_fail)
+    monkeypatch.setattr(ClassicJobMonitor, "collect", collect_or_fail)
     return frames
 
 

@@ -13,7 +13,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.spark.datasource import batch_read as source
 from paimon_orch.spark.datasource.batch_read import PaimonReader
-from paimon_orch.spark.datasource.stream_read import stream_reader_of
+from paimon_orch.spark.datasource.stream_read import build_stream_reader
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
@@ -44,7 +44,7 @@ def batch_rows(table: Table, **options: str) -> list[Row]:
     given = place(
         table, {name.replace("__", ".").replace("_", "-"): v for name, v in options.items()}
     )
-    reader = source.reader_of(given, source.schema_of(given))
+    reader = source.build_reader(given, source.read_source_schema(given))
     assert isinstance(reader, PaimonReader)
     return sorted(_rows(reader, reader.partitions()))
 
@@ -52,7 +52,7 @@ def batch_rows(table: Table, **options: str) -> list[Row]:
 def stream_rows(table: Table, **options: str) -> list[Row]:
     """Return the rows that a stream of the mode latest-full begins with."""
     given = place(table, options)
-    reader = stream_reader_of(given, source.schema_of(given))
+    reader = build_stream_reader(given, source.read_source_schema(given))
     start = reader.initialOffset()
     return sorted(_rows(reader, reader.partitions(start, reader.latestOffset(start, None))))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from steps.histories import contents, loose_files, make_old, make_table
+from steps.histories import backdate_files, make_table, read_all_branches, unreferenced_files
 from tables import new_table, table_of
 
 from paimon_orch.spark import SparkExecutor
@@ -32,8 +32,8 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     table.rollback(3)
     for number in range(3):
         leave(table, f"p={number + 7}/bucket-0/data-x.parquet", b"x" * number)
-    make_old(table)
-    before = contents(table)
+    backdate_files(table)
+    before = read_all_branches(table)
     executor = SparkExecutor(spark)
 
     here, there = step.plan(table), step.plan(table, executor)
@@ -42,8 +42,8 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     assert len(here.files) > 6
     result = step.run(table, there, executor)
     assert (result.files, result.bytes) == (len(here.files), here.bytes)
-    assert contents(table) == before
-    assert loose_files(table) == set()
+    assert read_all_branches(table) == before
+    assert unreferenced_files(table) == set()
 
 
 def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession) -> None:
@@ -51,7 +51,7 @@ def test_many_directories_give_the_same_plan(tmp_path: Path, spark: SparkSession
     orphans = {leave(table, f"p={p}/bucket-0/data-{p}.parquet") for p in range(0, 90, 3)}
     orphans.add(leave(table, os.fsdecode(b"p=1/bucket-0/no-text-\xff.parquet")))
     (Path(table.paths.root) / "p=99" / "bucket-0").mkdir(parents=True)
-    make_old(table)
+    backdate_files(table)
 
     here, there = step.plan(table), step.plan(table, SparkExecutor(spark))
 
@@ -77,7 +77,7 @@ def test_what_comes_back_does_not_grow_with_the_files_in_use(tmp_path: Path) -> 
     for files in (5, 200):
         table = partitioned(tmp_path / f"{files:03}", files, commits=1)
         orphan = leave(table, "p=1/bucket-0/data-0.parquet")
-        make_old(table)
+        backdate_files(table)
         executor = Measured()
 
         planned = step.plan(table, executor)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as fn
 
 from paimon_orch.spark import shuffle as packed
-from paimon_orch.spark.shuffle import Numbers, task_number, unpacked
+from paimon_orch.spark.shuffle import Numbers, current_task_number, unpack_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,16 +30,16 @@ def test_every_row_comes_to_the_task_of_its_number(
         return found
 
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for at, rows in enumerate(unpacked(batches)):
+        for at, rows in enumerate(unpack_rows(batches)):
             count = rows.num_rows
-            extra = [number_of(rows), np.full(count, task_number()), np.full(count, at)]
+            extra = [number_of(rows), np.full(count, current_task_number()), np.full(count, at)]
             kinds = (pa.int64(), pa.int32(), pa.int32())
             columns = [pa.array(values, kind) for values, kind in zip(extra, kinds, strict=True)]
             names = ["id", "text", "seq", "number", "task", "batch"]
             yield pa.RecordBatch.from_arrays([*rows.columns, *columns], names)
 
     frame = spark.range(0, ROWS, 1, 4).select("id", fn.col("id").cast("string").alias("a.text"))
-    moved = packed.packed(frame, number_of, TASKS, numbered=True)
+    moved = packed.shuffle_by_bucket(frame, number_of, TASKS, numbered=True)
 
     found = moved.mapInArrow(told, COLUMNS).toArrow().to_pylist()
 
@@ -60,7 +60,7 @@ def test_every_row_comes_to_the_task_of_its_number(
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7])
 def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
-    found = packed._preimages(spark, tasks)
+    found = packed._find_hash_preimages(spark, tasks)
     frame = spark.createDataFrame([(value,) for value in found], "task int")
     placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
 

@@ -19,8 +19,8 @@ from tables import new_table, rows_of, stored_files, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
 from paimon_orch.spark import read
-from paimon_orch.spark.column_types import converted, visible_schema
-from paimon_orch.spark.reader import divided
+from paimon_orch.spark.column_types import build_visible_schema, convert_batch
+from paimon_orch.spark.reader import separate_native_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.schema_evolution.schema_changes import (
@@ -50,8 +50,8 @@ NATIVE, TASKS = "parquet", "MapInArrow"
 
 
 def same(frame: DataFrame, scan: Scan) -> bool:
-    target = visible_schema(scan.arrow_schema)
-    rows = pa.Table.from_batches((converted(b, target) for b in scan.to_batches()), target)
+    target = build_visible_schema(scan.arrow_schema)
+    rows = pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
     return sorted(map(repr, frame.toArrow().to_pylist())) == sorted(map(repr, rows.to_pylist()))
 
 
@@ -71,7 +71,7 @@ def test_golden_tables_give_the_rows_of_the_scan(spark: SparkSession, name: str)
     folder, entry = GOLDEN[name]
     table = Catalog(str(folder / "warehouse")).table(table_name(entry))
 
-    files, _ = divided(table.scan())
+    files, _ = separate_native_files(table.scan())
 
     assert files
     assert same(read(spark, table.scan()), table.scan())
@@ -221,14 +221,14 @@ def test_files_that_spark_would_pass_over_or_take_for_a_pattern_are_not_given_to
 def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, K INT", key=(), bucket="-1")
     table.append(table_of("k K", [(1, 2)]))
-    assert divided(table.scan(["k"]))[0] == []
+    assert separate_native_files(table.scan(["k"]))[0] == []
     catalog = Catalog(str(tmp_path))
     catalog.alter_table("db.t", [DropColumn("K")])
 
-    assert divided(catalog.table("db.t").scan())[0] == []  # the file still has both
+    assert separate_native_files(catalog.table("db.t").scan())[0] == []  # the file still has both
     catalog.alter_table("db.t", [AddColumn("v", "INT"), UpdateColumnComment("k", "a number")])
     catalog.table("db.t").append(table_of("k v", [(1, 2)]))
-    assert len(divided(catalog.table("db.t").scan())[0]) == 1
+    assert len(separate_native_files(catalog.table("db.t").scan())[0]) == 1
 
 
 def test_a_new_comment_leaves_files_to_spark(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_new_comment_leaves_files_to_spark(tmp_path: Path) -> None:
 
     catalog.alter_table("db.t", [UpdateColumnComment("k", "a number")])
 
-    assert len(divided(catalog.table("db.t").scan())[0]) == 1
+    assert len(separate_native_files(catalog.table("db.t").scan())[0]) == 1
 
 
 @pytest.mark.parametrize(("engine", "files"), [("partial-update", 0), ("aggregation", 1)])
@@ -249,7 +249,7 @@ def test_where_java_wrote_rows_without_their_key_among_the_values_tasks_read_it_
     table.upsert(table_of("k v", [(1, "a")]))
     full(table)
 
-    assert len(divided(table.scan())[0]) == files
+    assert len(separate_native_files(table.scan())[0]) == files
 
 
 def test_the_caller_decides_who_reads(

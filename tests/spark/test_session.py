@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.errors import InputError
 from paimon_orch.spark import java_in_use, spark_session, stop_session
-from paimon_orch.spark.session.session import with_retries
+from paimon_orch.spark.session.session import add_task_retries
 
 TOKEN = "very-secret-value=="  # noqa: S105 - opens nothing
 
@@ -114,7 +114,7 @@ def test_the_java_in_use_is_told_with_its_home(spark: SparkSession) -> None:
     ],
 )
 def test_local_masters_get_retries(given: str, used: str) -> None:
-    assert with_retries(given) == used
+    assert add_task_retries(given) == used
 
 
 def test_a_session_that_does_not_start_says_where_and_what_to_do(
@@ -151,7 +151,7 @@ def test_no_error_tells_the_token_of_an_address(monkeypatch: pytest.MonkeyPatch)
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a session would be built with; none is started."""
     monkeypatch.setattr("paimon_orch.spark.session.session.active_session", lambda: None)
-    monkeypatch.setattr("paimon_orch.spark.session.session._started", [])
+    monkeypatch.setattr("paimon_orch.spark.session.session._started_sessions", [])
     monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
     settings: dict[str, str] = {}
 

@@ -15,7 +15,7 @@ from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.sort import Order, OrderStrategy
+from paimon_orch.steps.compaction.sort import OrderStrategy, SortOrder
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
@@ -60,7 +60,7 @@ def test_rows_of_a_partition_come_in_order(spark: SparkSession, tmp_path: Path) 
     table = grid(tmp_path)
     before = rows_of(table)
 
-    result = sort_table(spark, table, Order(("x", "y")), partitions=["p=a"])
+    result = sort_table(spark, table, SortOrder(("x", "y")), partitions=["p=a"])
 
     snapshot = table.snapshot()
     assert snapshot is not None
@@ -80,7 +80,7 @@ def test_near_points_lie_in_one_file(
     table = grid(tmp_path, target_file_size="1 kb")
     before = rows_of(table)
 
-    sort_table(spark, table, Order(("x", "y"), strategy))
+    sort_table(spark, table, SortOrder(("x", "y"), strategy))
 
     assert rows_of(table) == before
     assert_healthy(table)
@@ -96,7 +96,7 @@ def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_pat
         if races and done == total:
             races.pop()()
 
-    result = sort_table(spark, table, Order(("x",)), progress=progress)
+    result = sort_table(spark, table, SortOrder(("x",)), progress=progress)
 
     assert result.attempts == 1
     assert len(rows_of(table)) == 3201
@@ -110,7 +110,7 @@ def test_rows_deleted_during_the_sort_stay_deleted(spark: SparkSession, tmp_path
         if races and done == total:
             races.pop()()
 
-    result = sort_table(spark, table, Order(("x",)), progress=progress)
+    result = sort_table(spark, table, SortOrder(("x",)), progress=progress)
 
     assert result.attempts == 2
     assert len(rows_of(table)) == 3120
@@ -122,7 +122,7 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
     columns = ["p", "x", "y", "_ROW_ID", "_SEQUENCE_NUMBER"]
     before = rows_of(table, columns=columns)
 
-    sort_table(spark, table, Order(("x", "y"), "hilbert"))
+    sort_table(spark, table, SortOrder(("x", "y"), "hilbert"))
 
     assert rows_of(table, columns=columns) == before
     assert_healthy(table)
@@ -136,7 +136,7 @@ def test_nulls_stay_where_a_column_has_a_default_by_now(
     table.append(table_of("k v", [(2, None), (1, "a")]))
     Catalog(str(tmp_path)).alter_table("db.t", [UpdateDefault("v", "unknown")])
 
-    sort_table(spark, table, Order(("k",)))
+    sort_table(spark, table, SortOrder(("k",)))
 
     assert rows_of(table) == [(1, "a"), (2, None)]
 
@@ -145,7 +145,7 @@ def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Pat
     table = new_table(tmp_path, "`x.y` INT, z INT", key=(), bucket="-1")
     table.append(table_of("x.y z", [(2, 1), (1, 2)]))
 
-    sort_table(spark, table, Order(("x.y",)))
+    sort_table(spark, table, SortOrder(("x.y",)))
 
     assert table.scan().to_arrow().column("x.y").to_pylist() == [1, 2]
 
@@ -153,4 +153,4 @@ def test_columns_may_have_dots_in_their_names(spark: SparkSession, tmp_path: Pat
 def test_an_empty_table_has_nothing_to_sort(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
 
-    assert sort_table(spark, table, Order(("k",))).snapshot_id is None
+    assert sort_table(spark, table, SortOrder(("k",))).snapshot_id is None

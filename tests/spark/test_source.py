@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from golden import golden_tables, table_name
-from golden_limits import MERGED_BY_ENGINES, refusal
+from golden_limits import MERGED_BY_ENGINES, refusal_pattern
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
@@ -22,13 +22,13 @@ from tables import Row, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.types.predicate import to_arrow
-from paimon_orch.spark.column_types import converted, visible_schema
+from paimon_orch.format.types.predicate import to_arrow_expression
+from paimon_orch.spark.column_types import build_visible_schema, convert_batch
 from paimon_orch.spark.datasource import batch_read as source
-from paimon_orch.spark.datasource.batch_read import Part
-from paimon_orch.spark.datasource.datasource_options import READ, SourceOptions
-from paimon_orch.spark.datasource.filters import predicate_of
-from paimon_orch.spark.row_conversion import spark_schema
+from paimon_orch.spark.datasource.batch_read import BatchInputPartition
+from paimon_orch.spark.datasource.datasource_options import READ_OPTIONS, SourceOptions
+from paimon_orch.spark.datasource.filters import to_predicate
+from paimon_orch.spark.row_conversion import to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 GOLDEN = [
-    case for case in golden_tables() if case[0] not in MERGED_BY_ENGINES and not refusal(case[0])
+    case
+    for case in golden_tables()
+    if case[0] not in MERGED_BY_ENGINES and not refusal_pattern(case[0])
 ]
 KINDS = [
     "java-0.9/alltypes_pk/db.t",
@@ -88,7 +90,7 @@ def same(one: pa.Table, two: pa.Table) -> bool:
 def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Read as Spark does, without Spark: every task from what travels to it."""
     reader = cloudpickle.loads(
-        cloudpickle.dumps(source.reader_of(options, source.schema_of(options)))
+        cloudpickle.dumps(source.build_reader(options, source.read_source_schema(options)))
     )
     for part in reader.partitions():
         yield from reader.read(cloudpickle.loads(cloudpickle.dumps(part)))
@@ -96,8 +98,8 @@ def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
 
 def expected(table: Table) -> pa.Table:
     scan = table.scan()
-    target = visible_schema(scan.arrow_schema)
-    return pa.Table.from_batches((converted(b, target) for b in scan.to_batches()), target)
+    target = build_visible_schema(scan.arrow_schema)
+    return pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +258,9 @@ def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> 
     at = {"warehouse": "memory://source-secrets", "table": "db.t"}
     Catalog(at["warehouse"]).create_table("db.t", "k BIGINT").append(pa.table({"k": [1]}))
 
-    reader = source.reader_of(at, source.schema_of(at))
+    reader = source.build_reader(at, source.read_source_schema(at))
     with pytest.raises(InputError) as error:
-        SourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ)
+        SourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
 
     assert b"hush-hush" not in cloudpickle.dumps((reader, reader.partitions()))
     assert "hush-hush" not in f"{error.value}{SourceOptions({}, {'key': 'hush-hush'})}"
@@ -274,8 +276,8 @@ def test_sections_are_read_whole_and_files_that_need_no_merge_apart(
         table.upsert(table_of("k v", rows))
 
     def tasks(at: Table) -> list[list[int]]:
-        reader = source.reader_of(place(at), source.schema_of(place(at)))
-        parts = [part for part in reader.partitions() if isinstance(part, Part)]
+        reader = source.build_reader(place(at), source.read_source_schema(place(at)))
+        parts = [part for part in reader.partitions() if isinstance(part, BatchInputPartition)]
         return sorted([len(split.files) for split in part.splits] for part in parts)
 
     assert tasks(table) == [[1], [2]]  # one section of two files, one of one
@@ -300,7 +302,7 @@ def test_columns_that_spark_cannot_hold_keep_what_it_can(
     assert frame.filter("n = timestamp_ntz'1969-12-31 23:59:59.999999'").count() == 1
     nested = new_table(tmp_path / "a", "a ARRAY<TIMESTAMP(9)>", key=(), bucket="-1")
     with pytest.raises(UnsupportedError, match="column 'a' holds"):
-        source.schema_of(place(nested))
+        source.read_source_schema(place(nested))
 
 
 @pytest.fixture
@@ -347,7 +349,7 @@ def test_columns_filters_and_versions_together_give_the_rows_of_the_scan(
     options = place(keyed) | {name: value for name, value in given.items() if value}
     number = int(snapshot) if snapshot else None
 
-    target = visible_schema(keyed.scan(columns).arrow_schema)
+    target = build_visible_schema(keyed.scan(columns).arrow_schema)
     read = pa.Table.from_batches(in_process(options), target)
 
     assert read.column_names == columns
@@ -406,15 +408,15 @@ def test_filters_keep_all_that_spark_keeps(spark: SparkSession) -> None:
     rows = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
     cases = list(filters())
     cases += [(datasource.Not(item), f"NOT ({text})") for item, text in cases]
-    frame = spark.createDataFrame(VALUES, spark_schema(schema)).coalesce(1)
+    frame = spark.createDataFrame(VALUES, to_spark_schema(schema)).coalesce(1)
     meant = frame.select([fn.expr(text).alias(str(at)) for at, (_, text) in enumerate(cases)])
     pushed, weaker = 0, []
 
     for (item, text), column in zip(cases, meant.toArrow().columns, strict=True):
-        predicate = predicate_of([item], schema)
+        predicate = to_predicate([item], schema)
         if predicate is not None:
             keeps = rows.append_column("row", pa.array(range(len(VALUES))))
-            found = set(keeps.filter(to_arrow(predicate)).column("row").to_pylist())
+            found = set(keeps.filter(to_arrow_expression(predicate)).column("row").to_pylist())
             wanted = {at for at, holds in enumerate(column.to_pylist()) if holds}
             assert wanted <= found, text
             pushed += 1
@@ -436,7 +438,7 @@ def test_filters_mean_the_same_through_the_source(
     root = tmp_path_factory.mktemp("filters")
     table = new_table(root, columns, key=(), bucket="-1")
     table.append(table_of("i s d t", VALUES))
-    schema = spark_schema(visible_schema(table.scan().arrow_schema))
+    schema = to_spark_schema(build_visible_schema(table.scan().arrow_schema))
     constant = data.draw(st.sampled_from(sorted(CONSTANTS[name])))
     condition = f"{name} {comparison} {constant} AND NOT d = 1.5D"
 

@@ -15,11 +15,11 @@ from tables import Row, new_table, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.spark.datasource import batch_read as source
-from paimon_orch.spark.datasource.stream_read import PaimonStreamReader, stream_reader_of
+from paimon_orch.spark.datasource.stream_read import PaimonStreamReader, build_stream_reader
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.table.metadata.consumers import Consumers
+from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn, UpdateType
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class Query:
 
     def __init__(self, table: Table, at: dict[str, Any] | None = None, /, **options: str) -> None:
         self._options = place(table, **options)
-        self._schema = source.schema_of(self._options)
+        self._schema = source.read_source_schema(self._options)
         # one beside the driver, which plans, and one for the tasks, both as of the start
         self._reader, self._tasks = self._new_reader(), self._new_reader()
         self.at: dict[str, Any] = self._reader.initialOffset() if at is None else at
 
     def _new_reader(self) -> PaimonStreamReader:
-        reader = stream_reader_of(self._options, self._schema)
+        reader = build_stream_reader(self._options, self._schema)
         copy: PaimonStreamReader = cloudpickle.loads(cloudpickle.dumps(reader))
         return copy
 
@@ -321,7 +321,7 @@ def test_a_consumer_keeps_what_it_has_not_read_and_goes_on_where_it_was(log: Tab
     expire(log)
 
     assert Query(log, consumer_id="app").rows() == [(3,), (4,), (5,)]
-    assert Consumers(log.io, log.paths, log.options).next_of("app") == 6
+    assert ConsumerStore(log.io, log.paths, log.options).read_next_snapshot("app") == 6
 
 
 def test_a_table_that_was_made_again_is_not_read_on(log: Table, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import Field, parse_type
-from paimon_orch.spark.column_types import as_spark_casts
-from paimon_orch.spark.datasource.batch_write import PaimonWriter, Written, writer_of
+from paimon_orch.spark.column_types import cast_timestamps_as_spark
+from paimon_orch.spark.datasource.batch_write import PaimonWriter, TaskCommitMessage, build_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,13 +79,13 @@ def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
     fields = [Field(0, "l", parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
 
     with pytest.raises(InputError, match=r"'l' .* the session's zone is not known here; cast it"):
-        as_spark_casts(batch, fields, None)
+        cast_timestamps_as_spark(batch, fields, None)
 
 
 def test_a_table_without_key_takes_no_rows_back(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     rows = table_of("k v op", [(1, "a", "+I"), (2, "b", "-D")]).to_batches()
-    writer = writer_of(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
+    writer = build_writer(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
     with pytest.raises(InputError, match="without a primary key does not take"):
@@ -161,7 +161,7 @@ def batches_of(*keys: int) -> Iterator[pa.RecordBatch]:
 
 def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
     writer.write(batches_of(1, 2))
@@ -174,9 +174,9 @@ def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
 
 def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
-    done: Written = writer.write(batches_of(1))
+    done: TaskCommitMessage = writer.write(batches_of(1))
 
     writer.abort([done, None])
     assert data_files(table) == []
@@ -189,7 +189,7 @@ def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: 
 
 def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = new_table(tmp_path)
-    writer = writer_of(place(table), ["k", "v"], overwrite=False)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
     assert isinstance(writer, PaimonWriter)
 
     writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
@@ -203,10 +203,10 @@ def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) 
     dynamic = new_table(tmp_path, bucket="-1")
 
     with pytest.raises(InputError, match=r"paimon_orch\.spark\.write"):
-        writer_of(place(dynamic), ["k", "v"], overwrite=False)
+        build_writer(place(dynamic), ["k", "v"], overwrite=False)
     with pytest.raises(InputError, match="read only"):
-        writer_of(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
+        build_writer(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
     with pytest.raises(InputError, match="belong together"):
-        writer_of(
+        build_writer(
             place(new_table(tmp_path / "b")) | {"commit-user": "u"}, ["k", "v"], overwrite=False
         )

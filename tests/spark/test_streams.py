@@ -14,7 +14,7 @@ from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark import write
-from paimon_orch.spark.datasource.stream_write import PaimonStreamWriter, stream_writer_of
+from paimon_orch.spark.datasource.stream_write import PaimonStreamWriter, build_stream_writer
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.table import Table
 
@@ -167,7 +167,7 @@ def test_the_query_alone_names_the_commits_of_a_stream(tmp_path: Path) -> None:
     options = {"path": table.paths.root, "commit-user": "etl"}
 
     with pytest.raises(InputError, match="there is no option commit-user here"):
-        stream_writer_of(options, ["k"], overwrite=False)
+        build_stream_writer(options, ["k"], overwrite=False)
 
 
 def test_batches_of_any_stream_are_clustered_and_committed_once(
@@ -216,7 +216,7 @@ def test_a_batch_leaves_nothing_of_attempts_that_do_not_count(
         assert isinstance(writer, PaimonStreamWriter)
         return writer.write(iter(table_of("k v", [(1, value)]).to_batches()))
 
-    new_writer: Callable[[], Any] = lambda: stream_writer_of(  # noqa: E731
+    new_writer: Callable[[], Any] = lambda: build_stream_writer(  # noqa: E731
         place(table), ["k", "v"], overwrite=False
     )
     new_writer().abort([task(0, "a"), None], 0)

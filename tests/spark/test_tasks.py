@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.spark.execution import tasks
-from paimon_orch.spark.execution.tasks import in_tasks, lightened
+from paimon_orch.spark.execution.tasks import lighten_worker_after, map_units_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(path)
     spec = SimpleNamespace(name="pyspark.daemon")
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
-    monkeypatch.setattr(tasks, "_freeze", lambda: None)
+    monkeypatch.setattr(tasks, "_freeze_objects", lambda: None)
     yield path
     for name in ("one", "two"):
         sys.modules.pop(f"archived_{name}", None)
@@ -51,7 +51,7 @@ def test_archives_are_not_read_again_before_the_next_task_and_are_found_all_the_
             names = [importlib.import_module("archived_one").NAME]
             yield batch.append_column("name", pa.array(names))
 
-    running = lightened(task)(iter([pa.record_batch({"id": [1]})]))
+    running = lighten_worker_after(task)(iter([pa.record_batch({"id": [1]})]))
     found = next(running)
     assert archive in archives()
     assert list(running) == []
@@ -68,7 +68,7 @@ def test_a_task_that_fails_is_no_exception(archive: str) -> None:
         raise RuntimeError("no more rows")
 
     with pytest.raises(RuntimeError, match="no more rows"):
-        list(lightened(task)(iter(())))
+        list(lighten_worker_after(task)(iter(())))
     assert archive not in archives()
 
 
@@ -80,7 +80,7 @@ def test_a_worker_has_little_to_look_through_after_its_first_task(spark: SparkSe
 
     met, again = set[int](), 0
     for _ in range(6):
-        [(pid, frozen, found)] = in_tasks(
+        [(pid, frozen, found)] = map_units_in_spark(
             spark, 1, look, "pid long, frozen long, archives long"
         ).collect()
         if pid in met:

@@ -18,7 +18,7 @@ from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.spark import writer
 from paimon_orch.steps import ingest
 from paimon_orch.table.schema_evolution.schema_changes import UpdateDefault
@@ -51,7 +51,7 @@ def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
         at = BucketFile(split.partition, split.bucket, file)
         for batch in table.reader().read(at, [table.schema.field("k")]):
             types = [table.schema.field("k").type]
-            assert set(buckets([batch["k"]], types, 5)) == {split.bucket}
+            assert set(compute_buckets([batch["k"]], types, 5)) == {split.bucket}
     assert rows_of(table) == [(k, str(k)) for k in range(500)]
     assert (result.snapshot_id, result.rows) == (1, 500)
     assert_healthy(table)

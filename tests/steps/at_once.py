@@ -30,7 +30,7 @@ def write(writer: int, table: Table, turn: int) -> None:
     table.upsert(table_of("k v", [(KEYS * writer + k, turn) for k in range(KEYS)]))
 
 
-def pack(table: Table, turn: int) -> None:
+def compact_once(table: Table, turn: int) -> None:
     compact(table, InProcessExecutor(), strategy="full" if turn % 3 == 0 else "minor")
 
 
@@ -38,7 +38,7 @@ def expire(table: Table, turn: int) -> None:
     expire_snapshots(table, retain_max=6, retain_min=3, older_than=0)
 
 
-def clean(before: float, table: Table, turn: int) -> None:
+def remove_orphans(before: float, table: Table, turn: int) -> None:
     """Clean what is older than the beginning: files that are being written are protected by age alone."""
     remove_orphan_files(table, older_than=int(before * 1000))
 
@@ -72,21 +72,21 @@ def roles(before: float) -> dict[str, Role]:
     return {
         "write 0": partial(write, 0),
         "write 1": partial(write, 1),
-        "pack": pack,
+        "pack": compact_once,
         "expire": expire,
-        "clean": partial(clean, before),
+        "clean": partial(remove_orphans, before),
         "tag": tag,
         "read": read,
     }
 
 
-def begin(table: Table) -> None:
+def write_initial_rows(table: Table) -> None:
     """Let both writers' keys be there before anyone starts."""
     for _ in range(3):
         table.upsert(table_of("k v", [(k, -1) for k in range(2 * KEYS)]))
 
 
-def work(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
+def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
     """Do one thing for a time; return how often, and what went wrong. Losing a race is nothing wrong."""
     turn, problems = 0, []
     until = time.time() + seconds
@@ -103,7 +103,7 @@ def work(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list
     return turn, problems
 
 
-def all_at_once(
+def run_concurrently(
     roles: Mapping[str, Role], open_table: Callable[[], Table], seconds: float
 ) -> dict[str, int]:
     """Let a process of its own do each thing; return how often each did, and fail if any went wrong.
@@ -113,7 +113,7 @@ def all_at_once(
     context = multiprocessing.get_context("fork")
     ready, done = context.Barrier(len(roles)), context.Queue()
     processes = [
-        context.Process(target=_run, args=(name, role, open_table, seconds, ready, done))
+        context.Process(target=_run_role, args=(name, role, open_table, seconds, ready, done))
         for name, role in roles.items()
     ]
     with warnings.catch_warnings():
@@ -127,7 +127,7 @@ def all_at_once(
     return {name: turns for name, turns, _ in reports}
 
 
-def _run(
+def _run_role(
     name: str,
     role: Role,
     open_table: Callable[[], Table],
@@ -137,10 +137,10 @@ def _run(
 ) -> None:
     table = open_table()
     ready.wait()
-    done.put((name, *work(name, role, table, seconds)))
+    done.put((name, *repeat_role(name, role, table, seconds)))
 
 
-def assert_nothing_is_lost(table: Table, turns: dict[str, int]) -> None:
+def assert_no_row_lost(table: Table, turns: dict[str, int]) -> None:
     """Check that every writer's last row is there for each of its keys."""
     assert all(turns.values()), f"some did nothing: {turns}"
     rows: dict[int, int] = dict(rows_of(table))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from steps.histories import HISTORY, make_old, make_table
+from steps.histories import HISTORY, backdate_files, make_table
 from tables import small_batches
 
 from paimon_orch.table.table import Table
@@ -16,7 +16,7 @@ from paimon_orch.table.table import Table
 def table(tmp_path: Path) -> Table:
     """A table with a tag and a branch, all of whose files are old."""
     table = make_table(tmp_path / "w", "vectors", HISTORY)
-    make_old(table)
+    backdate_files(table)
     return table
 
 

@@ -54,11 +54,11 @@ def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileM
 def edit_files(table: Table, snapshot_id: int, **changes: Any) -> None:
     """Change the metadata of every file that a snapshot added or deleted."""
     edit_delta(
-        table, snapshot_id, lambda entries: [_changed(entry, **changes) for entry in entries]
+        table, snapshot_id, lambda entries: [_replace_file(entry, **changes) for entry in entries]
     )
 
 
-def _changed(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
+def _replace_file(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
     of_file = {name: value for name, value in changes.items() if name in DataFileMeta.__slots__}
     others = {name: value for name, value in changes.items() if name not in of_file}
     return replace(entry, file=replace(entry.file, **of_file), **others)

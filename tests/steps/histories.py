@@ -16,7 +16,7 @@ from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.cleanup.references import Used, VersionStore
+from paimon_orch.table.cleanup.references import ReferencedFiles, RetainedSnapshotStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
@@ -57,11 +57,11 @@ def make_table(root: Path, kind: str, history: Iterable[Operation]) -> Table:
     columns = "p INT, k BIGINT, v STRING"
     table = new_table(root, columns, key=("p", "k"), partition_by=("p",), **KINDS[kind])
     for step, (action, number) in enumerate([("upsert", 0), *history]):
-        apply(table, action, number, f"{step}")
+        apply_action(table, action, number, f"{step}")
     return table
 
 
-def chain(root: Path, snapshots: int, **options: str) -> Table:
+def make_snapshots(root: Path, snapshots: int, **options: str) -> Table:
     """Make a table of so many snapshots, one upsert each, the n-th committed at the time ``n * 1000``."""
     table = new_table(root, **options)
     for number in range(1, snapshots + 1):
@@ -70,7 +70,7 @@ def chain(root: Path, snapshots: int, **options: str) -> Table:
     return table
 
 
-def apply(table: Table, action: str, number: int, text: str) -> None:
+def apply_action(table: Table, action: str, number: int, text: str) -> None:
     """Do one thing to a table; what is not possible in its state is left out."""
     rows = table_of("p k v", [(k % 2, k, f"{text}-{k}") for k in range(number, number + 4)])
     tag, tagged = f"t{number}", f"t{number}" in table.tags.names()
@@ -98,15 +98,15 @@ def branch_of(table: Table, name: str) -> Table:
     return Catalog(str(warehouse)).table(f"{table.identifier}$branch_{name}")
 
 
-def contents(table: Table) -> dict[str, list[str]]:
+def read_all_branches(table: Table) -> dict[str, list[str]]:
     """Return the rows of every retained version of every branch, as text: NaN equals itself then."""
-    found = versions(table, "main ")
+    found = read_versions(table, "main ")
     for name in table.branches.names():
-        found |= versions(branch_of(table, name), f"{name} ")
+        found |= read_versions(branch_of(table, name), f"{name} ")
     return found
 
 
-def versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
+def read_versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
     """Return the rows of every retained version of a table or one branch, as text."""
     found: dict[str, list[str]] = {}
     for tag in table.tags.names():
@@ -118,14 +118,14 @@ def versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
     return found
 
 
-def kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def select_retained(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was there before, of what is there after."""
     return {name: before[name] for name in after}
 
 
-def loose_files(table: Table) -> set[str]:
+def unreferenced_files(table: Table) -> set[str]:
     """Return the names of all files that nothing refers to, but for those of snapshots, schemas and so on themselves."""
-    used = Used(VersionStore(table.io, table.paths.root))
+    used = ReferencedFiles(RetainedSnapshotStore(table.io, table.paths.root))
     used.update()
     folders = ("schema", "snapshot", "tag", "changelog", "consumer")
     return {
@@ -135,7 +135,7 @@ def loose_files(table: Table) -> set[str]:
     }
 
 
-def make_old(table: Table, seconds: float = 7 * 24 * 3600) -> None:
+def backdate_files(table: Table, seconds: float = 7 * 24 * 3600) -> None:
     """Date all files and directories of a table back."""
     for path in [Path(table.paths.root), *Path(table.paths.root).rglob("*")]:
         if not path.is_symlink():
@@ -148,7 +148,7 @@ def snapshot_range(table: Table) -> tuple[list[int], int | None]:
     return table.snapshots.ids(), table.snapshots.hint(EARLIEST)
 
 
-def litter(table: Table) -> list[Path]:
+def create_orphan_files(table: Table) -> list[Path]:
     """Leave an old file that nothing refers to in every folder that is looked into."""
     root = Path(table.paths.root)
     names = [
@@ -159,7 +159,7 @@ def litter(table: Table) -> list[Path]:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"orphan")
-    make_old(table)
+    backdate_files(table)
     return [root / name for name in names]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steps.histories import loose_files, make_old
+from steps.histories import backdate_files, unreferenced_files
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -35,7 +35,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _FAILED = 3
 
 
-def deaths(template: Table, root: Path, action: Callable[[Table], object]) -> Iterator[Table]:
+def kill_at_each_change(
+    template: Table, root: Path, action: Callable[[Table], object]
+) -> Iterator[Table]:
     """Yield copies of a table in which an action was killed before its first, second, third ... change.
 
     The last copy is one in which it ran to its end. ``template`` is left as it is.
@@ -53,11 +55,11 @@ def deaths(template: Table, root: Path, action: Callable[[Table], object]) -> It
             return
 
 
-def clean(table: Table) -> None:
+def remove_orphans_of_killed(table: Table) -> None:
     """Remove what dead processes left; nothing else is loose then."""
-    make_old(table)
+    backdate_files(table)
     remove_orphan_files(table)
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
     assert check(table, deep=True).findings == ()
 
 
@@ -69,7 +71,7 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
         )  # of forking beside Arrow's idle threads
         child = os.fork()
     if child == 0:
-        _be_child(action, number, below)
+        _run_child(action, number, below)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -78,7 +80,7 @@ def _run(action: Callable[[], object], number: int, below: str) -> bool:
     return True
 
 
-def _be_child(action: Callable[[], object], number: int, below: str) -> None:
+def _run_child(action: Callable[[], object], number: int, below: str) -> None:
     # Else the first collection would touch, and so copy, all that a test process has gathered.
     gc.freeze()
     left = number

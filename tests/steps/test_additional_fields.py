@@ -14,22 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 from added_fields import (
     KEY,
-    NOTHING,
+    NO_ADDED_VALUES,
     PLACES,
     PREFIX,
     add_fields,
-    additional,
-    assert_kept,
+    added_values,
+    assert_added_values_kept,
+    avro_types,
     commit_keys,
     json_files,
-    read,
-    types,
+    read_metadata_file,
 )
 from golden import GOLDEN, canonical_rows, copy_warehouse
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
-from steps.histories import KINDS, Operation, apply, make_table, operations
+from steps.histories import KINDS, Operation, apply_action, make_table, operations
 from tables import new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
@@ -64,7 +64,7 @@ def fields(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     """Draw two or three fields for each kind of file."""
     return {
         kind: {
-            f"{place}{PREFIX}_{number}": draw(types(depth=1))
+            f"{place}{PREFIX}_{number}": draw(avro_types(depth=1))
             for number, place in enumerate(
                 draw(st.lists(st.sampled_from(places), min_size=2, max_size=3))
             )
@@ -101,9 +101,9 @@ STEPS: Mapping[str, Callable[[Table], object]] = {
     "minor": lambda table: compact(table, EXECUTOR),
     "full": lambda table: compact(table, EXECUTOR, strategy="full"),
     "manifests": compact_manifests,
-    "upsert": lambda table: apply(table, "upsert", 1, "later"),
-    "overwrite": lambda table: apply(table, "overwrite", 1, "later"),
-    "drop": lambda table: apply(table, "drop", 1, "later"),
+    "upsert": lambda table: apply_action(table, "upsert", 1, "later"),
+    "overwrite": lambda table: apply_action(table, "overwrite", 1, "later"),
+    "drop": lambda table: apply_action(table, "drop", 1, "later"),
     "delete": delete_row,
     "expire": lambda table: expire_snapshots(table, retain_min=1, retain_max=2),
     "analyze": lambda table: analyze(table, EXECUTOR),
@@ -164,12 +164,12 @@ def test_no_step_loses_a_field(
         table = make_table(Path(folder), kind, [*history, ("tag", 1), ("branch", 1), ("upsert", 1)])
         root = Path(table.paths.root)
         add_fields(root, added, seed)
-        before, old = additional(root), snapshots(root)
-        assert any(values != {NOTHING} for values in before.values())
+        before, old = added_values(root), snapshots(root)
+        assert any(values != {NO_ADDED_VALUES} for values in before.values())
 
         run(Catalog(folder).table("db.t"), steps)
 
-        assert_kept(root, before)
+        assert_added_values_kept(root, before)
         check_json(root, old)
         rows_of(Catalog(folder).table("db.t"))
 
@@ -187,7 +187,11 @@ def entries_of(table: Table) -> list[dict[str, Any]]:
     snapshot = table.snapshot()
     assert snapshot is not None
     metas = table.manifests.manifests(snapshot)
-    return [r for m in metas for r in read(Path(table.paths.manifest_dir) / m.file_name)[1]]
+    return [
+        r
+        for m in metas
+        for r in read_metadata_file(Path(table.paths.manifest_dir) / m.file_name)[1]
+    ]
 
 
 def test_a_file_that_moves_to_another_level_keeps_its_fields(tmp_path: Path) -> None:
@@ -217,7 +221,7 @@ def test_only_an_unchanged_deletion_vector_keeps_the_fields_of_its_range(tmp_pat
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.index_manifest is not None
-    _, records = read(Path(table.paths.manifest_dir) / snapshot.index_manifest)
+    _, records = read_metadata_file(Path(table.paths.manifest_dir) / snapshot.index_manifest)
     ranges = [item for record in records for item in record["_DELETIONS_VECTORS_RANGES"]]
     assert {item["_CARDINALITY"]: item["_LATER"] is not None for item in ranges} == {2: False, 1: True}  # fmt: skip
 
@@ -338,14 +342,14 @@ def test_tables_of_other_writers_keep_added_fields(folder: str, tmp_path: Path) 
         }
         rows = canonical_rows(table.scan().to_arrow())
         add_fields(root, added)
-        before, old = additional(root), snapshots(root)
+        before, old = added_values(root), snapshots(root)
         assert canonical_rows(table.scan().to_arrow()) == rows
 
         table.tags.create("t1 later")
         for step in ("minor", "manifests", "full", "manifests", "expire"):
             STEPS[step](table)
-            assert_kept(root, before)
+            assert_added_values_kept(root, before)
             check_json(root, old)
         table.rollback(tag="t1 later")
-        assert_kept(root, before)
+        assert_added_values_kept(root, before)
         check_json(root, old)

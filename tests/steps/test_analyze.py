@@ -16,9 +16,9 @@ from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.stats.column_stats import KEPT_HASHES, ColumnGatherer
+from paimon_orch.files.stats.column_stats import MAX_HASHES, ColumnStatsBuilder
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
@@ -70,7 +70,7 @@ def test_what_metadata_tells_is_not_read(tmp_path: Path, vectors: str) -> None:
 
     planned = plan(table)
 
-    assert (len(planned.units), planned.counted) == ((0, 11) if vectors == "true" else (1, 0))
+    assert (len(planned.units), planned.counted_rows) == ((0, 11) if vectors == "true" else (1, 0))
     result = analyze(table, InProcessExecutor())
     assert result.statistics is not None
     assert result.statistics.row_count == 11
@@ -208,12 +208,13 @@ def test_figures_of_parts_are_those_of_the_whole(data: st.DataObject, kind: str)
     [column] = parse_columns(f"c {kind}")
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=20))
     cut = data.draw(st.integers(0, len(values)))
-    target = arrow_type(column.type)
-    whole = ColumnGatherer(column).add(pa.array(values, target))
+    target = to_arrow_type(column.type)
+    whole = ColumnStatsBuilder(column).add(pa.array(values, target))
     parts = [
-        ColumnGatherer(column).add(pa.array(part, target)) for part in (values[:cut], values[cut:])
+        ColumnStatsBuilder(column).add(pa.array(part, target))
+        for part in (values[:cut], values[cut:])
     ]
-    one, two = (ColumnGatherer.decode(column, part.encode()) for part in parts)
+    one, two = (ColumnStatsBuilder.decode(column, part.encode()) for part in parts)
 
     assert one.merged(two).figures() == whole.figures()
     known = [value for value in values if value is not None]
@@ -223,9 +224,9 @@ def test_figures_of_parts_are_those_of_the_whole(data: st.DataObject, kind: str)
 
 def test_many_different_values_are_estimated_in_bounded_memory() -> None:
     [column] = parse_columns("c BIGINT")
-    gathered = ColumnGatherer(column)
+    gathered = ColumnStatsBuilder(column)
     for start in range(0, 1_000_000, 100_000):
         gathered = gathered.add(pa.array(range(start, start + 100_000)))
 
-    assert gathered.hashes.size == KEPT_HASHES
+    assert gathered.hashes.size == MAX_HASHES
     assert abs(gathered.distinct_count - 1_000_000) < 20_000

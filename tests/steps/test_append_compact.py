@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tables import (
     Row,
     assert_healthy,
+    deletion_vectors_of,
     new_table,
     rows_of,
     small_batches,
     stored_files,
     table_of,
-    vectors_of,
 )
 
 from paimon_orch import Catalog
@@ -94,8 +94,8 @@ class Model:
                 specs = None if partition is None else [f"p={partition}"]
                 result = compact(self.table, EXECUTOR, partitions=specs, strategy=strategy)
                 assert bool(result.plan) == (result.snapshot_id is not None)
-                assert result.hidden_rows <= sum(
-                    v.cardinality for v in vectors_of(self.table).values()
+                assert result.deleted_rows <= sum(
+                    v.cardinality for v in deletion_vectors_of(self.table).values()
                 )
 
     def check_deletion(self, before: int | None) -> None:
@@ -104,17 +104,17 @@ class Model:
         if snapshot is None or snapshot.id == before:
             return
         assert snapshot.commit_kind is CommitKind.OVERWRITE
-        if self.table.options.deletion_vectors:
-            assert not self.table.manifests.delta_entries(snapshot)
+        if self.table.options.has_deletion_vectors:
+            assert not self.table.manifests.read_delta_entries(snapshot)
         else:
-            assert not vectors_of(self.table)
+            assert not deletion_vectors_of(self.table)
 
     def check(self) -> None:
         assert rows_of(self.table) == sorted(self.rows)
         if self.table.snapshot() is None:
             return
         assert_healthy(self.table)
-        index = self.table.manifests.index_entries(self.table.snapshot())
+        index = self.table.manifests.read_index_entries(self.table.snapshot())
         named = Counter(item.data_file for entry in index for item in entry.ranges or ())
         assert set(named.values()) <= {1}, "a data file has two vectors"
         if self.table.options.bucket > 0:
@@ -334,22 +334,22 @@ def test_compaction_takes_hidden_rows_and_their_vectors_away(
     result = compact(table, EXECUTOR, strategy="full")
 
     assert rows_of(table) == before
-    assert not vectors_of(table)
-    assert (result.rows_written, result.hidden_rows) == (30, 0)
+    assert not deletion_vectors_of(table)
+    assert (result.rows_written, result.deleted_rows) == (30, 0)
 
 
 def test_vectors_of_files_that_stay_move_to_a_new_index_file(tmp_path: Path) -> None:
     table = append_table(tmp_path, target_file_size="700 b", **VECTORS)
     append(table, range(300), range(300, 305))
     delete(table, EXECUTOR, "k in (0, 302)")
-    (index,) = table.manifests.index_entries(table.snapshot())
+    (index,) = table.manifests.read_index_entries(table.snapshot())
 
     result = compact(table, EXECUTOR)
 
-    (rewritten,) = table.manifests.index_entries(table.snapshot())
+    (rewritten,) = table.manifests.read_index_entries(table.snapshot())
     assert rewritten.file_name != index.file_name
-    assert (result.files_before, result.hidden_rows) == (1, 1)
-    assert [vector.cardinality for vector in vectors_of(table).values()] == [1]
+    assert (result.files_before, result.deleted_rows) == (1, 1)
+    assert [vector.cardinality for vector in deletion_vectors_of(table).values()] == [1]
     assert [row[0] for row in rows_of(table)] == [*range(1, 302), 303, 304]
 
 

@@ -10,7 +10,7 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.files.file_index_reader import stored_bitmap_version
+from paimon_orch.files.file_index_reader import read_bitmap_version
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.rescale import rescale
@@ -30,7 +30,7 @@ def golden_table(folder: str, name: str, target: Path) -> Table:
 def versions(table: Table) -> set[int | None]:
     reader = table.reader()
     return {
-        stored_bitmap_version(
+        read_bitmap_version(
             table.io, reader.path(BucketFile(split.partition, split.bucket, file)), file
         )
         for split in table.files()

@@ -186,7 +186,7 @@ def test_a_file_added_twice_is_found(table: Table) -> None:
 def test_a_file_on_two_levels_is_found(table: Table) -> None:
     def twice(entries: list) -> list:  # type: ignore[type-arg]
         entry = entries[0]
-        return [*entries, replace(entry, file=entry.file.upgraded(3))]
+        return [*entries, replace(entry, file=entry.file.with_level(3))]
 
     edit_delta(table, 5, twice)
 
@@ -265,7 +265,7 @@ def test_a_file_that_is_not_what_its_metadata_says_is_found(tmp_path: Path) -> N
 
 
 def table_key(table: Table, snapshot_id: int) -> bytes:
-    [entry] = table.manifests.delta_entries(table.snapshots.get(snapshot_id))
+    [entry] = table.manifests.read_delta_entries(table.snapshots.get(snapshot_id))
     return entry.file.min_key
 
 
@@ -273,7 +273,7 @@ def test_wrong_statistics_are_found(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="1")
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
     table.upsert(table_of("k v", [(7, None)]))
-    [entry] = table.manifests.delta_entries(table.snapshots.get(2))
+    [entry] = table.manifests.read_delta_entries(table.snapshots.get(2))
 
     edit_files(table, 1, value_stats=entry.file.value_stats)
 

@@ -20,19 +20,19 @@ from golden import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps.vectored import EXECUTOR
-from tables import levels_of, new_table, rows_of, small_batches, table_of, vectors_of
+from tables import deletion_vectors_of, levels_of, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, UnsupportedError
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
-STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 COLUMNS = "k BIGINT, c STRING, v BIGINT"
 
 
@@ -85,7 +85,7 @@ def test_rows_that_wait_on_level_0_are_merged_on_read_and_by_compaction_alike(
         compact(table, EXECUTOR, strategy=strategy)
         assert_rows_equal(merged, canonical_rows(table.scan().to_arrow()))
         assert check(table, deep=True).findings == ()
-    assert not vectors_of(table)
+    assert not deletion_vectors_of(table)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Compact:
-    strategy: Strategy
+    strategy: CompactionStrategy
 
 
 Rows = dict[int, tuple[str | None, int]]
@@ -139,7 +139,7 @@ class Model:
                 self.check()
 
     def check(self) -> None:
-        skips = self.table.options.batch_scan_skips_level0
+        skips = self.table.options.should_skip_level0
         visible = self.compacted if skips else self.written
         assert rows_of(self.table) == sorted((k, c, v) for k, (c, v) in visible.items())
         some = {k: row for k, row in visible.items() if row[0] == "b" or k < 3}
@@ -153,7 +153,7 @@ def finish(model: Model) -> None:
         model.apply(Compact(strategy))
     if model.table.snapshot() is not None:
         assert check(model.table, deep=True).findings == ()
-    assert not vectors_of(model.table)
+    assert not deletion_vectors_of(model.table)
     before = model.table.snapshot()
     model.apply(Compact("full"))  # nothing is left to do
     assert model.table.snapshot() == before

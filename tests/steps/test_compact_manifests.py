@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from steps.histories import KINDS, contents, kept, make_table
+from steps.histories import KINDS, make_table, read_all_branches, select_retained
 from tables import new_table
 
 from paimon_orch.format.snapshot import CommitKind
@@ -18,7 +18,7 @@ HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, HISTORY)
-    before, newest = contents(table), table.snapshots.latest()
+    before, newest = read_all_branches(table), table.snapshots.latest()
     assert newest is not None
     live = {entry.identity for entry in table.manifests.live(newest)}
 
@@ -33,8 +33,8 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     assert snapshot.index_manifest == newest.index_manifest
     assert {entry.identity for entry in table.manifests.live(snapshot)} == live
     assert len(table.manifests.manifests(snapshot)) == 1
-    after = contents(table)
-    assert kept(after, before) == before
+    after = read_all_branches(table)
+    assert select_retained(after, before) == before
     assert after[f"main {snapshot.id}"] == before[f"main {newest.id}"]
     assert check(table, deep=True).findings == ()
     assert not plan(table)

@@ -14,14 +14,14 @@ from steps.vectored import EXECUTOR
 from tables import (
     Row,
     assert_healthy,
+    deletion_vectors_of,
     new_table,
     rows_of,
     table_of,
-    vectors_of,
 )
 
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
@@ -64,7 +64,7 @@ class Model:
 
     @property
     def visible(self) -> Rows:
-        return self.compacted if self.table.options.deletion_vectors else self.written
+        return self.compacted if self.table.options.has_deletion_vectors else self.written
 
     def apply(self, operation: Upsert | Delete | Compact) -> None:
         match operation:
@@ -93,9 +93,9 @@ class Model:
         self.check_levels(strategy, chosen)
 
     def check_levels(self, strategy: str, chosen: tuple[str, ...]) -> None:
-        deletion_vectors = self.table.options.deletion_vectors
+        deletion_vectors = self.table.options.has_deletion_vectors
         splits = {
-            partition_text(split.partition, self.table.schema): split
+            format_partition(split.partition, self.table.schema): split
             for split in self.table.files()
         }
         for name, split in splits.items():
@@ -107,7 +107,9 @@ class Model:
             if strategy == "full":
                 assert levels <= {self.table.options.num_levels - 1}
                 assert not any(file.delete_row_count for file in split.files)
-                assert not {file.file_name for file in split.files} & set(vectors_of(self.table))
+                assert not {file.file_name for file in split.files} & set(
+                    deletion_vectors_of(self.table)
+                )
 
     def check(self) -> None:
         expected: list[Row] = sorted((p, k, v) for (p, k), v in self.visible.items())

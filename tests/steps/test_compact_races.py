@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from steps.vectored import EXECUTOR, compacted, upsert, vectored
+from steps.vectored import (
+    EXECUTOR,
+    compacted_deletion_vector_table,
+    deletion_vector_table,
+    upsert_numbers,
+)
 from tables import (
     assert_healthy,
     levels_of,
@@ -26,9 +31,9 @@ def results(planned: step.CompactionPlan) -> list[CommitMessage]:
 
 
 def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(100), "a")
-    upsert(table, range(50), "b")
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(100), "a")
+    upsert_numbers(table, range(50), "b")
     first, second = step.plan(table), step.plan(table)
     done = results(first), results(second)
     step.commit(table, first, done[0])
@@ -48,14 +53,14 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
     tmp_path: Path, order: str
 ) -> None:
     """A full compaction of the upper levels, and a minor one that marks rows in them, from one snapshot."""
-    table = compacted(tmp_path)
-    upsert(table, range(10), "newer")
+    table = compacted_deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(10), "newer")
     step.compact(table, EXECUTOR)
     assert levels_of(table) == [4, 5]
     upper = step.plan(table, strategy="full")
     upper_done = results(upper)
     table.delete(table_of("k", [(50,)]))  # the row lies on level 5
-    upsert(table, range(60, 61), "newest")
+    upsert_numbers(table, range(60, 61), "newest")
     minor = step.plan(table)
     minor_done = results(minor)
     pairs = [(upper, upper_done), (minor, minor_done)]
@@ -74,11 +79,11 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
 
 
 def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
-    upsert(table, range(10), "one")
+    table = compacted_deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(10), "one")
     first = step.plan(table)
     first_done = results(first)
-    upsert(table, range(10, 20), "two")
+    upsert_numbers(table, range(10, 20), "two")
     second = step.plan(table)
     second_done = results(second)
 
@@ -90,9 +95,9 @@ def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_pa
 def test_a_compaction_that_loses_plans_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(100), "a")
-    upsert(table, range(50), "b")
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(100), "a")
+    upsert_numbers(table, range(50), "b")
     run, raced = step.run, list[step.CompactionUnit]()
 
     def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
@@ -100,7 +105,7 @@ def test_a_compaction_that_loses_plans_again(
             raced.append(unit)
             other = step.plan(table, strategy="full")
             step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
-            upsert(table, range(7), "c")
+            upsert_numbers(table, range(7), "c")
         return run(unit)
 
     monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
@@ -114,16 +119,16 @@ def test_a_compaction_that_loses_plans_again(
 def test_a_compaction_that_always_loses_reports_the_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = vectored(tmp_path)
-    upsert(table, range(10), "a")
-    upsert(table, range(5), "a")
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(10), "a")
+    upsert_numbers(table, range(5), "a")
     run, number = step.run, iter(range(100, 200))
 
     def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
         other = step.plan(table, strategy="full")
         step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
         start = next(number)
-        upsert(table, range(start, start + 1), "c")
+        upsert_numbers(table, range(start, start + 1), "c")
         return run(unit)
 
     monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
@@ -134,11 +139,11 @@ def test_a_compaction_that_always_loses_reports_the_conflict(
 
 
 def test_rows_that_arrive_meanwhile_stay_on_level_0(tmp_path: Path) -> None:
-    table = compacted(tmp_path)
-    upsert(table, range(10), "first")
+    table = compacted_deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(10), "first")
     planned = step.plan(table)
     done = results(planned)
-    upsert(table, range(5), "second")
+    upsert_numbers(table, range(5), "second")
 
     step.commit(table, planned, done)
 

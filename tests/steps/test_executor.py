@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steps.histories import HISTORY, litter, make_old, make_table
+from steps.histories import HISTORY, backdate_files, create_orphan_files, make_table
 from tables import stored_files
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
-from paimon_orch.steps.common.executor import InProcessExecutor, SizedExecutor
+from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
 from paimon_orch.steps.inspection.check import check
 
 
@@ -45,7 +45,7 @@ def test_many_units_go_elsewhere_and_few_do_not() -> None:
         made.append(1)
         return elsewhere
 
-    executor = SizedExecutor(make, many=3)
+    executor = ThresholdExecutor(make, many=3)
 
     assert executor.map(echo, [b"a", b"b"], label="few") == [b"a", b"b"]
     assert (made, elsewhere.units) == ([], 0)
@@ -57,9 +57,9 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(tmp_path, "vectors", HISTORY)
-    make_old(table)
+    backdate_files(table)
     elsewhere = Elsewhere()
-    executor = SizedExecutor(lambda: elsewhere, many=3)
+    executor = ThresholdExecutor(lambda: elsewhere, many=3)
 
     small = step.plan(table, executor)
     assert elsewhere.units == 0
@@ -73,7 +73,7 @@ def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
 
 def test_a_manifest_that_cannot_be_read_elsewhere_stops_the_cleanup_here(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", HISTORY)
-    litter(table)
+    create_orphan_files(table)
     before = stored_files(table)
     for path in sorted(Path(table.paths.manifest_dir).glob("manifest-[0-9a-f]*-*-*-*-*-*")):
         content = path.read_bytes()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from steps.histories import contents, loose_files
+from steps.histories import read_all_branches, unreferenced_files
 from tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
@@ -41,7 +41,7 @@ def changelogs(table: Table) -> list[Path]:
 def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: str) -> None:
     table = table_with_changelogs(tmp_path, producer)
     mode = "changelog" if producer == "input" else "delta"
-    before, changes = contents(table), table.incremental(4, 7, mode).to_arrow().to_pylist()
+    before, changes = read_all_branches(table), table.incremental(4, 7, mode).to_arrow().to_pylist()
     files = stored_files(table)
 
     planned = plan(table, retain_max=3)
@@ -51,10 +51,10 @@ def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: st
     assert planned.to_dict() == done.to_dict()
     assert done.changelogs == (1, 2, 3, 4)
     assert (Path(table.paths.root) / "changelog" / "EARLIEST").read_text() == "5"
-    assert contents(table) == before
+    assert read_all_branches(table) == before
     assert table.incremental(4, 7, mode).to_arrow().to_pylist() == changes
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
     assert not expire_changelogs(table, retain_max=3)
 
 
@@ -99,7 +99,7 @@ def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:
     assert sorted(path.name for path in changelogs(table)) == ["changelog-5"]
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_path: Path) -> None:

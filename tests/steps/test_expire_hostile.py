@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from steps.damage import edit_files, edit_index
 from steps.histories import (
-    chain,
+    make_snapshots,
     make_table,
 )
 from tables import stored_files, table_of
@@ -35,7 +35,7 @@ def hostile(table: Table, **changes: Any) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_a_file_outside_the_table_is_never_deleted(tmp_path: Path, prefix: str) -> None:
-    table = chain(tmp_path / "w", 1)
+    table = make_snapshots(tmp_path / "w", 1)
     outside = tmp_path / "precious" / "bucket-0" / "data.parquet"
     outside.parent.mkdir(parents=True)
     outside.write_bytes(b"precious")
@@ -50,7 +50,9 @@ def test_a_file_outside_the_table_is_never_deleted(tmp_path: Path, prefix: str) 
 
 def test_a_file_below_an_external_path_of_the_table_is_deleted(tmp_path: Path) -> None:
     outside = tmp_path / "external" / "bucket-0" / "data.parquet"
-    table = chain(tmp_path / "w", 1, data_file__external_paths=f"file://{tmp_path}/external")
+    table = make_snapshots(
+        tmp_path / "w", 1, data_file__external_paths=f"file://{tmp_path}/external"
+    )
     outside.parent.mkdir(parents=True)
     outside.write_bytes(b"old")
     hostile(table, external_path=f"file://{outside}", file_name="data.parquet")
@@ -62,7 +64,7 @@ def test_a_file_below_an_external_path_of_the_table_is_deleted(tmp_path: Path) -
 
 @pytest.mark.parametrize("path", ["/a/../data.parquet", "relative/data.parquet", "/a/other.parquet", "//etc/data.parquet"])  # fmt: skip
 def test_paths_that_lead_astray_are_refused(tmp_path: Path, path: str) -> None:
-    table = chain(tmp_path, 1)
+    table = make_snapshots(tmp_path, 1)
     hostile(table, external_path=path, file_name="data.parquet")
     before = stored_files(table)
 
@@ -76,7 +78,7 @@ def test_paths_that_lead_astray_are_refused(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["../snapshot/snapshot-3", "a/b", "..", ""])
 def test_names_that_leave_their_folder_are_refused(tmp_path: Path, name: str) -> None:
-    table = chain(tmp_path, 1)
+    table = make_snapshots(tmp_path, 1)
     hostile(table, extra_files=(name,))
     before = stored_files(table)
 
@@ -108,7 +110,7 @@ def test_an_index_file_outside_the_table_is_never_deleted(tmp_path: Path) -> Non
 def test_a_tag_that_names_files_elsewhere_stops_everything(
     tmp_path: Path, key: str, name: str
 ) -> None:
-    table = chain(tmp_path, 3)
+    table = make_snapshots(tmp_path, 3)
     table.tags.create("bad", 1)
     path = Path(table.tags.path("bad"))
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: name}))
@@ -121,7 +123,7 @@ def test_a_tag_that_names_files_elsewhere_stops_everything(
 
 
 def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
-    table = chain(tmp_path / "w", 1)
+    table = make_snapshots(tmp_path / "w", 1)
     table.truncate()
     table.upsert(table_of("k v", [(1, "1")]))
     bucket = next(Path(table.paths.root).glob("bucket-*"))
@@ -137,7 +139,7 @@ def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
 
 
 def test_a_retained_snapshot_that_lost_a_manifest_stops_everything(tmp_path: Path) -> None:
-    table = chain(tmp_path, 4)
+    table = make_snapshots(tmp_path, 4)
     newest = table.snapshots.get(4)
     (Path(table.paths.manifest_dir) / newest.base_manifest_list).unlink()
     before = stored_files(table)
@@ -169,7 +171,7 @@ def test_a_deleted_tag_takes_no_file_from_elsewhere(tmp_path: Path, linked: bool
     outside = tmp_path / "elsewhere" / "data.parquet"
     outside.parent.mkdir()
     outside.write_bytes(b"precious")
-    table = chain(tmp_path / "w", 3)
+    table = make_snapshots(tmp_path / "w", 3)
     path = outside
     if linked:
         link = Path(table.paths.root) / "link"

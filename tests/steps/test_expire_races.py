@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from steps.histories import (
     branch_of,
-    contents,
-    kept,
-    loose_files,
     make_table,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
 )
 from tables import rows_of, table_of
 
@@ -144,7 +144,7 @@ def test_no_branch_begins_at_a_tag_that_is_gone(tmp_path: Path) -> None:
 
     assert table.branches.names() == []
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
@@ -163,13 +163,13 @@ def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", [1, 2, 3])
 def test_two_expirations_at_once_do_no_harm(tmp_path: Path, other: int) -> None:
     table = make_table(tmp_path, "vectors", [("upsert", 1), ("full", 0), ("tag", 0), ("upsert", 2), ("minor", 0)])  # fmt: skip
-    before = contents(table)
+    before = read_all_branches(table)
     io = _AtEarliest(lambda: expire_snapshots(table, retain_max=other))
 
     expire_snapshots(Table(table.identifier, io, table.paths), retain_max=2)
 
-    after = contents(table)
-    assert after == kept(before, after)
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
     assert table.snapshots.ids() == list(range(6 - min(other, 2), 6))
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()

@@ -20,13 +20,13 @@ from steps.histories import (
     CountingFileIO,
     Operation,
     branch_of,
-    chain,
-    contents,
-    kept,
-    loose_files,
+    make_snapshots,
     make_table,
     operations,
+    read_all_branches,
+    select_retained,
     snapshot_range,
+    unreferenced_files,
 )
 from tables import new_table, rows_of, small_batches, stored_files, table_of
 
@@ -40,7 +40,7 @@ from paimon_orch.steps.expiration import expire_snapshots as step
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -52,7 +52,7 @@ def going(table: Table, **arguments: Any) -> list[int]:
 
 
 def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) -> None:
-    table = chain(tmp_path, 15)
+    table = make_snapshots(tmp_path, 15)
 
     assert going(table) == [1, 2, 3, 4, 5]
     edit_snapshot(table, 4, time_millis=NOW - 3_599_000)
@@ -61,7 +61,9 @@ def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) 
 
 def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path) -> None:
     options = {"num_retained__min": "3", "num_retained__max": "6", "time_retained": "1 h"}
-    table = chain(tmp_path, 10, **{f"snapshot__{name}": text for name, text in options.items()})
+    table = make_snapshots(
+        tmp_path, 10, **{f"snapshot__{name}": text for name, text in options.items()}
+    )
 
     assert going(table) == [1, 2, 3, 4, 5, 6, 7]
     assert going(table, older_than=0) == [1, 2, 3, 4], "more than the maximum go whatever their age"
@@ -76,12 +78,12 @@ def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path)
 @pytest.mark.parametrize("arguments", [{"retain_min": 0}, {"retain_min": 3, "retain_max": 2}, {"max_deletes": -1}])  # fmt: skip
 def test_contradictions_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
     with pytest.raises(InputError, match=r"but must (be|not be less)"):
-        step.plan(chain(tmp_path, 3), **arguments)
+        step.plan(make_snapshots(tmp_path, 3), **arguments)
 
 
 def test_an_empty_table_and_a_single_snapshot_have_nothing_to_expire(tmp_path: Path) -> None:
     assert not step.plan(new_table(tmp_path / "a"), retain_max=1)
-    table = chain(tmp_path / "b", 1)
+    table = make_snapshots(tmp_path / "b", 1)
     assert expire_snapshots(table, retain_max=1, older_than=NOW).snapshots == 0
     assert snapshot_range(table) == ([1], None)
 
@@ -99,7 +101,7 @@ def test_the_plan_changes_nothing_and_says_what_the_run_does(tmp_path: Path) -> 
     assert figures["data_files"] == result.data_files
     assert figures["bytes"] == result.bytes
     gone = before - stored_files(table)
-    garbage = planned.garbage
+    garbage = planned.files_to_delete
     assert gone >= {*garbage.data, *garbage.metadata, *garbage.lists}
     assert len(gone) == result.data_files + result.metadata_files + result.snapshots
 
@@ -113,19 +115,19 @@ def test_expiration_changes_no_retained_version_and_leaves_nothing(
     """Invariant 25, invariant 26, invariant 27 and invariant 28."""
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), kind, history)
-        loose = loose_files(table)
-        before, ids = contents(table), table.snapshots.ids()
+        loose = unreferenced_files(table)
+        before, ids = read_all_branches(table), table.snapshots.ids()
 
         expire_snapshots(table, retain_max=first + second, older_than=0)
         expire_snapshots(table, retain_max=first, older_than=0)
         expire_snapshots(table, retain_max=first, older_than=0)  # nothing is left to do
 
-        after = contents(table)
-        assert after == kept(before, after)
+        after = read_all_branches(table)
+        assert after == select_retained(before, after)
         left = table.snapshots.ids()
         assert left == ids[-first:], "the newest stay, without a gap"
         assert check(table, deep=True).findings == ()
-        assert loose_files(table) <= loose, "nothing is left behind"
+        assert unreferenced_files(table) <= loose, "nothing is left behind"
 
 
 def test_at_once_or_one_after_the_other_ends_alike(tmp_path: Path) -> None:
@@ -144,13 +146,13 @@ def test_at_once_or_one_after_the_other_ends_alike(tmp_path: Path) -> None:
         for number in steps:
             expire_snapshots(table, retain_max=number, older_than=0)
         files = Counter(Path(path).parent.name for path in stored_files(table))
-        ends.append((contents(table), snapshot_range(table), files))
+        ends.append((read_all_branches(table), snapshot_range(table), files))
 
     assert ends[0] == ends[1]
 
 
 def test_a_limit_expires_a_part(tmp_path: Path) -> None:
-    table = chain(tmp_path, 6)
+    table = make_snapshots(tmp_path, 6)
 
     result = expire_snapshots(table, retain_max=1, max_deletes=2)
 
@@ -158,7 +160,7 @@ def test_a_limit_expires_a_part(tmp_path: Path) -> None:
 
 
 def test_a_consumer_holds_expiration_back(tmp_path: Path) -> None:
-    table = chain(tmp_path, 6)
+    table = make_snapshots(tmp_path, 6)
     path = Path(table.paths.root) / "consumer" / "consumer-job"
     path.parent.mkdir()
     path.write_text('{"nextSnapshot": 3}')
@@ -170,7 +172,7 @@ def test_a_consumer_holds_expiration_back(tmp_path: Path) -> None:
 
 
 def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
-    table = chain(tmp_path, 4, consumer__expiration_time="1 h")
+    table = make_snapshots(tmp_path, 4, consumer__expiration_time="1 h")
     folder = Path(table.paths.root) / "consumer"
     folder.mkdir()
     for name, age in (("old", 4000), ("new", 10)):
@@ -184,7 +186,7 @@ def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
 
 
 def test_consumers_of_changelogs_alone_do_not_hold_back(tmp_path: Path) -> None:
-    table = chain(tmp_path, 3, consumer__changelog_only="true")
+    table = make_snapshots(tmp_path, 3, consumer__changelog_only="true")
     path = Path(table.paths.root) / "consumer" / "consumer-job"
     path.parent.mkdir()
     path.write_text('{"nextSnapshot": 1}')
@@ -194,7 +196,7 @@ def test_consumers_of_changelogs_alone_do_not_hold_back(tmp_path: Path) -> None:
 
 def test_gaps_are_survived(tmp_path: Path) -> None:
     """Someone removed snapshots in the middle by hand (apache/paimon#4743)."""
-    table = chain(tmp_path, 8)
+    table = make_snapshots(tmp_path, 8)
     rows = rows_of(table)
     for number in (3, 4, 6):
         Path(table.snapshots.path(number)).unlink()
@@ -213,13 +215,13 @@ def test_tags_of_a_branch_protect(tmp_path: Path) -> None:
     for number in range(3):
         branch.upsert(table_of("p k v", [(0, 0, str(number))]))
         compact(branch, InProcessExecutor(), strategy="full")
-    before = contents(table)
+    before = read_all_branches(table)
 
     expire_snapshots(branch, retain_max=1)
     expire_snapshots(table, retain_max=1)
 
-    after = contents(table)
-    assert after == kept(before, after)
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
     assert {name for name in after if "tag" in name} == {"main tag t0", "dev tag own", "dev tag t0"}
     assert check(table, deep=True)
 
@@ -239,10 +241,10 @@ def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_the
     tmp_path: Path,
 ) -> None:
     """A rollback as a new snapshot adds files again that an older one deleted (apache/paimon#8450)."""
-    table = chain(tmp_path, 1, manifest__merge_min_count="1")
+    table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
     first = table.manifests.live(table.snapshots.get(1))
     table.truncate()
-    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.OVERWRITE, tuple(first)))
+    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.OVERWRITE, tuple(first)))
     table.upsert(table_of("k v", [(2, "2")]))
 
     expire_snapshots(table, retain_max=1)
@@ -260,7 +262,7 @@ def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> No
     table.upsert(table_of("k v", [(7, "7")]))
     mode = "changelog" if producer == "input" else "delta"
     changes = table.incremental(0, 6, mode).to_arrow().to_pylist()
-    before = contents(table)
+    before = read_all_branches(table)
 
     result = expire_snapshots(table, retain_max=1)
 
@@ -268,11 +270,11 @@ def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> No
     folder = Path(table.paths.root) / "changelog"
     assert sorted(path.name for path in folder.iterdir()) == ["LATEST", *(f"changelog-{i}" for i in range(1, 6))]  # fmt: skip
     assert (folder / "LATEST").read_text() == "5"
-    after = contents(table)
-    assert after == kept(before, after)
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
     assert table.incremental(0, 6, mode).to_arrow().to_pylist() == changes
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_empty_directories_go_if_the_table_says_so(tmp_path: Path) -> None:
@@ -292,7 +294,7 @@ def test_empty_directories_go_if_the_table_says_so(tmp_path: Path) -> None:
 
 
 def test_side_files_go_with_their_data_file(tmp_path: Path) -> None:
-    table = chain(tmp_path, 1)
+    table = make_snapshots(tmp_path, 1)
     [bucket] = Path(table.paths.root).glob("bucket-*")
     edit_files(table, 1, extra_files=("side.index",))
     (bucket / "side.index").write_bytes(b"x")
@@ -319,7 +321,7 @@ def test_every_manifest_is_read_at_most_once(tmp_path: Path) -> None:
 
 
 def test_tags_may_be_given_a_time_and_keep_after_expiration(tmp_path: Path) -> None:
-    table = chain(tmp_path, 3)
+    table = make_snapshots(tmp_path, 3)
     table.tags.create("month", 1, time_retained=timedelta(days=30))
     rows = rows_of(table, tag="month")
 
@@ -347,4 +349,4 @@ def test_replaced_index_files_go_and_the_others_stay(tmp_path: Path) -> None:
     assert split.files[0].extra_files == (left.name,)
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()

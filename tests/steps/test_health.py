@@ -8,32 +8,32 @@ from pathlib import Path
 
 import pytest
 from steps.damage import edit_files, edit_snapshot
-from steps.histories import CountingFileIO, make_old
+from steps.histories import CountingFileIO, backdate_files
 from tables import new_table, table_of
 
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.inspection.health import Health, health
+from paimon_orch.steps.inspection.health import TableHealth, compute_health
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 
 def test_an_empty_table_is_healthy(tmp_path: Path) -> None:
-    assert health(new_table(tmp_path)) == Health()
+    assert compute_health(new_table(tmp_path)) == TableHealth()
 
 
 def test_level_0_and_sorted_runs_grow_with_commits_and_shrink_by_compaction(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     for number in range(3):
         table.upsert(table_of("k v", [(k, str(number)) for k in range(10)]))
-    before = health(table)
+    before = compute_health(table)
     assert (before.files, before.small_files, before.level0_files, before.max_sorted_runs) == (3, 3, 3, 3)  # fmt: skip
     assert before.level0_bytes == before.bytes > 0
 
     compact(table, InProcessExecutor(), strategy="full")
 
-    after = health(table)
+    after = compute_health(table)
     assert (after.files, after.small_files, after.level0_files, after.max_sorted_runs) == (1, 0, 0, 1)  # fmt: skip
     assert (after.snapshots, after.manifests > before.manifests) == (4, True)
     assert after.manifest_bytes > 0
@@ -45,11 +45,11 @@ def test_rows_that_are_hidden_or_retract_others_count_as_deleted(tmp_path: Path)
     compact(table, InProcessExecutor(), strategy="full")
     table.upsert(table_of("k v", [(k, "new") for k in range(5)]))
     compact(table, InProcessExecutor())
-    assert health(table).deleted_ratio == pytest.approx(5 / 15)
+    assert compute_health(table).deleted_ratio == pytest.approx(5 / 15)
 
     table.delete(table_of("k", [(7,)]))
 
-    assert health(table).deleted_ratio == pytest.approx(6 / 16)
+    assert compute_health(table).deleted_ratio == pytest.approx(6 / 16)
 
 
 def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> None:
@@ -57,47 +57,47 @@ def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> No
     for number in range(1, 5):
         table.upsert(table_of("k v", [(number, "x")]))
         edit_snapshot(table, number, time_millis=number * 1000)
-    found = health(table, now=10)
+    found = compute_health(table, now=10)
     assert (found.snapshots, found.oldest_snapshot_age, found.newest_snapshot_age) == (4, 9, 6)
 
     expire_snapshots(table, retain_max=2)
     table.tags.create("t")
     table.branches.create("b")
 
-    found = health(table, now=10)
+    found = compute_health(table, now=10)
     assert (found.snapshots, found.oldest_snapshot_age, found.tags, found.branches) == (2, 7, 1, 1)
     table.snapshots.write_hint("EARLIEST", 4)
-    assert health(table, now=10).snapshots == 1
+    assert compute_health(table, now=10).snapshots == 1
 
 
 def test_skew_is_of_the_worst_partition(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4")
     table.upsert(table_of("p k", [(1, k) for k in range(400)]))
-    assert health(table).bucket_skew < 1.3
+    assert compute_health(table).bucket_skew < 1.3
 
     table.upsert(table_of("p k", [(2, 1)]))
 
-    assert health(table).bucket_skew == pytest.approx(4)
+    assert compute_health(table).bucket_skew == pytest.approx(4)
 
 
 def test_indexes_cover_the_files_that_have_them(tmp_path: Path) -> None:
-    assert health(new_table(tmp_path / "a")).index_coverage is None
+    assert compute_health(new_table(tmp_path / "a")).index_coverage is None
     table = new_table(tmp_path / "b", key=(), bucket="-1", file_index__bitmap__columns="k")
     table.append(table_of("k v", [(1, "x")]))
     table.append(table_of("k v", [(2, "y")]))
     edit_files(table, 1, embedded_index=None, extra_files=("data.index",))
     edit_files(table, 2, embedded_index=None, extra_files=())
-    assert health(table).index_coverage == 0.5
+    assert compute_health(table).index_coverage == 0.5
 
 
 def test_orphans_are_counted_when_asked_for(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "x")]))
     (Path(table.paths.root) / "bucket-0" / "data-x.parquet").write_bytes(b"12345")
-    make_old(table)
+    backdate_files(table)
 
-    assert health(table).orphan_bytes is None
-    assert health(table, orphans=True).orphan_bytes == 5
+    assert compute_health(table).orphan_bytes is None
+    assert compute_health(table, orphans=True).orphan_bytes == 5
 
 
 def test_an_inspection_tells_them(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_line_for_people_tells_them_too(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "x")]))
 
-    line = str(health(table))
+    line = str(compute_health(table))
 
     assert line.startswith(
         "sorted runs at most 1, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"

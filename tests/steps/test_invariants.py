@@ -19,16 +19,16 @@ from steps.damage import data_files
 from steps.histories import (
     KINDS,
     Operation,
-    apply,
+    apply_action,
     branch_of,
-    contents,
-    kept,
     make_table,
     operations,
-    versions,
+    read_all_branches,
+    read_versions,
+    select_retained,
 )
 from steps.test_kill_rewrites import sort
-from tables import Row, new_table, rows_of, small_batches, table_of, vectors_of
+from tables import Row, deletion_vectors_of, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
@@ -61,7 +61,7 @@ def go_on(table: Table, history: list[Operation], text: str) -> None:
     """Do to a table, or to a branch of one, what needs no other branch."""
     for number, (action, at) in enumerate(history):
         if "branch" not in action:
-            apply(table, action, at, f"{text}{number}")
+            apply_action(table, action, at, f"{text}{number}")
 
 
 @FEW
@@ -89,13 +89,13 @@ def test_a_rollback_ends_at_its_target_and_the_next_commit_follows(
 ) -> None:
     """Invariant 32."""
     with past(kind, history) as table:
-        before, ids = versions(table), table.snapshots.ids()
+        before, ids = read_versions(table), table.snapshots.ids()
         target = ids[choice % len(ids)]
 
         table.rollback(target)
 
-        after = versions(table)
-        assert after == kept(before, after)
+        after = read_versions(table)
+        assert after == select_retained(before, after)
         assert table.snapshots.ids() == [number for number in ids if number <= target]
         assert all(table.tags.get(tag).id <= target for tag in table.tags.names())
         assert list(map(repr, rows_of(table))) == before[str(target)]
@@ -131,12 +131,12 @@ def test_what_is_done_to_a_branch_changes_nothing_on_main_and_the_other_way_roun
     with past(kind, [*history, ("tag", 7), ("branch", 7), ("on branch", 1)]) as table:
         branch = branch_of(table, "dev")
         changed, other = (branch, table) if on_branch else (table, branch)
-        before = versions(other)
+        before = read_versions(other)
 
         go_on(changed, later, "x")
         expire_snapshots(changed, retain_max=1)
 
-        assert versions(other) == before
+        assert read_versions(other) == before
         assert check(table, deep=True).findings == ()
 
 
@@ -202,7 +202,7 @@ def test_what_is_read_without_merging_was_once_the_content(
 ) -> None:
     """Invariant 41."""
     with past(kind, history) as table:
-        known = {row for rows in versions(table).values() for row in rows}
+        known = {row for rows in read_versions(table).values() for row in rows}
         optimized = table.system("ro").scan().to_arrow().to_pylist()
         assert {repr(tuple(row.values())) for row in optimized} <= known
 
@@ -253,19 +253,23 @@ def test_metadata_is_rewritten_and_rows_files_and_vectors_stay(
 ) -> None:
     """Invariant 43."""
     with past(kind, history) as table:
-        before, rows = contents(table), rows_of(table)
+        before, rows = read_all_branches(table), rows_of(table)
         names = {path.name for path in data_files(table)}
-        vectors = {name: list(vector.positions()) for name, vector in vectors_of(table).items()}
+        vectors = {
+            name: list(vector.positions()) for name, vector in deletion_vectors_of(table).items()
+        }
         value = rows[0][2] if rows else "none"
         matching = rows_of(table, filter=f"v = '{value}'")
 
         for number in order:
             METADATA[number](table)
 
-        assert kept(contents(table), before) == before
+        assert select_retained(read_all_branches(table), before) == before
         assert rows_of(table) == rows
         assert {path.name for path in data_files(table)} == names
-        found = {name: list(vector.positions()) for name, vector in vectors_of(table).items()}
+        found = {
+            name: list(vector.positions()) for name, vector in deletion_vectors_of(table).items()
+        }
         assert found == vectors
         assert rows_of(table, filter=f"v = '{value}'") == matching
         assert check(table, deep=True).findings == ()
@@ -277,12 +281,12 @@ def test_rows_stay_when_buckets_change(kind: str, history: list[Operation], buck
     """Invariant 44, of rescale."""
     with past(kind, history) as table:
         compact(table, EXECUTOR)
-        before, rows = contents(table), rows_of(table)
+        before, rows = read_all_branches(table), rows_of(table)
 
         rescale(table, buckets)
 
         assert rows_of(table) == rows
-        assert kept(contents(table), before) == before
+        assert select_retained(read_all_branches(table), before) == before
         assert check(table, deep=True).findings == ()
 
 

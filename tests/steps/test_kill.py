@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from steps.histories import (
     HISTORY,
-    contents,
-    kept,
-    loose_files,
-    make_old,
+    backdate_files,
     make_table,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
 )
-from steps.kill import MARKS, clean, deaths
+from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
 from tables import table_of
 
 from paimon_orch.steps.cleanup.quarantine import Quarantine
@@ -36,20 +36,20 @@ ROWS = table_of("p k v", [(0, 0, "new"), (1, 77, "new")])
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
 def test_expiration_killed_anywhere(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path / "table", kind, HISTORY)
-    before = contents(table)
+    before = read_all_branches(table)
 
     def action(table: Table) -> None:
         expire_snapshots(table, retain_max=2)
 
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert after == kept(before, after)
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
+        assert after == select_retained(before, after)
         assert check(dead, deep=True).findings == ()
         action(dead)
         assert len(dead.snapshots.ids()) == 2
-        clean(dead)
-        after = contents(dead)
-        assert after == kept(before, after)
+        remove_orphans_of_killed(dead)
+        after = read_all_branches(dead)
+        assert after == select_retained(before, after)
 
 
 def test_expiration_that_keeps_changelogs_killed_anywhere(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ def test_expiration_that_keeps_changelogs_killed_anywhere(tmp_path: Path) -> Non
     def action(table: Table) -> None:
         expire_snapshots(table, retain_max=1)
 
-    for dead in deaths(table, tmp_path, action):
+    for dead in kill_at_each_change(table, tmp_path, action):
         assert check(dead, deep=True).findings == ()
         action(dead)
         found = sorted(map(str, dead.incremental(0, 4, "changelog").to_arrow().to_pylist()))
         assert found == changes
-        clean(dead)
+        remove_orphans_of_killed(dead)
 
 
 @pytest.mark.parametrize("quarantine", [False, True])
@@ -77,17 +77,17 @@ def test_orphan_cleanup_killed_anywhere(tmp_path: Path, quarantine: bool) -> Non
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("upsert", 3)])
     table.rollback(4)
     table.branches.delete("dev")
-    make_old(table)
-    before = contents(table)
+    backdate_files(table)
+    before = read_all_branches(table)
 
     def action(table: Table) -> None:
         remove_orphan_files(table, quarantine=quarantine)
 
-    for dead in deaths(table, tmp_path, action):
+    for dead in kill_at_each_change(table, tmp_path, action):
         assert check(dead, deep=True).findings == ()
         action(dead)
-        assert contents(dead) == before
-        assert loose_files(dead) == loose_files(dead) & set(quarantined(dead))
+        assert read_all_branches(dead) == before
+        assert unreferenced_files(dead) == unreferenced_files(dead) & set(quarantined(dead))
 
 
 def quarantined(table: Table) -> list[str]:
@@ -114,12 +114,12 @@ def test_commits_killed_anywhere(
     tmp_path: Path, kind: str, action: Callable[[Table], None]
 ) -> None:
     table = make_table(tmp_path / "table", kind, [("tag", 0), ("minor", 0), ("upsert", 1)])
-    before, newest = contents(table), table.snapshots.latest_id()
+    before, newest = read_all_branches(table), table.snapshots.latest_id()
     assert newest is not None
     outcomes = set()
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert kept(after, before) == before, "what was there is as it was"
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
+        assert select_retained(after, before) == before, "what was there is as it was"
         committed = [name for name in after if name not in before]
         assert committed in ([], [f"main {newest + 1}"])
         outcomes.add(len(committed))
@@ -127,5 +127,5 @@ def test_commits_killed_anywhere(
         action(dead)
         if action is ingest:
             assert dead.snapshots.latest_id() == newest + 1 + len(committed)
-        clean(dead)
+        remove_orphans_of_killed(dead)
     assert outcomes == {0, 1}

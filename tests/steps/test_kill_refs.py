@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from steps.histories import (
     HISTORY,
+    backdate_files,
     branch_of,
-    contents,
-    kept,
-    loose_files,
-    make_old,
     make_table,
+    read_all_branches,
+    read_versions,
+    select_retained,
     stored_names,
-    versions,
+    unreferenced_files,
 )
-from steps.kill import MARKS, clean, deaths
+from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
 from tables import rows_of
 
 from paimon_orch import Catalog
@@ -63,15 +63,15 @@ def test_tags_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -
     Catalog(str(tmp_path / "table")).alter_table(
         "db.t", [SetOption("tag.automatic-creation", "process-time")]
     )
-    before = contents(table)
+    before = read_all_branches(table)
     before |= {"main tag new": before["main 1" if action is rename_tag else "main 3"]}
     outcomes = set()
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
         known = {
             name: rows for name, rows in after.items() if name in before and name != "main tag t0"
         }
-        assert known == kept(before, known)
+        assert known == select_retained(before, known)
         assert after.get("main tag t0", before["main 1"]) in (before["main 1"], before["main 3"])
         assert check(dead, deep=True).findings == ()
         outcomes.add(tuple(dead.tags.names()))
@@ -97,11 +97,11 @@ def complete(table: Table, branch: str) -> bool:
 def test_creating_a_branch_killed_anywhere(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "vectors", TAGGED)
     Catalog(str(tmp_path / "table")).alter_table("db.t", [SetOption("num-levels", "4")])
-    before = contents(table)
-    for dead in deaths(table, tmp_path, create_branch):
-        assert kept(versions(dead, "main "), before) == before
+    before = read_all_branches(table)
+    for dead in kill_at_each_change(table, tmp_path, create_branch):
+        assert select_retained(read_versions(dead, "main "), before) == before
         create_branch(dead)
-        assert contents(dead) == before | {
+        assert read_all_branches(dead) == before | {
             "second 1": before["main 1"], "second tag t0": before["main 1"],
         }  # fmt: skip
         assert check(dead, deep=True).findings == ()
@@ -109,18 +109,18 @@ def test_creating_a_branch_killed_anywhere(tmp_path: Path) -> None:
 
 def test_deleting_a_branch_killed_anywhere(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "vectors", HISTORY)
-    before = versions(table)
+    before = read_versions(table)
 
     def action(table: Table) -> None:
         if "dev" in table.branches.names():
             table.branches.delete("dev")
 
-    for dead in deaths(table, tmp_path, action):
-        assert versions(dead) == before
+    for dead in kill_at_each_change(table, tmp_path, action):
+        assert read_versions(dead) == before
         action(dead)
         assert dead.branches.names() == []
-        clean(dead)
-        assert versions(dead) == before
+        remove_orphans_of_killed(dead)
+        assert read_versions(dead) == before
 
 
 def delete(table: Table) -> None:
@@ -138,13 +138,13 @@ def test_deleting_a_tag_killed_anywhere(tmp_path: Path, action: Callable[[Table]
     table.branches.delete("dev")
     table.tags.replace("t0", 1, time_retained=timedelta(microseconds=1))
     expire_snapshots(table, retain_max=1)
-    before = contents(table)
-    for dead in deaths(table, tmp_path, action):
+    before = read_all_branches(table)
+    for dead in kill_at_each_change(table, tmp_path, action):
         assert check(dead, deep=True).findings == ()
         action(dead)
-        clean(dead)
-        after = contents(dead)
-        assert after == kept(before, after)
+        remove_orphans_of_killed(dead)
+        after = read_all_branches(dead)
+        assert after == select_retained(before, after)
         assert dead.tags.names() == []
 
 
@@ -155,18 +155,18 @@ def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
         expire_snapshots(table, retain_max=3)
     target = 3 if tag is None else 1
     expected = rows_of(table, snapshot_id=3) if tag is None else rows_of(table, tag=tag)
-    before = contents(table) | {f"main {target}": list(map(repr, expected))}
+    before = read_all_branches(table) | {f"main {target}": list(map(repr, expected))}
 
     def action(table: Table) -> None:
         table.rollback(3 if tag is None else None, tag=tag)
 
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert after == kept(before, after)
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
+        assert after == select_retained(before, after)
         assert check(dead, deep=True).findings == ()
         action(dead)
         assert (dead.snapshots.latest_id(), rows_of(dead)) == (target, expected)
-        clean(dead)
+        remove_orphans_of_killed(dead)
 
 
 def test_fast_forward_killed_anywhere(tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_fast_forward_killed_anywhere(tmp_path: Path) -> None:
     def action(table: Table) -> None:
         table.branches.fast_forward("dev")
 
-    for dead in deaths(table, tmp_path, action):
+    for dead in kill_at_each_change(table, tmp_path, action):
         assert rows_of(branch_of(dead, "dev")) == expected
         action(dead)
         assert rows_of(dead) == rows_of(branch_of(dead, "dev")) == expected
-        clean(dead)
+        remove_orphans_of_killed(dead)
 
 
 def restore(table: Table) -> None:
@@ -195,18 +195,18 @@ def empty(table: Table) -> None:
 def test_a_quarantine_killed_anywhere(tmp_path: Path, action: Callable[[Table], None]) -> None:
     table = make_table(tmp_path / "table", "vectors", [*TAGGED, ("upsert", 3)])
     table.rollback(1)
-    make_old(table)
+    backdate_files(table)
     names = stored_names(table)
     result = remove_orphan_files(table, quarantine=True)
-    before = contents(table)
-    for dead in deaths(table, tmp_path, action):
-        assert contents(dead) == before
+    before = read_all_branches(table)
+    for dead in kill_at_each_change(table, tmp_path, action):
+        assert read_all_branches(dead) == before
         assert check(dead, deep=True).findings == ()
         action(dead)
-        assert Quarantine(dead.io, dead.paths.root).folders() == []
-        assert contents(dead) == before
+        assert Quarantine(dead.io, dead.paths.root).list_folders() == []
+        assert read_all_branches(dead) == before
         if action is restore:
             assert stored_names(dead) == names
-            assert len(loose_files(dead)) == result.files > 3
+            assert len(unreferenced_files(dead)) == result.files > 3
         else:
-            assert loose_files(dead) == set()
+            assert unreferenced_files(dead) == set()

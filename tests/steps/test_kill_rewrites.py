@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from steps.damage import data_files
-from steps.histories import contents, kept, make_table
-from steps.kill import MARKS, clean, deaths
+from steps.histories import make_table, read_all_branches, select_retained
+from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
@@ -83,12 +83,12 @@ def unindexed(root: Path) -> Table:
 
 def sort(table: Table) -> object:
     """Sort a table as Spark does, in one task."""
-    planned = sort_compact.plan(table, sort_compact.Order(("k",)))
+    planned = sort_compact.plan(table, sort_compact.SortOrder(("k",)))
     if not planned:
         return None
     fields = table.schema.fields
     rows = pa.concat_tables(
-        part for unit in sort_compact.read_units(planned) for part in unit.read(fields)
+        part for unit in sort_compact.plan_read_units(planned) for part in unit.read(fields)
     )
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     written = ingest.plan(table, table.schema.names).write(ordered.to_batches())
@@ -119,12 +119,12 @@ CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
 def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None:
     make, action = (REWRITES | CHANGES)[step]
     table = make(tmp_path / "table")
-    before, rows = contents(table), rows_of(table)
+    before, rows = read_all_branches(table), rows_of(table)
     newest = table.snapshots.latest_id()
     outcomes = set()
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert kept(after, before) == before, "what was there is as it was"
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
+        assert select_retained(after, before) == before, "what was there is as it was"
         added = [name for name in after if name not in before]
         assert added in ([], [f"main {(newest or 0) + 1}"])
         outcomes.add(len(added))
@@ -134,8 +134,8 @@ def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None
         action(dead)
         done = rows_of(dead)
         assert (done == rows) == (step in REWRITES)
-        clean(dead)
-        assert kept(contents(dead), before) == before
+        remove_orphans_of_killed(dead)
+        assert select_retained(read_all_branches(dead), before) == before
         assert rows_of(dead) == done
     assert outcomes == {0, 1}
 
@@ -145,7 +145,7 @@ def test_taking_out_lost_files_killed_anywhere(tmp_path: Path) -> None:
     rows = rows_of(table)
     lost = next(path for path in data_files(table) if "p=0" in str(path))
     lost.unlink()
-    for dead in deaths(table, tmp_path, remove_unexisting_files):
+    for dead in kill_at_each_change(table, tmp_path, remove_unexisting_files):
         remove_unexisting_files(dead)
         left = rows_of(dead)
         assert set(left) < set(rows)
@@ -161,16 +161,16 @@ def test_expiring_changelogs_killed_anywhere(tmp_path: Path) -> None:
     for number in range(5):
         table.upsert(table_of("k v", [(number % 2, str(number))]))
     expire_snapshots(table, retain_max=1)
-    before = contents(table)
+    before = read_all_branches(table)
     changes = table.incremental(3, 5, "changelog").to_arrow().to_pylist()
 
     def action(table: Table) -> None:
         expire_changelogs(table, retain_max=2)
 
-    for dead in deaths(table, tmp_path, action):
-        assert contents(dead) == before
+    for dead in kill_at_each_change(table, tmp_path, action):
+        assert read_all_branches(dead) == before
         assert dead.incremental(3, 5, "changelog").to_arrow().to_pylist() == changes
         assert check(dead, deep=True).findings == ()
         action(dead)
         assert dead.incremental(3, 5, "changelog").to_arrow().to_pylist() == changes
-        clean(dead)
+        remove_orphans_of_killed(dead)

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from steps.histories import contents, kept, make_table
-from steps.kill import MARKS, clean, deaths
+from steps.histories import make_table, read_all_branches, select_retained
+from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
 from tables import new_table, rows_of, table_of
 
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.task_result import KIND, ROW
+from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
@@ -52,7 +52,7 @@ def update(table: Table) -> None:
     found = rows_found(planned)
     value = found.schema.get_field_index("v")
     new = found.set_column(value, "v", pa.repeat("new", len(found)))
-    write(table, planned, new.append_column(KIND, pa.repeat("+U", len(found))))
+    write(table, planned, new.append_column(KIND_COLUMN, pa.repeat("+U", len(found))))
 
 
 def merge_into(table: Table) -> None:
@@ -64,9 +64,9 @@ def merge_into(table: Table) -> None:
     kinds = pc.if_else(gone, "-D", "+U")
     values = pc.if_else(gone, matched.column("v"), "new")
     changed = matched.set_column(matched.schema.get_field_index("v"), "v", values)
-    changed = changed.append_column(KIND, kinds)
+    changed = changed.append_column(KIND_COLUMN, kinds)
     if 9 not in found.column("k").to_pylist():
-        added = {ROW: [None], "p": [1], "k": [9], "v": ["new"], KIND: ["+I"]}
+        added = {ADDRESS_COLUMN: [None], "p": [1], "k": [9], "v": ["new"], KIND_COLUMN: ["+I"]}
         changed = pa.concat_tables([changed, pa.table(added, schema=changed.schema)])
     write(table, planned, changed, guarded=not table.schema.primary_keys)
 
@@ -81,11 +81,13 @@ def write(
     table: Table, planned: row_level.RowLevelPlan, rows: pa.Table, *, guarded: bool = False
 ) -> None:
     """Write changed rows as a task does, and commit as the driver does."""
-    kinds = [KIND] if planned.schema.primary_keys else []
-    writing = ingest.plan(table, [*planned.schema.names, *kinds], row_kind=KIND if kinds else None)
+    kinds = [KIND_COLUMN] if planned.schema.primary_keys else []
+    writing = ingest.plan(
+        table, [*planned.schema.names, *kinds], row_kind=KIND_COLUMN if kinds else None
+    )
     written = row_level.write_changes(writing, rows.combine_chunks().to_batches())
     guard = ReadGuard(planned.snapshot_id) if guarded else None
-    row_level.apply(
+    row_level.commit(
         table, InProcessExecutor(), planned, [written], guard=guard, hashes=writing.hashes
     )
 
@@ -114,14 +116,14 @@ def test_changes_of_rows_killed_anywhere(
     change: Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]],
 ) -> None:
     table = make(tmp_path / "table")
-    before, rows = contents(table), rows_of(table)
+    before, rows = read_all_branches(table), rows_of(table)
     newest = table.snapshots.latest_id()
     assert newest is not None
     expected = change(rows)
     outcomes = set()
-    for dead in deaths(table, tmp_path, action):
-        after = contents(dead)
-        assert kept(after, before) == before, "what was there is as it was"
+    for dead in kill_at_each_change(table, tmp_path, action):
+        after = read_all_branches(dead)
+        assert select_retained(after, before) == before, "what was there is as it was"
         added = [name for name in after if name not in before]
         assert added in ([], [f"main {newest + 1}"])
         outcomes.add(len(added))
@@ -129,7 +131,7 @@ def test_changes_of_rows_killed_anywhere(
         assert check(dead, deep=True).findings == ()
         action(dead)
         assert rows_of(dead) == expected
-        clean(dead)
-        assert kept(contents(dead), before) == before
+        remove_orphans_of_killed(dead)
+        assert select_retained(read_all_branches(dead), before) == before
         assert rows_of(dead) == expected
     assert outcomes == {0, 1}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from steps import at_once
-from steps.histories import loose_files, make_old
+from steps.histories import backdate_files, unreferenced_files
 from tables import new_table
 
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -26,17 +26,17 @@ SECONDS = 5.0
 def test_all_at_once(tmp_path: Path, vectors: str) -> None:
     options = {"deletion_vectors__enabled": vectors, "deletion_vectors__merge_on_read": vectors}
     table = new_table(tmp_path, "k INT, v INT", commit__max_retries="1000", **options)
-    at_once.begin(table)
+    at_once.write_initial_rows(table)
     orphan = Path(table.paths.root) / "bucket-0" / "data-orphan.parquet"
     orphan.write_bytes(b"orphan")
-    make_old(table)
+    backdate_files(table)
 
-    turns = at_once.all_at_once(at_once.roles(time.time() - 3600), lambda: table, SECONDS)
+    turns = at_once.run_concurrently(at_once.roles(time.time() - 3600), lambda: table, SECONDS)
 
     assert not orphan.exists()
-    at_once.assert_nothing_is_lost(table, turns)
+    at_once.assert_no_row_lost(table, turns)
     assert check(table, deep=True).findings == ()
-    make_old(table)
+    backdate_files(table)
     remove_orphan_files(table)
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
     assert check(table, deep=True).findings == ()

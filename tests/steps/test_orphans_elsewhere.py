@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from steps.histories import (
-    make_old,
+    backdate_files,
 )
 from tables import new_table, stored_files, table_of
 
@@ -34,7 +34,7 @@ def test_files_elsewhere_are_never_touched(table: Table) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"mine")
-    make_old(table)
+    backdate_files(table)
     before = stored_files(table)
 
     assert remove_orphan_files(table).files == 0
@@ -76,7 +76,7 @@ def test_tables_with_a_data_folder_are_cleaned(tmp_path: Path) -> None:
     table.upsert(table_of("k v", [(1, "a")]))
     orphan = Path(table.paths.root) / "data" / "bucket-0" / "data-0.parquet"
     orphan.write_bytes(b"x")
-    make_old(table)
+    backdate_files(table)
 
     assert [file.path for file in step.plan(table).files] == [str(orphan)]
 
@@ -117,7 +117,7 @@ def test_external_paths_are_cleaned_in_the_tables_own_folder(table: Table, tmp_p
     result = remove_orphan_files(table, quarantine=True)
 
     assert {file.path for file in planned.files} == {str(orphan), str(lonely)}
-    assert (result.files, planned.left_alone) == (2, ())
+    assert (result.files, planned.skipped_external_paths) == (2, ())
     assert all(path.exists() for path in (other, linked, *kept))
     assert not (folder / "p=9").exists()
     assert Quarantine.of(table).restore() == 2
@@ -155,7 +155,7 @@ def test_external_paths_that_others_may_use_are_left_alone_and_named(
     planned = step.plan(table)
     remove_orphan_files(table)
 
-    [named] = planned.left_alone
+    [named] = planned.skipped_external_paths
     assert named.startswith(f"{folder}: ")
     assert reason in named
     assert orphan.exists() == (place != "w/db.db/t"), "below the table itself it is one of its own"
@@ -196,5 +196,5 @@ def test_an_external_path_of_two_databases_is_left_alone(table: Table, tmp_path:
     planned = step.plan(table)
 
     assert not planned
-    assert planned.left_alone == (f"{folder}: the table {warehouse}/prod.db/t may keep its files there too",)  # fmt: skip
+    assert planned.skipped_external_paths == (f"{folder}: the table {warehouse}/prod.db/t may keep its files there too",)  # fmt: skip
     assert orphan.exists()

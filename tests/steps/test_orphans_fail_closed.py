@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from steps.histories import (
+    backdate_files,
     branch_of,
-    contents,
-    litter,
-    loose_files,
-    make_old,
+    create_orphan_files,
     make_table,
+    read_all_branches,
+    unreferenced_files,
 )
 from tables import new_table, rows_of, stored_files, table_of
 
@@ -44,7 +44,7 @@ def metadata_files(table: Table) -> list[Path]:
 def test_whatever_metadata_is_unreadable_nothing_is_deleted_and_the_error_names_it(
     table: Table,
 ) -> None:
-    litter(table)
+    create_orphan_files(table)
     before = stored_files(table)
     damages = 0
     for path in metadata_files(table):
@@ -64,7 +64,7 @@ def test_a_missing_manifest_stops_the_cleanup_and_is_named(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paimon_orch.table.cleanup.references._PAUSE_SECONDS", 0)
-    litter(table)
+    create_orphan_files(table)
     for pattern in ("manifest-list-*", "manifest-[0-9a-f]*-*", "index-manifest-*"):
         path = next(Path(table.paths.manifest_dir).glob(pattern))
         content = path.read_bytes()
@@ -83,7 +83,7 @@ def test_a_missing_manifest_stops_the_cleanup_and_is_named(
 @pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"version": 99}'])
 @pytest.mark.parametrize("name", ["snapshot/snapshot-2", "tag/tag-t0", "changelog/changelog-1", "branch/branch-dev/snapshot/snapshot-1"])  # fmt: skip
 def test_an_unreadable_version_stops_the_cleanup(table: Table, name: str, content: bytes) -> None:
-    litter(table)
+    create_orphan_files(table)
     path = Path(table.paths.root) / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
@@ -95,7 +95,7 @@ def test_an_unreadable_version_stops_the_cleanup(table: Table, name: str, conten
 
 
 def test_a_branch_without_a_schema_stops_the_cleanup(table: Table) -> None:
-    litter(table)
+    create_orphan_files(table)
     for path in Path(table.paths.root).glob("branch/branch-dev/schema/*"):
         path.unlink()
 
@@ -140,7 +140,7 @@ def test_names_that_do_not_meet_stop_the_cleanup(
     table: Table, monkeypatch: pytest.MonkeyPatch, executor: InProcessExecutor
 ) -> None:
     monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
-    litter(table)
+    create_orphan_files(table)
     before = stored_files(table)
 
     with pytest.raises(StorageError, match="were lost between tasks or did not meet"):
@@ -177,7 +177,7 @@ def test_a_snapshot_that_expires_meanwhile_takes_no_file_of_its_successor(
     """Only one snapshot is kept, and goes for another while files are collected (apache/paimon#7710)."""
     table = make_table(tmp_path, "plain", [("upsert", 1)])
     expire_snapshots(table, retain_max=1)
-    make_old(table)
+    backdate_files(table)
 
     def replaced() -> None:
         table.upsert(table_of("p k v", [(0, 1, "new")]))
@@ -222,7 +222,7 @@ def test_old_files_that_are_committed_while_files_are_listed_stay(
 
     def committed() -> None:
         table.upsert(table_of("p k v", [(0, 1, "new")]))
-        make_old(table)
+        backdate_files(table)
 
     io = Meanwhile(part, committed)
     remove_orphan_files(Table(table.identifier, io, table.paths))
@@ -253,8 +253,8 @@ class Flickering(LocalFileIO):
 )  # fmt: skip
 def test_a_listing_that_fails_for_a_moment_costs_no_file(table: Table, folder: str) -> None:
     """A folder that seems empty and is not was taken for an orphan, with all in it (apache/paimon#7920)."""
-    orphans = litter(table)
-    before, kept = contents(table), stored_files(table) - {str(path) for path in orphans}
+    orphans = create_orphan_files(table)
+    before, kept = read_all_branches(table), stored_files(table) - {str(path) for path in orphans}
     io = Flickering(folder)
 
     with suppress(NotFoundError):  # a table without schema is none: refused
@@ -262,7 +262,7 @@ def test_a_listing_that_fails_for_a_moment_costs_no_file(table: Table, folder: s
 
     assert io.listed
     assert stored_files(table) >= kept
-    assert contents(table) == before
+    assert read_all_branches(table) == before
     assert check(table, deep=True).findings == ()
 
 
@@ -274,7 +274,7 @@ def test_directories_are_no_orphans_whatever_their_name(table: Table, place: str
     for path in kept:
         path.parent.mkdir(parents=True)
         path.write_bytes(b"precious")
-    make_old(table)
+    backdate_files(table)
 
     assert remove_orphan_files(table).files == 0
     assert all(path.exists() for path in kept)
@@ -292,15 +292,15 @@ def test_files_that_only_a_branch_needs_stay(tmp_path: Path) -> None:
         expire_snapshots(branch, retain_max=1)
         table.tags.delete("t0")
         expire_snapshots(table, retain_max=1)
-        make_old(table)
-        before = contents(table)
+        backdate_files(table)
+        before = read_all_branches(table)
 
         remove_orphan_files(table)
 
-        assert contents(table) == before
+        assert read_all_branches(table) == before
         assert {"dev tag own", f"dev {branch.snapshots.latest_id()}"} <= set(before)
         assert check(table, deep=True).findings == ()
-        assert loose_files(table) == set()
+        assert unreferenced_files(table) == set()
 
 
 def test_a_snapshot_whose_expiration_was_killed_does_not_stop_the_cleanup(table: Table) -> None:
@@ -311,11 +311,11 @@ def test_a_snapshot_whose_expiration_was_killed_does_not_stop_the_cleanup(table:
     (Path(table.paths.manifest_dir) / table.snapshots.get(1).delta_manifest_list).unlink()
     orphan = Path(table.paths.manifest_dir) / "manifest-0"
     orphan.write_bytes(b"orphan")
-    make_old(table)
-    before = contents(table)
+    backdate_files(table)
+    before = read_all_branches(table)
 
     remove_orphan_files(table)
 
     assert not orphan.exists()
-    assert contents(table) == before
+    assert read_all_branches(table) == before
     assert check(table, deep=True)

@@ -12,7 +12,7 @@ from tables import new_table, table_of
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact, plan
-from paimon_orch.steps.compaction.policy import CompactionPolicy, Decision, decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 
@@ -32,7 +32,7 @@ def settle(table: Table, **chosen: Any) -> None:
     assert compact(table, InProcessExecutor(), **chosen).snapshot_id
 
 
-def said(table: Table, **policy: Any) -> dict[str, Decision]:
+def said(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
     return {d.partition: d for d in decide(table, CompactionPolicy(**policy))}
 
 
@@ -63,7 +63,7 @@ def test_work_waits_for_a_threshold_but_not_for_ever(tmp_path: Path) -> None:
         upsert(table, "a")
     [reached] = decide(table, CompactionPolicy(level0_files=3))
 
-    assert (waiting.compact, waiting.waits) == (False, True)
+    assert (waiting.compact, waiting.is_waiting) == (False, True)
     assert waiting.reason.startswith("not worth it yet: level-0 files: 1")
     assert late.compact
     assert late.reason.startswith("it has waited longer than 1 h")
@@ -77,7 +77,7 @@ def test_read_amplification_is_a_reason_of_its_own(tmp_path: Path) -> None:
         upsert(table, "a")
 
     assert "sorted runs: 3, from 3 on" in said(table, level0_files=9, sorted_runs=3)["dt=a"].reason
-    assert said(table, level0_files=9, sorted_runs=4)["dt=a"].waits
+    assert said(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
 
 
 def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> No
     found = said(table)["dt=a"]
 
     assert not plan(table)
-    assert (found.compact, found.waits) == (False, False)
+    assert (found.compact, found.is_waiting) == (False, False)
 
 
 def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_too_much_at_once_is_left_to_people(tmp_path: Path) -> None:
 
     found = said(table, max_rewrite="100 b")["dt=a"]
 
-    assert (found.compact, found.waits) == (False, False)
+    assert (found.compact, found.is_waiting) == (False, False)
     assert found.reason.startswith("too much at once")
     assert found.reason.endswith("at most 100 b")
 
@@ -126,7 +126,7 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
         table.append(pa.table({"dt": ["a"], "k": [1]}))
 
     assert "small files: 5, from 2 on" in said(table)["dt=a"].reason
-    assert said(table, small_files=6)["dt=a"].waits
+    assert said(table, small_files=6)["dt=a"].is_waiting
 
 
 def test_an_option_of_the_table_waits_for_no_threshold(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_what_it_compacts_has_work_and_what_it_leaves_says_why(
     for found in decide(table, CompactionPolicy(level0_files=least)):
         work = plan(table, partitions=[found.partition], strategy=found.strategy)
         assert found.reason
-        if found.compact or found.waits:
+        if found.compact or found.is_waiting:
             assert work
         else:
             assert not work

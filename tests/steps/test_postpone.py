@@ -11,7 +11,7 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
@@ -20,7 +20,7 @@ from paimon_orch.steps.compaction import compact, postpone
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.postpone_bucket import in_order
+from paimon_orch.table.write.postpone_bucket import sort_postponed_files
 
 Made = tuple[int, int]
 
@@ -127,7 +127,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
             at = BucketFile(split.partition, split.bucket, file)
             keys = pa.Table.from_batches(reader.read(at, schema.key_fields))["k"].combine_chunks()
             types = [field.type for field in schema.key_fields]
-            assert set(buckets([keys], types, 3, "default").tolist()) == {split.bucket}
+            assert set(compute_buckets([keys], types, 3, "default").tolist()) == {split.bucket}
 
     changed = replace(
         table.schema, id=1, options={**schema.options, "postpone.default-bucket-num": "5"}
@@ -234,7 +234,7 @@ def test_the_files_of_a_writer_keep_their_order(tmp_path: Path) -> None:
     ]
     older = replace(made[0], file_name="data--u-a-s-0-w-z-30.avro", creation_time=0)
 
-    assert in_order([*reversed(made), older]) == [older, *made]
+    assert sort_postponed_files([*reversed(made), older]) == [older, *made]
 
 
 def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from steps.histories import (
-    litter,
+    create_orphan_files,
 )
 from tables import stored_files
 
@@ -20,13 +20,13 @@ from paimon_orch.table.table import Table
 
 
 def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
-    orphans = litter(table)
+    orphans = create_orphan_files(table)
     before = stored_files(table)
     quarantine = Quarantine(table.io, table.paths.root)
 
     result = remove_orphan_files(table, quarantine=True)
 
-    assert quarantine.folders() == [result.quarantine]
+    assert quarantine.list_folders() == [result.quarantine]
     assert not any(path.exists() for path in orphans)
     assert len([path for path in stored_files(table) if ".quarantine" in path]) == 9
     assert remove_orphan_files(table).files == 0, "what is in quarantine is no orphan"
@@ -34,22 +34,22 @@ def test_quarantined_files_come_back(table: Table, tmp_path: Path) -> None:
 
     assert quarantine.restore() == 9
     assert stored_files(table) == before
-    assert quarantine.folders() == []
+    assert quarantine.list_folders() == []
 
 
 def test_a_name_that_is_taken_again_is_not_overwritten_by_a_restore(table: Table) -> None:
-    orphans = litter(table)
+    orphans = create_orphan_files(table)
     remove_orphan_files(table, quarantine=True)
     orphans[0].write_bytes(b"newer")
     quarantine = Quarantine(table.io, table.paths.root)
 
     assert quarantine.restore() == 8
     assert orphans[0].read_bytes() == b"newer"
-    assert len(quarantine.folders()) == 1
+    assert len(quarantine.list_folders()) == 1
 
 
 def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
-    litter(table)
+    create_orphan_files(table)
     now = time.time()
     quarantine = Quarantine(table.io, table.paths.root)
     remove_orphan_files(table, quarantine=True)
@@ -63,7 +63,9 @@ def test_quarantine_is_emptied_after_its_time(table: Table) -> None:
 
 
 def test_nothing_is_restored_or_put_aside_through_a_link(table: Table, tmp_path: Path) -> None:
-    [orphan] = [path for path in litter(table) if "/p=0/bucket-0/data-" in str(path)][:1]
+    [orphan] = [path for path in create_orphan_files(table) if "/p=0/bucket-0/data-" in str(path)][
+        :1
+    ]
     remove_orphan_files(table, quarantine=True)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -74,13 +76,17 @@ def test_nothing_is_restored_or_put_aside_through_a_link(table: Table, tmp_path:
 
     quarantine.restore()
     assert list(outside.iterdir()) == []
-    assert len(quarantine.folders()) == 1
+    assert len(quarantine.list_folders()) == 1
 
     folder = Path(quarantine.path)
     folder.rename(outside / "moved")
     folder.symlink_to(outside / "moved")
     kept = sorted(outside.rglob("*"))
-    for use in (quarantine.folders, quarantine.restore, lambda: quarantine.empty(timedelta(0))):
+    for use in (
+        quarantine.list_folders,
+        quarantine.restore,
+        lambda: quarantine.empty(timedelta(0)),
+    ):
         with pytest.raises(InputError, match="is a link"):
             use()
     assert sorted(outside.rglob("*")) == kept
@@ -90,5 +96,5 @@ def test_a_folder_that_is_named_after_no_time_is_left_alone(table: Table) -> Non
     quarantine = Quarantine(table.io, table.paths.root)
     (Path(quarantine.path) / "20261399T000000000000").mkdir(parents=True)
 
-    assert quarantine.folders() == []
+    assert quarantine.list_folders() == []
     assert quarantine.empty(timedelta(0)) == 0

@@ -16,13 +16,13 @@ from steps.histories import (
     HISTORY,
     KINDS,
     Operation,
+    backdate_files,
     branch_of,
-    contents,
-    litter,
-    loose_files,
-    make_old,
+    create_orphan_files,
     make_table,
     operations,
+    read_all_branches,
+    unreferenced_files,
 )
 from tables import new_table, small_batches, stored_files
 
@@ -35,8 +35,8 @@ from paimon_orch.table.table import Table
 
 
 def test_orphans_go_and_nothing_else(table: Table) -> None:
-    before, rows = stored_files(table), contents(table)
-    orphans = litter(table)
+    before, rows = stored_files(table), read_all_branches(table)
+    orphans = create_orphan_files(table)
 
     planned = step.plan(table)
     assert stored_files(table) == before | {str(path) for path in orphans}
@@ -45,7 +45,7 @@ def test_orphans_go_and_nothing_else(table: Table) -> None:
     assert (len(planned.files), planned.bytes) == (result.files, result.bytes) == (9, 54)
     assert {file.path for file in planned.files} == {str(path) for path in orphans}
     assert stored_files(table) == before
-    assert contents(table) == rows
+    assert read_all_branches(table) == rows
     assert not (Path(table.paths.root) / "p=9").exists(), "nothing is left in that partition"
     assert remove_orphan_files(table).files == 0
     assert check(table, deep=True)
@@ -53,7 +53,7 @@ def test_orphans_go_and_nothing_else(table: Table) -> None:
 
 def test_young_files_survive(table: Table) -> None:
     """Invariant 38."""
-    orphans = litter(table)
+    orphans = create_orphan_files(table)
     for path, hours in zip(orphans, (23, 25, 23, 25, 0, 48, 1, 2, 3), strict=True):
         then = time.time() - hours * 3600
         os.utime(path, (then, then))
@@ -72,7 +72,7 @@ def test_a_time_in_the_future_is_refused(table: Table) -> None:
 
 
 def test_one_partition_is_cleaned(table: Table) -> None:
-    orphans = litter(table)
+    orphans = create_orphan_files(table)
 
     result = remove_orphan_files(table, partitions=["p=9", {"p": 7}])
 
@@ -96,22 +96,22 @@ def test_cleaning_changes_no_version_and_leaves_nothing(
             expire_snapshots(table, retain_max=2)
         if "dev" in table.branches.names() and rolled_back:
             table.branches.delete("dev")
-        make_old(table)
-        before = contents(table)
+        backdate_files(table)
+        before = read_all_branches(table)
 
         planned = step.plan(table)
         result = remove_orphan_files(table)
 
         assert (len(planned.files), planned.bytes) == (result.files, result.bytes)
-        assert contents(table) == before
-        assert loose_files(table) == set()
+        assert read_all_branches(table) == before
+        assert unreferenced_files(table) == set()
         assert check(table, deep=True).findings == ()
         assert not step.plan(table)
 
 
 def test_side_files_and_changelogs_are_used(tmp_path: Path) -> None:
     table = make_table(tmp_path, "changelog", [("upsert", 1)])
-    make_old(table)
+    backdate_files(table)
 
     assert not step.plan(table)
 
@@ -121,15 +121,15 @@ def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> 
     branch_files = {entry.file.file_name for entry in branch_of(table, "dev").manifests.live(branch_of(table, "dev").snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
     table.rollback(3)
     table.branches.delete("dev")
-    make_old(table)
-    before = contents(table)
+    backdate_files(table)
+    before = read_all_branches(table)
 
     found = {Path(file.path).name for file in step.plan(table).files}
 
     assert branch_files & found
     remove_orphan_files(table)
-    assert contents(table) == before
-    assert loose_files(table) == set()
+    assert read_all_branches(table) == before
+    assert unreferenced_files(table) == set()
 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
@@ -144,7 +144,7 @@ def test_a_partition_is_found_whatever_its_directory_is_called(
     table.append(pa.table({"p": [value], "k": [1]}))
     used = next(path for path in stored_files(table) if "/data-" in path)
     Path(used).with_name("data-x.parquet").write_bytes(b"orphan")
-    make_old(table)
+    backdate_files(table)
 
     for spec in (f"p={text}", {"p": value}):
         assert len(step.plan(table, partitions=[spec]).files) == 1

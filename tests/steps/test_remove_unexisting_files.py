@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from steps.damage import data_files
 from steps.histories import make_table
-from tables import new_table, rows_of, stored_files, table_of, vectors_of
+from tables import deletion_vectors_of, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
@@ -44,13 +44,13 @@ def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
     compact(table, InProcessExecutor(), strategy="full")
     table.upsert(table_of("k v", [(3, "new")]))
     compact(table, InProcessExecutor())
-    [name] = vectors_of(table)
+    [name] = deletion_vectors_of(table)
     next(Path(table.paths.root).glob(f"bucket-*/{name}")).unlink()
 
     lost = remove_unexisting_files(table)
 
     assert [Path(path).name for path in lost.paths] == [name]
-    assert vectors_of(table) == {}
+    assert deletion_vectors_of(table) == {}
     assert rows_of(table) == [(3, "new")]
     newest = table.snapshots.latest_id()
     findings = check(table, deep=True).findings

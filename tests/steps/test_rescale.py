@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from steps.damage import edit_delta
-from steps.histories import contents, kept, loose_files, make_table
+from steps.histories import make_table, read_all_branches, select_retained, unreferenced_files
 from tables import levels_of, new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
@@ -36,7 +36,7 @@ def bucket_counts(table: Table) -> set[int]:
 @pytest.mark.parametrize("kind", ["plain", "vectors", "lookup"])
 def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
-    before = contents(table)
+    before = read_all_branches(table)
 
     planned = step.plan(table, 4)
     assert table.snapshots.latest_id() == planned.snapshot_id
@@ -44,8 +44,8 @@ def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
 
     assert snapshot is not None
     assert bucket_counts(table) == {4}
-    after = contents(table)
-    assert kept(after, before) == before
+    after = read_all_branches(table)
+    assert select_retained(after, before) == before
     assert after[f"main {snapshot.id}"] == before[f"main {snapshot.id - 1}"]
     assert check(table, deep=True).findings == ()
     assert rescale(table, 4) is None
@@ -113,7 +113,7 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path) -> None:
         rescale(table, 4, Late())
 
     assert (0, 50, "late") in rows_of(table)
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 12), (6, 4), (3, 1)])
@@ -128,7 +128,9 @@ def test_rows_go_to_their_buckets_and_each_is_written_once(
         rows = rows_of(table)
 
         planned = step.plan(table, after)
-        read = [(unit.targets, split.bucket) for unit in planned.units for split in unit.splits]
+        read = [
+            (unit.target_buckets, split.bucket) for unit in planned.units for split in unit.splits
+        ]
         assert len(read) == len(set(read))
         rescale(table, after)
 

@@ -128,7 +128,7 @@ def test_an_index_file_gets_the_next_number(table: Table) -> None:
     ],
 )
 def test_names_of_index_files(name: str, following: str) -> None:
-    assert step.next_name(name) == following
+    assert step.next_index_name(name) == following
 
 
 def test_a_type_that_the_options_name_no_more_is_removed(table: Table) -> None:
@@ -282,7 +282,7 @@ def test_hidden_rows_count_as_positions(tmp_path: Path) -> None:
 
 
 def test_each_group_of_files_is_a_snapshot(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step.RewritePlan.groups, "__defaults__", (1,))
+    monkeypatch.setattr(step.FileIndexRewritePlan.groups, "__defaults__", (1,))
     table = alter(table, SetOption(BITMAP, "v"))
 
     assert step.rewrite_file_index(table, EXECUTOR).snapshots == 2

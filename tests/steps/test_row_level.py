@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import (
     assert_healthy,
+    deletion_vectors_of,
     new_table,
     rows_of,
     small_batches,
     stored_files,
     table_of,
-    vectors_of,
 )
 
 from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
@@ -30,10 +30,10 @@ from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import delete_rows as hide_rows
 from paimon_orch.steps.row_level.row_level import delete, plan
 from paimon_orch.steps.row_level.task_result import (
-    RowChanges,
-    addressed,
-    first_address,
-    marked_rows,
+    RowLevelTaskResult,
+    collect_changed_rows,
+    first_row_address,
+    group_rows_by_file,
 )
 from paimon_orch.table.table import Table
 
@@ -92,18 +92,18 @@ def test_with_vectors_no_data_file_changes_and_old_vectors_grow(tmp_path: Path) 
     table = append_table(tmp_path, **VECTORS)
     files = table.files()
     delete(table, EXECUTOR, "k in (1, 11)")
-    first = vectors_of(table)
+    first = deletion_vectors_of(table)
 
     result = delete(table, EXECUTOR, "k in (1, 2, 3)")
 
-    second, snapshot = vectors_of(table), table.snapshot()
+    second, snapshot = deletion_vectors_of(table), table.snapshot()
     assert snapshot is not None
     assert snapshot.commit_kind is CommitKind.OVERWRITE
     assert [split.files for split in table.files()] == [split.files for split in files]
     for name, vector in first.items():
         assert set(vector.positions()) <= set(second[name].positions())
     assert (result.deleted, result.files_added, result.files_removed) == (2, 0, 0)
-    index = table.manifests.index_entries(snapshot)
+    index = table.manifests.read_index_entries(snapshot)
     assert len(index) == 1 or {len(entry.ranges or ()) for entry in index} == {1}
     assert_healthy(table)
 
@@ -133,7 +133,7 @@ def test_rows_that_other_engines_hid_stay_hidden_when_files_are_written_anew(
     delete(table, EXECUTOR, "k = 2")
 
     assert [row[0] for row in rows_of(table)] == [0, *range(3, 11), *range(12, 20)]
-    assert len(vectors_of(table)) == 1
+    assert len(deletion_vectors_of(table)) == 1
     assert_healthy(table)
 
 
@@ -358,7 +358,9 @@ def test_a_deletion_that_always_loses_reports_the_conflict_and_leaves_nothing(
 
     assert rows_of(table)[7] == (7, "again")
     snapshots = list(table.snapshots.ids())
-    entries = [e for n in snapshots for e in table.manifests.delta_entries(table.snapshots.get(n))]
+    entries = [
+        e for n in snapshots for e in table.manifests.read_delta_entries(table.snapshots.get(n))
+    ]
     on_disk = {Path(path).name for path in stored_files(table) if "/data-" in path}
     assert on_disk == {entry.file.file_name for entry in entries}
 
@@ -393,14 +395,14 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
 ) -> None:
     table = append_table(tmp_path)
     before = stored_files(table)
-    copied, calls = hide_rows._copied, iter(range(9))
+    copied, calls = hide_rows._rewrite_files, iter(range(9))
 
     def fail_in_the_second(*args: Any) -> Iterator[Any]:
         yield from copied(*args)
         if next(calls) == 1:
             raise StorageError("the disk is full")
 
-    monkeypatch.setattr(hide_rows, "_copied", fail_in_the_second)
+    monkeypatch.setattr(hide_rows, "_rewrite_files", fail_in_the_second)
     with pytest.raises(StorageError, match="the disk is full"):
         delete(table, EXECUTOR, "k in (3, 13)")
 
@@ -411,9 +413,9 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
 
 
 def test_addresses_tell_file_and_position() -> None:
-    found = np.array([first_address(7) + 5, first_address(2) + (1 << 33)])
+    found = np.array([first_row_address(7) + 5, first_row_address(2) + (1 << 33)])
 
-    rows = addressed([found])
+    rows = group_rows_by_file([found])
 
     assert {number: vector.positions().tolist() for number, vector in rows.items()} == {
         2: [1 << 33],
@@ -422,14 +424,14 @@ def test_addresses_tell_file_and_position() -> None:
 
 
 def test_changes_survive_their_encoding() -> None:
-    changes = RowChanges(rows={3: DeletionVector.of([1, 1 << 32])}, counts={"deleted": 2})
+    changes = RowLevelTaskResult(rows={3: DeletionVector.of([1, 1 << 32])}, counts={"deleted": 2})
 
-    assert RowChanges.decode(changes.encode()) == changes
+    assert RowLevelTaskResult.decode(changes.encode()) == changes
 
 
 def test_a_row_that_is_changed_twice_is_refused() -> None:
     with pytest.raises(InputError, match="several rows of the source match"):
-        addressed([np.array([1, 2]), np.array([2])])
-    change = RowChanges(rows={0: DeletionVector.of([4])})
+        group_rows_by_file([np.array([1, 2]), np.array([2])])
+    change = RowLevelTaskResult(rows={0: DeletionVector.of([4])})
     with pytest.raises(InputError, match="several rows of the source match"):
-        marked_rows([], [change, change])
+        collect_changed_rows([], [change, change])

@@ -30,15 +30,15 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource,
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.compaction.compact import Strategy, compact
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rescale import rescale
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import TableWriter, conform_rows
 
-STRATEGIES: tuple[Strategy, ...] = ("minor", "full")
+STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 
 
 def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: str) -> Table:
@@ -46,14 +46,14 @@ def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: st
     return new_table(root, columns, **ordering, **options)
 
 
-def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> Changes:
+def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> CommitChanges:
     """Write rows whose numbers begin at `first`, and return what is left to commit."""
-    writer = TableWriter(table.writer_factory(), {(EMPTY_ROW, 0): first})
+    writer = TableWriter(table.build_writer_factory(), {(EMPTY_ROW, 0): first})
     writer.write(conform_rows(rows, table.schema, row_kind=kinds))
-    return Changes(CommitKind.APPEND, tuple(writer.close()))
+    return CommitChanges(CommitKind.APPEND, tuple(writer.close()))
 
 
-def commit(table: Table, changes: Changes) -> None:
+def commit(table: Table, changes: CommitChanges) -> None:
     table.new_commit(StepKind.WRITE_ROWS).commit(changes)
 
 
@@ -104,14 +104,14 @@ def test_a_commit_that_is_tried_again_stamps_the_snapshot_that_it_becomes(
     table = ordered_table(tmp_path)
     mine, other = (prepare(table, table_of("k v", [(1, who)]), 50) for who in ("mine", "other"))
     committer = table.new_commit(StepKind.WRITE_ROWS)
-    create = type(committer)._create
+    create = type(committer)._create_snapshot_file
 
     def overtaken(self: Any, *args: Any) -> Any:
         monkeypatch.undo()
         commit(table, other)
         return create(self, *args)
 
-    monkeypatch.setattr(type(committer), "_create", overtaken)
+    monkeypatch.setattr(type(committer), "_create_snapshot_file", overtaken)
     snapshot = committer.commit(mine)
 
     assert (snapshot.id, committer.attempts) == (2, 2)
@@ -150,12 +150,12 @@ def test_a_file_that_moves_to_another_level_keeps_its_snapshot(tmp_path: Path) -
 
 def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(table.writer_factory(), {})
+    writer = TableWriter(table.build_writer_factory(), {})
     for at in range(5):
         rows = table_of("k v", [(key, f"{at}") for key in range(at, 8)])
         writer.write(conform_rows(rows, table.schema))
     entries = writer.close()
-    commit(table, Changes(CommitKind.APPEND, tuple(entries)))
+    commit(table, CommitChanges(CommitKind.APPEND, tuple(entries)))
 
     assert [entry.file.row_count for entry in entries] == [8]
     assert rows_of(table) == [(key, f"{min(key, 4)}") for key in range(8)]
@@ -204,7 +204,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Compact:
-    strategy: Strategy
+    strategy: CompactionStrategy
 
 
 @dataclass
@@ -212,7 +212,7 @@ class Model:
     """What a dictionary knows: rows in the order of their snapshots, and as of the last compaction."""
 
     table: Table
-    pending: list[tuple[Changes, dict[int, str | None]]] = field(default_factory=list)
+    pending: list[tuple[CommitChanges, dict[int, str | None]]] = field(default_factory=list)
     written: dict[int, str] = field(default_factory=dict)
     compacted: dict[int, str] = field(default_factory=dict)
     writes: int = 0
@@ -237,7 +237,7 @@ class Model:
                 self.compacted = dict(self.written)
 
     def check(self) -> None:
-        visible = self.compacted if self.table.options.deletion_vectors else self.written
+        visible = self.compacted if self.table.options.has_deletion_vectors else self.written
         assert rows_of(self.table) == sorted(visible.items())
         if self.table.snapshot() is not None:
             assert_healthy(self.table)

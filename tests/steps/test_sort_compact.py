@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tables import assert_healthy, new_table, rows_of, stored_files, table_of, vectors_of
+from tables import assert_healthy, deletion_vectors_of, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionPlan, compact
-from paimon_orch.steps.compaction.sort import Order, commit, plan, read_units
+from paimon_orch.steps.compaction.sort import SortOrder, commit, plan, plan_read_units
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
-BY_K = Order(("k",))
+BY_K = SortOrder(("k",))
 
 
 def three_files(root: Path, **options: str) -> Table:
@@ -35,7 +35,7 @@ def three_files(root: Path, **options: str) -> Table:
 def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     """Do what a Spark task does, for all rows at once."""
     fields = table.schema.fields
-    rows = pa.concat_tables(part for unit in read_units(planned) for part in unit.read(fields))
+    rows = pa.concat_tables(part for unit in plan_read_units(planned) for part in unit.read(fields))
     ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
     writing = ingest.plan(table, table.schema.names)
     return [CommitMessage.decode(writing.write(ordered.to_batches()))]
@@ -103,7 +103,9 @@ def test_hidden_rows_and_their_vectors_go(tmp_path: Path) -> None:
     commit(table, planned, sorted_rows(table, planned))
 
     assert rows_of(table) == before
-    assert [vector.cardinality for vector in vectors_of(table).values()] == [1]  # of partition b
+    assert [vector.cardinality for vector in deletion_vectors_of(table).values()] == [
+        1
+    ]  # of partition b
     assert_healthy(table)
 
 
@@ -111,7 +113,7 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     table = three_files(tmp_path)
     before = stored_files(table)
 
-    planned = plan(table, Order(("k",), "zorder"), partitions=["p=a"]).to_dict()
+    planned = plan(table, SortOrder(("k",), "zorder"), partitions=["p=a"]).to_dict()
 
     assert stored_files(table) == before
     assert (planned["buckets"], planned["files"]) == (1, 3)
@@ -136,14 +138,14 @@ def test_columns_that_nothing_can_be_sorted_by_are_refused(
     tmp_path: Path, columns: tuple[str, ...], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        plan(three_files(tmp_path), Order(columns))
+        plan(three_files(tmp_path), SortOrder(columns))
 
 
 def test_nested_columns_are_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, a ARRAY<INT>", key=(), bucket="-1")
 
     with pytest.raises(InputError, match="by column 'a'"):
-        plan(table, Order(("k", "a")))
+        plan(table, SortOrder(("k", "a")))
 
 
 @pytest.mark.parametrize("options", [{"key": ("k",)}, {"bucket": "2", "bucket_key": "k"}], ids=str)
@@ -159,8 +161,8 @@ def test_tables_whose_rows_have_their_places_are_refused(
 def test_keys_along_a_curve_compare_by_all_columns() -> None:
     rows = pa.table({"x": [0, 0, 7, 7], "y": [0, 7, 0, 7]})
 
-    z_order = Order(("x", "y"), "zorder").keys(rows, 8)
-    places = Order(("x", "y"), "hilbert").keys(rows, 8)
+    z_order = SortOrder(("x", "y"), "zorder").keys(rows, 8)
+    places = SortOrder(("x", "y"), "hilbert").keys(rows, 8)
 
     assert z_order.to_pylist() == sorted(z_order.to_pylist())
     walk = sorted(range(4), key=lambda at: places[at].as_py())

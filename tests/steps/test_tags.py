@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from steps.damage import edit_snapshot
-from steps.histories import Operation, contents, kept, loose_files, make_table, operations
+from steps.histories import (
+    Operation,
+    make_table,
+    operations,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
+)
 from tables import new_table, small_batches, stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
@@ -45,13 +52,13 @@ def test_a_tag_takes_what_only_it_kept(history: list[Operation]) -> None:
             if name not in ("t0", "t1"):
                 delete_tag(table, name)
         expire_snapshots(table, retain_max=1)
-        loose, before = loose_files(table), contents(table)
+        loose, before = unreferenced_files(table), read_all_branches(table)
 
         for name in table.tags.names():
             delete_tag(table, name)
-            after = contents(table)
-            assert after == kept(before, after)
-            assert loose_files(table) <= loose
+            after = read_all_branches(table)
+            assert after == select_retained(before, after)
+            assert unreferenced_files(table) <= loose
             assert check(table, deep=True).findings == ()
 
 
@@ -227,7 +234,7 @@ def test_a_tag_takes_the_changelog_that_only_it_kept(tmp_path: Path) -> None:
 
     delete_tag(table, "t")
 
-    assert loose_files(table) == set()
+    assert unreferenced_files(table) == set()
 
 
 def test_a_tag_that_is_kept_for_longer_than_there_are_years_stays(tmp_path: Path) -> None:

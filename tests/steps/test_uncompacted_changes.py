@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import assert_healthy, new_table, rows_of, small_batches, table_of
 
-from paimon_orch.merge.engine.row_update import merges_changes
+from paimon_orch.merge.engine.row_update import should_merge_updates
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.row_level import row_level
-from paimon_orch.steps.row_level.task_result import KIND, OLD
+from paimon_orch.steps.row_level.task_result import KIND_COLUMN, OLD_VALUE_PREFIX
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -49,18 +49,18 @@ def add_ten(table: Table, where: str) -> row_level.RowLevelResult:
     """Update ``n`` to ``n + 10``, as the Spark command does, without Spark."""
     planned = row_level.plan(table, where, "update")
     schema = planned.schema
-    writing = ingest.plan(table, [*schema.names, KIND], row_kind=KIND)
+    writing = ingest.plan(table, [*schema.names, KIND_COLUMN], row_kind=KIND_COLUMN)
     results = []
     for unit in planned.units:
         for rows in unit.read(schema.fields):
-            new = rows.append_column(KIND, pa.repeat("+U", rows.num_rows))
-            if merges_changes(schema):
+            new = rows.append_column(KIND_COLUMN, pa.repeat("+U", rows.num_rows))
+            if should_merge_updates(schema):
                 for name in schema.names:
-                    new = new.append_column(f"{OLD}{name}", rows.column(name))
+                    new = new.append_column(f"{OLD_VALUE_PREFIX}{name}", rows.column(name))
             n = pc.add(rows.column("n"), pa.scalar(10, pa.int64()))
             new = new.set_column(new.column_names.index("n"), "n", n)
             results.append(row_level.write_changes(writing, new.combine_chunks().to_batches()))
-    return row_level.apply(table, EXECUTOR, planned, results, hashes=writing.hashes)
+    return row_level.commit(table, EXECUTOR, planned, results, hashes=writing.hashes)
 
 
 def run(table: Table, model: Model, step: str, argument: Any) -> Model:

@@ -13,19 +13,19 @@ from paimon_orch.table.table import Table
 EXECUTOR = InProcessExecutor()
 
 
-def vectored(root: Path, **options: str) -> Table:
+def deletion_vector_table(root: Path, **options: str) -> Table:
     """Make an empty table with deletion vectors."""
     return new_table(root, deletion_vectors__enabled="true", **options)
 
 
-def upsert(table: Table, numbers: range, value: str) -> None:
+def upsert_numbers(table: Table, numbers: range, value: str) -> None:
     """Give keys a value."""
     table.upsert(table_of("k v", [(number, value) for number in numbers]))
 
 
-def compacted(root: Path, **options: str) -> Table:
+def compacted_deletion_vector_table(root: Path, **options: str) -> Table:
     """Make a table with 100 keys on the highest level."""
-    table = vectored(root, **options)
-    upsert(table, range(100), "old")
+    table = deletion_vector_table(root, **options)
+    upsert_numbers(table, range(100), "old")
     compact(table, EXECUTOR)
     return table

@@ -268,7 +268,9 @@ class StorageContract:
     def test_a_table_is_expired_cleaned_and_checked(
         self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("paimon_orch.table.cleanup.orphan_candidates._ROUNDED_SECONDS", 0)
+        monkeypatch.setattr(
+            "paimon_orch.table.cleanup.orphan_candidates._STORE_TIME_PRECISION_SECONDS", 0
+        )
         table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
         for key in range(4):
             table.upsert(pa.table({"k": [key]}))

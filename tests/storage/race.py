@@ -13,11 +13,11 @@ from paimon_orch.storage import resolve_warehouse
 from paimon_orch.table.catalog import Catalog
 
 PROCESSES, ROUNDS = 8, 20
-_PATIENCE = 200  # seconds
-Won = list[tuple[int, int]]
+_TIMEOUT_SECONDS = 200  # seconds
+RoundWinners = list[tuple[int, int]]
 
 
-def winners_of_rounds(root: str, options: dict[str, Any]) -> Counter[int]:
+def count_winners(root: str, options: dict[str, Any]) -> Counter[int]:
     """Let processes create the same file at the same moment, again and again; count who says that he won."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(PROCESSES), context.Queue()
@@ -27,7 +27,7 @@ def winners_of_rounds(root: str, options: dict[str, Any]) -> Counter[int]:
     ]
     for process in started:
         process.start()
-    won = [entry for _ in started for entry in results.get(timeout=_PATIENCE)]
+    won = [entry for _ in started for entry in results.get(timeout=_TIMEOUT_SECONDS)]
     for process in started:
         process.join()
     io = resolve_warehouse(root, options)[0]
@@ -40,9 +40,9 @@ def _create(
     root: str, options: dict[str, Any], process: int, barrier: Barrier, results: Any
 ) -> None:
     io = resolve_warehouse(root, options)[0]
-    won: Won = []
+    won: RoundWinners = []
     for number in range(ROUNDS):
-        barrier.wait(timeout=_PATIENCE)
+        barrier.wait(timeout=_TIMEOUT_SECONDS)
         if io.create(f"{root}/snapshot-{number}", _content(process)):
             won.append((number, process))
     results.put(won)
@@ -74,6 +74,6 @@ def _append(
     root: str, options: dict[str, Any], process: int, appends: int, barrier: Barrier
 ) -> None:
     table = Catalog(root, **options).table("db.t")
-    barrier.wait(timeout=_PATIENCE)
+    barrier.wait(timeout=_TIMEOUT_SECONDS)
     for number in range(appends):
         table.append(pa.table({"process": [process], "number": [number]}))

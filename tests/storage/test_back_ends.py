@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from storage.contract import StorageContract
-from storage.race import ROUNDS, append_concurrently, winners_of_rounds
+from storage.race import ROUNDS, append_concurrently, count_winners
 from tables import rows_of
 
 from paimon_orch.errors import CorruptFileError
@@ -84,7 +84,7 @@ def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, di
 def test_of_many_processes_exactly_one_creates_a_file(
     shared_root: tuple[str, dict[str, Any]],
 ) -> None:
-    assert winners_of_rounds(*shared_root) == dict.fromkeys(range(ROUNDS), 1)
+    assert count_winners(*shared_root) == dict.fromkeys(range(ROUNDS), 1)
 
 
 @pytest.mark.slow

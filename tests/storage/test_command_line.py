@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from paimon_orch.cli import app as cli
 from paimon_orch.cli import common as cli_common
-from paimon_orch.storage.object_store_options import ENVIRONMENT
+from paimon_orch.storage.object_store_options import STORAGE_OPTIONS_ENV
 from paimon_orch.table.catalog import Catalog
 
 COLUMNS = ("--columns", "id BIGINT")
@@ -19,7 +19,7 @@ COLUMNS = ("--columns", "id BIGINT")
 
 def test_options_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
-    monkeypatch.setenv(ENVIRONMENT, json.dumps({"secret": "of-the-environment"}))
+    monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"secret": "of-the-environment"}))
     opened: list[Catalog] = []
 
     def catalog(uri: str, **options: Any) -> Catalog:

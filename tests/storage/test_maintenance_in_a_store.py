@@ -24,14 +24,14 @@ def test_all_at_once(s3: Bucket) -> None:
         "db.t", "k INT, v INT", primary_key=["k"],
         options={"bucket": "1", "commit.max-retries": "1000"},
     )  # fmt: skip
-    at_once.begin(table)
+    at_once.write_initial_rows(table)
 
     def open_table() -> Table:
         return Catalog(s3.root, **s3.options).table("db.t")
 
-    turns = at_once.all_at_once(at_once.roles(time.time()), open_table, SECONDS)
+    turns = at_once.run_concurrently(at_once.roles(time.time()), open_table, SECONDS)
 
-    at_once.assert_nothing_is_lost(table, turns)
+    at_once.assert_no_row_lost(table, turns)
     assert check(table, deep=True).findings == ()
     remove_orphan_files(table, older_than=int(time.time() * 1000))
     assert check(table, deep=True).findings == ()

@@ -79,7 +79,7 @@ def store(monkeypatch: pytest.MonkeyPatch, impatient: None) -> Iterator[type[Fak
     monkeypatch.setattr(FakeS3, "answers", [])
     monkeypatch.setattr(FakeS3, "calls", [])
     monkeypatch.setattr(FakeS3, "keeps_condition", True)
-    monkeypatch.setattr(objects, "_proven", set())
+    monkeypatch.setattr(objects, "_verified_stores", set())
     yield FakeS3
     FakeS3.clear_instance_cache()
 

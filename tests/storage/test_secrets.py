@@ -15,10 +15,14 @@ from tables import rows_of, table_of
 
 from paimon_orch.errors import InputError, StorageError
 from paimon_orch.spark.execution import spark_executor
-from paimon_orch.spark.execution.tasks import in_tasks
+from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.steps.compaction import compact
 from paimon_orch.storage import resolve_warehouse
-from paimon_orch.storage.object_store_options import ENVIRONMENT, StorageOptions, parse_option
+from paimon_orch.storage.object_store_options import (
+    STORAGE_OPTIONS_ENV,
+    StorageOptions,
+    parse_storage_option,
+)
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
@@ -91,7 +95,7 @@ def test_no_log_line_of_ours_tells_a_value(table: Table, caplog: pytest.LogCaptu
 
 def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"endpoint_url": s3.options["endpoint_url"]}
-    monkeypatch.setenv(ENVIRONMENT, json.dumps({"key": "any", "secret": SECRET}))
+    monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"key": "any", "secret": SECRET}))
     table = Catalog(s3.root, **given).create_table("db.t", "k INT")
     data = pickle.dumps(table)
 
@@ -99,13 +103,13 @@ def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.Mo
     again: Table = pickle.loads(data)  # noqa: S301 - our own bytes
     assert again.schemas.ids() == [0]
     assert SECRET not in repr(again)
-    monkeypatch.delenv(ENVIRONMENT)
-    with pytest.raises(InputError, match=f"key, secret came from {ENVIRONMENT}"):
+    monkeypatch.delenv(STORAGE_OPTIONS_ENV)
+    with pytest.raises(InputError, match=f"key, secret came from {STORAGE_OPTIONS_ENV}"):
         again.schemas.ids()
 
 
 def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ENVIRONMENT, json.dumps({"key": "theirs", "secret": SECRET}))
+    monkeypatch.setenv(STORAGE_OPTIONS_ENV, json.dumps({"key": "theirs", "secret": SECRET}))
     options = StorageOptions.of({"key": "ours"})
     assert options.resolve() == {"key": "ours", "secret": SECRET}
     assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
@@ -115,20 +119,23 @@ def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.Monk
 def test_an_environment_that_is_no_object_is_not_repeated(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ENVIRONMENT, text)
+    monkeypatch.setenv(STORAGE_OPTIONS_ENV, text)
     with pytest.raises(InputError, match="must be a JSON object") as caught:
         StorageOptions.of({})
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_options_of_the_command_line_are_read() -> None:
-    assert parse_option("key=a=b") == ("key", "a=b")
-    assert parse_option("anon=true") == ("anon", True)
-    assert parse_option('client_kwargs={"verify": false}') == ("client_kwargs", {"verify": False})
-    assert parse_option("key=0815") == ("key", "0815")
+    assert parse_storage_option("key=a=b") == ("key", "a=b")
+    assert parse_storage_option("anon=true") == ("anon", True)
+    assert parse_storage_option('client_kwargs={"verify": false}') == (
+        "client_kwargs",
+        {"verify": False},
+    )
+    assert parse_storage_option("key=0815") == ("key", "0815")
     for text in (SECRET, f"={SECRET}", f"secret={{{SECRET}"):
         with pytest.raises(InputError) as caught:
-            parse_option(text)
+            parse_storage_option(text)
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -138,8 +145,8 @@ def test_options_reach_the_tasks_of_spark_and_no_plan_shows_them(
     for version in "ab":
         table.upsert(table_of("k v", [(key, f"{version}{key}") for key in range(3)]))
     units = compact.plan(table, strategy="full").units
-    task = spark_executor._task(compact.run, [cloudpickle.dumps(units[0])], 1)
-    frame = in_tasks(spark, 1, task, spark_executor.RESULT_COLUMNS)
+    task = spark_executor._build_unit_task(compact.run, [cloudpickle.dumps(units[0])], 1)
+    frame = map_units_in_spark(spark, 1, task, spark_executor.RESULT_COLUMNS)
     frame.explain("extended")
 
     result = compact.compact(table, spark_executor.SparkExecutor(spark), strategy="full")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.files.row_selection import parquet_rows
+from paimon_orch.files.row_selection import read_parquet_rows
 from paimon_orch.storage import streams
 from paimon_orch.storage.streams import ObjectInput
 
@@ -89,7 +89,7 @@ def test_chosen_rows_of_a_remote_parquet_file_take_few_requests() -> None:
 
     with counted.open() as source:
         opened = ParquetFileReader(cast(IO[bytes], source), remote=True)
-        ((numbers, batch),) = parquet_rows(opened, "f", ["k", "v"], 1_000, [0], chosen)
+        ((numbers, batch),) = read_parquet_rows(opened, "f", ["k", "v"], 1_000, [0], chosen)
 
     assert numbers.tolist() == chosen.tolist()
     assert pa.Table.from_batches([batch]) == table.take(pa.array(chosen))

@@ -10,11 +10,11 @@ from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
-from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
 from paimon_orch.storage import FileIO, LocalFileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_evolution.alter import changed_schema
+from paimon_orch.table.schema_evolution.alter import apply_schema_changes
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
     DropColumn,
@@ -34,7 +34,7 @@ from paimon_orch.table.table import Table
 
 def schema_of(columns: str, key: str = "", partition: str = "", **options: str) -> TableSchema:
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
-    return new_schema(
+    return build_table_schema(
         parse_columns(columns),
         primary_key=key.split(),
         partition_by=partition.split(),
@@ -43,7 +43,7 @@ def schema_of(columns: str, key: str = "", partition: str = "", **options: str) 
 
 
 def after(schema: TableSchema, *changes: SchemaChange, has_snapshots: bool = True) -> TableSchema:
-    return changed_schema(schema, changes, has_snapshots=has_snapshots, time_millis=7)
+    return apply_schema_changes(schema, changes, has_snapshots=has_snapshots, time_millis=7)
 
 
 def shape(schema: TableSchema) -> dict[str, tuple[int, str]]:

@@ -11,7 +11,7 @@ from golden import GOLDEN, copy_warehouse
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
 from paimon_orch.steps.row_level.row_level import delete
@@ -19,7 +19,7 @@ from paimon_orch.table.table import Table
 
 
 def no_rows(table: Table) -> pa.Table:
-    return arrow_schema(table.schema.fields).empty_table()
+    return to_arrow_schema(table.schema.fields).empty_table()
 
 
 STEPS: dict[str, tuple[Callable[[Table], object], type[PaimonError], str]] = {

@@ -20,8 +20,8 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.commit.commit import new_commit_user
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit import create_commit_user
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 PROCESSES, COMMITS = 4, 5
@@ -428,7 +428,9 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
     def full(*_: Any) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("paimon_orch.table.commit.snapshot_builder.NextSnapshot._statistics", full)
+    monkeypatch.setattr(
+        "paimon_orch.table.commit.snapshot_builder.SnapshotBuilder._statistics", full
+    )
     with pytest.raises(StorageError, match="the disk is full"):
         table.upsert(table_of("k v", [(2, "b")]))
 
@@ -467,7 +469,7 @@ def test_a_snapshot_tells_who_what_and_how_much(tmp_path: Path) -> None:
         9223372036854775807,
     )
     assert second.commit_user.startswith("nightly_")
-    assert second.commit_user != new_commit_user(table.schema)
+    assert second.commit_user != create_commit_user(table.schema)
     assert (second.delta_record_count, second.total_record_count) == (1, 3)
 
 
@@ -478,7 +480,7 @@ def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
     commit = table.new_commit(StepKind.WRITE_ROWS)
     commit.clock = lambda: 0.0
 
-    assert commit.commit(Changes(CommitKind.APPEND)).time_millis == first.time_millis
+    assert commit.commit(CommitChanges(CommitKind.APPEND)).time_millis == first.time_millis
 
 
 def test_rows_outside_of_the_partition_to_overwrite_are_refused_and_removed(tmp_path: Path) -> None:

@@ -7,17 +7,27 @@ from dataclasses import replace
 import pytest
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import (
+    DELETION_VECTORS_INDEX,
+    HASH_INDEX,
+    IndexManifestEntry,
+)
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
-from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import parse_columns, parse_type
-from paimon_orch.table.commit.conflict_detection import BucketGuard, check_conflicts, check_guards
+from paimon_orch.table.commit.conflict_detection import (
+    BucketGuard,
+    check_bucket_guards,
+    check_conflicts,
+)
 
 BIGINT = parse_type("BIGINT NOT NULL")
-KEYED = new_schema(parse_columns("k BIGINT, v INT"), primary_key=["k"], options={"bucket": "2"})
-APPEND = new_schema(parse_columns("k BIGINT, v INT"))
+KEYED = build_table_schema(
+    parse_columns("k BIGINT, v INT"), primary_key=["k"], options={"bucket": "2"}
+)
+APPEND = build_table_schema(parse_columns("k BIGINT, v INT"))
 
 
 def entry(
@@ -89,7 +99,9 @@ def test_a_partition_keeps_its_bucket_count_unless_it_is_overwritten() -> None:
 # --- guards of compactions with deletion vectors
 
 
-def vectors(name: str, bucket: int = 0, index_type: str = DELETION_VECTORS) -> IndexManifestEntry:
+def vectors(
+    name: str, bucket: int = 0, index_type: str = DELETION_VECTORS_INDEX
+) -> IndexManifestEntry:
     return IndexManifestEntry(FileKind.ADD, EMPTY_ROW, bucket, index_type, name, 1, 1)
 
 
@@ -98,13 +110,17 @@ GUARD = BucketGuard.of(EMPTY_ROW, 0, [(5, "top"), (0, "new")], [vectors("index-1
 
 def test_a_bucket_as_it_was_passes() -> None:
     base = [entry("top", level=5), entry("new")]
-    check_guards([GUARD], base, [vectors("index-1")])
+    check_bucket_guards([GUARD], base, [vectors("index-1")])
 
 
 def test_what_came_to_level_0_and_to_other_buckets_is_no_matter() -> None:
     base = [entry("top", level=5), entry("newer"), entry("x", level=5, bucket=1)]
-    index = [vectors("index-1"), vectors("index-2", bucket=1), vectors("hash", index_type=HASH)]
-    check_guards([GUARD], base, index)
+    index = [
+        vectors("index-1"),
+        vectors("index-2", bucket=1),
+        vectors("hash", index_type=HASH_INDEX),
+    ]
+    check_bucket_guards([GUARD], base, index)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +138,4 @@ def test_a_bucket_that_changed_above_level_0_does_not(
     base: list[ManifestEntry], index: list[IndexManifestEntry]
 ) -> None:
     with pytest.raises(CommitConflictError, match="bucket 0 was compacted by another commit"):
-        check_guards([GUARD], base, index)
+        check_bucket_guards([GUARD], base, index)

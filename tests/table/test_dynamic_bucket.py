@@ -16,11 +16,15 @@ from tables import assert_healthy, new_table, rows_of, stored_files, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.bucket.hash_index import decode_hash_index
-from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps import ingest
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.dynamic_bucket import BucketAssigner, IndexWriter, key_hashes
+from paimon_orch.table.write.dynamic_bucket import (
+    BucketAssigner,
+    HashIndexWriter,
+    compute_key_hashes,
+)
 
 
 class Model:
@@ -97,9 +101,9 @@ def numbered(start: int, end: int, text: str = "a") -> pa.Table:
 
 
 def indexes(table: Table) -> dict[tuple[bytes, int], IndexManifestEntry]:
-    entries = table.manifests.index_entries(table.snapshot())
-    found = {(e.partition, e.bucket): e for e in entries if e.index_type == HASH}
-    assert len(found) == sum(entry.index_type == HASH for entry in entries)
+    entries = table.manifests.read_index_entries(table.snapshot())
+    found = {(e.partition, e.bucket): e for e in entries if e.index_type == HASH_INDEX}
+    assert len(found) == sum(entry.index_type == HASH_INDEX for entry in entries)
     return found
 
 
@@ -115,7 +119,7 @@ def assert_index_is_right(table: Table) -> None:
             assert (partition, value) not in seen, f"bucket {bucket} has a hash of another one"
             seen.add((partition, value))
     rows = table.scan().to_arrow()
-    assert set(key_hashes(rows, table.schema).tolist()) <= {value for _, value in seen}
+    assert set(compute_key_hashes(rows, table.schema).tolist()) <= {value for _, value in seen}
     assert_healthy(table)
 
 
@@ -198,7 +202,7 @@ def test_truncate_forgets_the_index(table: Table) -> None:
 
 
 def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -> None:
-    planned = table.hash_index()
+    planned = table.load_hash_index()
     assert planned is not None
     files = {(s.partition, s.bucket): s.files for s in table.files()}
     without = type(planned)(planned.reader, {}, files)
@@ -206,8 +210,8 @@ def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -
     rows = numbered(0, 25)
 
     assert (
-        IndexWriter(without).assign(EMPTY_ROW, rows).tolist()
-        == IndexWriter(planned).assign(EMPTY_ROW, rows).tolist()
+        HashIndexWriter(without).assign(EMPTY_ROW, rows).tolist()
+        == HashIndexWriter(planned).assign(EMPTY_ROW, rows).tolist()
     )
 
 
@@ -289,11 +293,11 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
 
 
 def test_a_task_that_is_run_again_assigns_the_same(table: Table) -> None:
-    planned = table.hash_index()
+    planned = table.load_hash_index()
     assert planned is not None
     rows = numbered(5, 60)
 
-    once, again = (IndexWriter(planned).assign(EMPTY_ROW, rows) for _ in range(2))
+    once, again = (HashIndexWriter(planned).assign(EMPTY_ROW, rows) for _ in range(2))
 
     assert once.tolist() == again.tolist()
 
@@ -350,7 +354,7 @@ def test_tables_of_other_engines_are_continued(folder: Path, name: str, tmp_path
     table.upsert(rows.set_column(at, text, pa.array(["ours"] * len(rows))))
 
     assert {at: entry.row_count for at, entry in indexes(table).items()} == before
-    if table.options.deletion_vectors:
+    if table.options.has_deletion_vectors:
         return  # new rows are seen after the next compaction
     again = table.scan().to_arrow()
     assert len(again) == len(rows)

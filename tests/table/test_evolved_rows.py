@@ -20,8 +20,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.scan.data_evolution import EvolvedRows, same_rows
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
 from paimon_orch.table.table import Table
 
 NAMES = ("a", "b", "c")
@@ -50,7 +50,7 @@ def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFi
         names = tuple(field.name for field in fields)
         file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
     entry = ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, -1, file)
-    table.new_commit(StepKind.WRITE_ROWS).commit(Changes(CommitKind.APPEND, (entry,)))
+    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.APPEND, (entry,)))
     return file
 
 
@@ -87,11 +87,13 @@ def test_of_each_column_the_newest_file_counts(
             (row["b"],) for row in rows if row["b"] > 5
         )
         [split] = table.files()
-        [group_of] = [group for group in same_rows(split.files) if group[0].first_row_id == 3]
+        [group_of] = [
+            group for group in group_files_by_rows(split.files) if group[0].first_row_id == 3
+        ]
         assert len(group_of) == 1 + len(updates)
         vector = DeletionVector.of(sorted(n for n in hidden if n < size))
         schemas = table.reader()
-        evolved = EvolvedRows(schemas, EMPTY_ROW, 0, group_of)
+        evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
         batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
         left = [row for batch in batches for row in batch.column("a").to_pylist()]
         assert left == [model["a"][n] for n in range(size) if n not in hidden]
@@ -123,13 +125,13 @@ def test_files_of_the_same_rows_have_equally_many(tmp_path: Path) -> None:
     add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
     [split] = table.files()
-    [(new, old)] = same_rows(split.files)
-    lying = EvolvedRows(table.reader(), EMPTY_ROW, 0, (new, old))
+    [(new, old)] = group_files_by_rows(split.files)
+    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (new, old))
 
     assert [batch.num_rows for batch in lying.batches(table.schema.fields, {})] == [5]
     add(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
     short = table.files()[0].files[-1]
-    lying = EvolvedRows(table.reader(), EMPTY_ROW, 0, (short, old))
+    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (short, old))
     with pytest.raises(CorruptFileError, match="equally many"):
         list(lying.batches(table.schema.fields, {}))
 

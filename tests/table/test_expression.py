@@ -18,7 +18,7 @@ from tables import new_table, rows_of, table_of
 from paimon_orch import col
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
-from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.table import Table
 
 Holds = Callable[[dict[str, Any]], bool | None]
@@ -140,9 +140,7 @@ def test_text_expression_and_full_scan_agree(table: Table, condition: Condition)
 
     assert [row[:2] for row in rows_of(table, filter=expression)] == wanted
     assert [row[:2] for row in rows_of(table, filter=text)] == wanted
-    assert (
-        bound_filter(expression, table.schema) == bound_filter(text, table.schema) or "AND" in text
-    )
+    assert bind_filter(expression, table.schema) == bind_filter(text, table.schema) or "AND" in text
 
 
 @pytest.mark.parametrize(
@@ -169,7 +167,7 @@ def test_constants_take_the_type_of_the_column(
 ) -> None:
     schema = new_table(tmp_path, f"k INT, c {column}").schema
 
-    assert bound_filter(col("c") == value, schema) == bound_filter(f"c = {text}", schema)
+    assert bind_filter(col("c") == value, schema) == bind_filter(f"c = {text}", schema)
 
 
 @pytest.mark.parametrize(

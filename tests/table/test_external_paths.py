@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import new_table, rows_of, table_of, vectors_of
+from tables import deletion_vectors_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
@@ -95,7 +95,7 @@ def test_index_files_follow_the_data_files(tmp_path: Path) -> None:
     assert {path.name + ".index" for path in live_files(table)} <= {
         path.name for path in files_outside(tmp_path)
     }
-    assert vectors_of(table)
+    assert deletion_vectors_of(table)
     assert not (Path(table.paths.root) / "index").exists()
     assert expire_snapshots(table, retain_max=1).refused == ()
     assert check(table, deep=True).findings == ()
@@ -119,7 +119,7 @@ def test_index_files_are_below_their_own_external_path(tmp_path: Path, bucket: s
     assert files_outside(tmp_path)
     assert not (Path(table.paths.root) / "index").exists()
     assert expire_snapshots(table, retain_max=1).refused == ()
-    used = {item.file_name for item in table.manifests.index_entries(table.snapshot())}
+    used = {item.file_name for item in table.manifests.read_index_entries(table.snapshot())}
     assert {path.name for path in files_outside(tmp_path)} == used
     assert (1, "new") in rows_of(table)
 

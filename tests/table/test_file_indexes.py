@@ -20,10 +20,10 @@ from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.types.predicate import to_arrow
+from paimon_orch.format.types.predicate import to_arrow_expression
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.schema_evolution.schema_changes import RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
 
@@ -352,9 +352,9 @@ def test_rows_are_the_same_with_indexes_and_without(
 
 def plain(table: Table, text: str) -> list[str]:
     """What the filter finds in all rows."""
-    predicate = bound_filter(text, table.schema)
+    predicate = bind_filter(text, table.schema)
     assert predicate is not None
-    found = table.scan().to_arrow().filter(to_arrow(predicate))
+    found = table.scan().to_arrow().filter(to_arrow_expression(predicate))
     rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
     return sorted(map(repr, rows))
 

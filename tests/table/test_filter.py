@@ -14,13 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.schema import new_schema
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.format.types.predicate import columns_of, restrict, to_arrow
+from paimon_orch.format.types.predicate import (
+    collect_columns,
+    restrict_to_columns,
+    to_arrow_expression,
+)
 from paimon_orch.table.filter.sql_parser import parse_filter
 
-SCHEMA = new_schema(
+SCHEMA = build_table_schema(
     parse_columns(
         "i INT, l BIGINT, s STRING, d DOUBLE, b BOOLEAN, day DATE, at TIMESTAMP(3), "
         "moment TIMESTAMP(6) WITH LOCAL TIME ZONE, clock TIME(3), price DECIMAL(10, 2), raw BYTES, "
@@ -115,17 +119,19 @@ def test_filters_keep_the_rows_that_pandas_keeps(
     frame = pd.DataFrame(data, columns=["i", "s", "b"]).astype(
         {"i": "Int64", "s": "string", "b": "boolean"}
     )
-    table = pa.Table.from_pylist(data, arrow_schema(SCHEMA.select(["i", "s", "b"])))
+    table = pa.Table.from_pylist(data, to_arrow_schema(SCHEMA.select(["i", "s", "b"])))
     expected = [row for row, kept in zip(data, keep(frame).fillna(False), strict=True) if kept]
 
-    assert table.filter(to_arrow(parse_filter(text, SCHEMA))).to_pylist() == expected
+    assert table.filter(to_arrow_expression(parse_filter(text, SCHEMA))).to_pylist() == expected
 
 
 def kept(text: str, column: str, values: list[Any]) -> list[Any]:
     table = pa.Table.from_pylist(
-        [{column: value} for value in values], arrow_schema(SCHEMA.select([column]))
+        [{column: value} for value in values], to_arrow_schema(SCHEMA.select([column]))
     )
-    found: list[Any] = table.filter(to_arrow(parse_filter(text, SCHEMA)))[column].to_pylist()
+    found: list[Any] = table.filter(to_arrow_expression(parse_filter(text, SCHEMA)))[
+        column
+    ].to_pylist()
     return found
 
 
@@ -216,14 +222,14 @@ def test_a_long_filter_is_taken_or_refused() -> None:
     except PaimonError:
         return
     table = pa.table({"i": pa.array([5, 4000], pa.int32())})
-    assert table.filter(to_arrow(predicate))["i"].to_pylist() == [5]
+    assert table.filter(to_arrow_expression(predicate))["i"].to_pylist() == [5]
 
 
 def test_a_filter_knows_its_columns_and_what_some_of_them_decide_alone() -> None:
     predicate = parse_filter("i = 1 AND (s = 'a' OR l = 2) AND NOT b", SCHEMA)
 
-    assert columns_of(predicate) == {"i", "s", "l", "b"}
-    restricted = restrict(predicate, {"i", "s"})
+    assert collect_columns(predicate) == {"i", "s", "l", "b"}
+    restricted = restrict_to_columns(predicate, {"i", "s"})
     assert restricted is not None
-    assert columns_of(restricted) == {"i"}
-    assert restrict(predicate, {"day"}) is None
+    assert collect_columns(restricted) == {"i"}
+    assert restrict_to_columns(predicate, {"day"}) is None

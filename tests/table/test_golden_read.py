@@ -18,7 +18,7 @@ from golden import (
     golden_tables,
     table_name,
 )
-from golden_limits import MERGED_BY_ENGINES, refusal
+from golden_limits import MERGED_BY_ENGINES, refusal_pattern
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
@@ -88,7 +88,7 @@ def _open(warehouse: Path, entry: Entry) -> Any:
 
 @contextmanager
 def _refused_as_listed(name: str) -> Iterator[None]:
-    word = refusal(name)
+    word = refusal_pattern(name)
     if word is None:
         yield
         return
@@ -99,7 +99,7 @@ def _refused_as_listed(name: str) -> Iterator[None]:
 def _scan(table: Any, name: str, **at: Any) -> Any:
     """Return the rows that the reference reader shows."""
     scan = table.scan(**at)
-    return (replace(scan, merges_postponed=False) if name in MERGED_BY_ENGINES else scan).to_arrow()
+    return (replace(scan, merge_postponed=False) if name in MERGED_BY_ENGINES else scan).to_arrow()
 
 
 def _assert_reads(folder: Path, found: Any, expected: Entry) -> None:

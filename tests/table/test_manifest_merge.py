@@ -17,13 +17,13 @@ from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
-    live_entries,
+    filter_live_entries,
 )
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
-from paimon_orch.table.metadata.manifest_merge import ManifestMerge
+from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.table import Table
 
 # each commit: how many files it adds, and how many of those that are there it deletes
@@ -79,10 +79,10 @@ def test_merged_manifests_have_the_same_live_files(options: dict[str, str]) -> N
             manifests = history.manifests(steps)
             reader = ManifestReader(table.io, table.paths)
 
-            merged = ManifestMerge(reader, writer, Options(options)).run(manifests)
+            merged = ManifestMerger(reader, writer, Options(options)).run(manifests)
 
             entries = reader.entries(merged)
-            live = [entry.file.file_name for entry in live_entries(entries)]
+            live = [entry.file.file_name for entry in filter_live_entries(entries)]
             assert sorted(live) == sorted(history.live)
             assert len(merged) <= max(1, len(manifests))
             for meta in merged:
@@ -117,7 +117,7 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
         file.write(b"\0")
 
     with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
-        ManifestMerge(table.manifests, writer, Options(OPTIONS[name])).run(manifests)
+        ManifestMerger(table.manifests, writer, Options(OPTIONS[name])).run(manifests)
 
 
 def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) -> None:

@@ -13,27 +13,29 @@ from hypothesis import strategies as st
 from tables import new_table, rows_of
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.binary_row import serialize_row
-from paimon_orch.format.schema import TableSchema, new_schema
+from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.table.filter.partition_spec import (
-    any_of,
-    parse_spec,
-    partition_matcher,
-    partition_text,
+    build_any_partition_matcher,
+    build_partition_matcher,
+    format_partition,
+    parse_partition_spec,
 )
 
 
 def schema_of(columns: str, **options: str) -> TableSchema:
     fields = parse_columns(columns)
     names = [field.name for field in fields]
-    return new_schema([*fields, *parse_columns("k INT")], partition_by=names, options=options)
+    return build_table_schema(
+        [*fields, *parse_columns("k INT")], partition_by=names, options=options
+    )
 
 
 def partition(schema: TableSchema, *values: object) -> bytes:
     internal = [
-        value if isinstance(value, str) or value is None else internal_value(pa.scalar(value))
+        value if isinstance(value, str) or value is None else to_internal_value(pa.scalar(value))
         for value in values
     ]
     return serialize_row(internal, [field.type for field in schema.partition_fields])
@@ -45,7 +47,7 @@ DAY = schema_of("day DATE")
 
 @pytest.mark.parametrize("text", ["dt=a/n=1", "dt=a,n=1", "/dt=a/n=1/", "n=1/dt=a", " dt=a/ n=1"])
 def test_a_spec_is_read_in_any_order(text: str) -> None:
-    matches = partition_matcher(parse_spec(text, TWO), TWO)
+    matches = build_partition_matcher(parse_partition_spec(text, TWO), TWO)
 
     assert matches(partition(TWO, "a", 1))
     assert not matches(partition(TWO, "a", 2))
@@ -54,7 +56,7 @@ def test_a_spec_is_read_in_any_order(text: str) -> None:
 
 
 def test_a_part_of_a_spec_matches_all_that_have_it() -> None:
-    matches = partition_matcher({"n": 1}, TWO)
+    matches = build_partition_matcher({"n": 1}, TWO)
 
     assert matches(partition(TWO, "a", 1))
     assert matches(partition(TWO, None, 1))
@@ -73,12 +75,12 @@ def test_a_part_of_a_spec_matches_all_that_have_it() -> None:
 )
 def test_specs_that_are_none_are_refused(text: str, error: type[InputError]) -> None:
     with pytest.raises(error):
-        parse_spec(text, TWO)
+        parse_partition_spec(text, TWO)
 
 
 def test_a_column_that_is_no_partition_column_is_named() -> None:
     with pytest.raises(NotFoundError, match=r"'k' is not a partition column.* dt, n"):
-        partition_matcher({"k": 1}, TWO)
+        build_partition_matcher({"k": 1}, TWO)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +96,22 @@ def test_a_column_that_is_no_partition_column_is_named() -> None:
     ],
 )
 def test_days_are_known_by_date_text_and_number(value: object, expected: bool) -> None:
-    assert partition_matcher({"day": value}, DAY)(partition(DAY, date(2024, 5, 14))) is expected
+    assert (
+        build_partition_matcher({"day": value}, DAY)(partition(DAY, date(2024, 5, 14))) is expected
+    )
 
 
 def test_null_and_empty_text_are_told_apart() -> None:
     null, empty = partition(TWO, None, 1), partition(TWO, "", 1)
-    assert [partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
-    assert [partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
+    assert [build_partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
+    assert [build_partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
     default = {"dt": "__DEFAULT_PARTITION__"}  # the directory of both
-    assert [partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
+    assert [build_partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
 
 
 def test_any_of_no_spec_matches_nothing() -> None:
-    assert not any_of([], TWO)(partition(TWO, "a", 1))
-    assert any_of([{"dt": "b"}, {"n": 1}], TWO)(partition(TWO, "a", 1))
+    assert not build_any_partition_matcher([], TWO)(partition(TWO, "a", 1))
+    assert build_any_partition_matcher([{"dt": "b"}, {"n": 1}], TWO)(partition(TWO, "a", 1))
 
 
 @given(st.text(min_size=1, max_size=6), st.none() | st.integers(-5, 5))
@@ -116,11 +120,11 @@ def test_the_text_of_a_partition_is_a_spec_that_matches_it(name: str, number: in
         return
     data = partition(TWO, name, number)
 
-    spec = parse_spec(partition_text(data, TWO), TWO)
+    spec = parse_partition_spec(format_partition(data, TWO), TWO)
 
-    assert partition_matcher(spec, TWO)(data)
+    assert build_partition_matcher(spec, TWO)(data)
     if name.strip():
-        assert not partition_matcher(spec, TWO)(partition(TWO, name + "x", number))
+        assert not build_partition_matcher(spec, TWO)(partition(TWO, name + "x", number))
 
 
 @pytest.mark.parametrize(

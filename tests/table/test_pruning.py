@@ -206,7 +206,7 @@ def test_filter_keeps_what_a_full_scan_would(
 def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """Count the data files and manifests that are opened."""
     counts = {"files": 0, "manifests": 0}
-    read, read_bytes = FileReader._physical, LocalFileIO.read_bytes
+    read, read_bytes = FileReader._read_physical_rows, LocalFileIO.read_bytes
 
     def counted_read(self: FileReader, *args: Any, **kwargs: Any) -> Any:
         counts["files"] += 1
@@ -218,7 +218,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         return read_bytes(self, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileReader, "_physical", counted_read)
+        patch.setattr(FileReader, "_read_physical_rows", counted_read)
         patch.setattr(LocalFileIO, "read_bytes", counted_bytes)
         yield counts
 

@@ -18,7 +18,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE, tracking_fields
+from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER, row_tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -30,8 +30,8 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.table import Table
 
@@ -51,25 +51,25 @@ def files_of(table: Table) -> list[DataFileMeta]:
     return [file for split in table.files() for file in split.files]
 
 
-def rewrite(table: Table, *, changed: bool = False) -> Changes:
+def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     """Put all rows into one new file, as a compaction does; ``changed`` leaves their sequence numbers pending."""
     [split] = table.files()
     schema, reader = table.schema, table.reader()
-    fields = [*schema.fields, *tracking_fields(schema)]
-    rewriter = table.writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    fields = [*schema.fields, *row_tracking_fields(schema)]
+    rewriter = table.build_writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
     for file in split.files:
         for batch in reader.read(BucketFile(split.partition, 0, file), fields):
             rows = pa.Table.from_batches([batch])
             if changed:
                 nulls = pa.nulls(rows.num_rows, pa.int64())
-                rows = rows.set_column(len(fields) - 1, ROW_SEQUENCE.name, nulls)
+                rows = rows.set_column(len(fields) - 1, ROW_SEQUENCE_NUMBER.name, nulls)
             rewriter.write(rows)
     removed = [(FileKind.DELETE, file) for file in split.files]
     added = [(FileKind.ADD, file) for file in rewriter.close()]
     entries = (
         ManifestEntry(kind, split.partition, 0, -1, file) for kind, file in (*removed, *added)
     )
-    return Changes(CommitKind.COMPACT, tuple(entries))
+    return CommitChanges(CommitKind.COMPACT, tuple(entries))
 
 
 def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
@@ -152,7 +152,7 @@ def test_ids_are_those_of_physical_rows_whatever_is_skipped(
     [split] = table.files()
     reader, vector = table.reader(), DeletionVector.of([3, 57])
     at = BucketFile(split.partition, 0, split.files[0])
-    predicate = bound_filter("k IN (1056, 1057, 1058)", table.schema)
+    predicate = bind_filter("k IN (1056, 1057, 1058)", table.schema)
     fields = [*table.schema.fields, ROW_ID]
 
     found = pa.Table.from_batches(reader.read(at, fields, vector, predicate=predicate))
@@ -192,10 +192,10 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
     [split] = table.files()
     file = split.files[0]
 
-    def claim(first: int) -> Changes:
+    def claim(first: int) -> CommitChanges:
         claimed = replace(file, file_name="data-x-0.parquet", first_row_id=first)
         entry = ManifestEntry(FileKind.ADD, split.partition, 0, -1, claimed)
-        return Changes(CommitKind.COMPACT, (entry,))
+        return CommitChanges(CommitKind.COMPACT, (entry,))
 
     with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
         table.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
@@ -220,7 +220,7 @@ def test_tables_without_tracking_have_no_ids(tmp_path: Path) -> None:
     assert snapshot is not None
     assert snapshot.next_row_id == 0
     assert files_of(table)[0].first_row_id is None
-    assert tracking_fields(table.schema) == ()
+    assert row_tracking_fields(table.schema) == ()
     with pytest.raises(NotFoundError, match="_ROW_ID"):
         table.scan(columns=["_ROW_ID"])
     with pytest.raises(InputError, match="row-tracking"):
@@ -231,7 +231,7 @@ def test_rows_that_lost_their_ids_have_none(table: Table) -> None:
     [split] = table.files()
     lost = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
 
-    [batch] = table.reader().read(lost, tracking_fields(table.schema))
+    [batch] = table.reader().read(lost, row_tracking_fields(table.schema))
 
     assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
 

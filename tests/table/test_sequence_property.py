@@ -10,7 +10,7 @@ from golden import GOLDEN, copy_warehouse
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.metadata.max_sequence_number import MAX_SEQUENCE_NUMBER
+from paimon_orch.table.metadata.max_sequence_number import MAX_SEQUENCE_NUMBER_PROPERTY
 from paimon_orch.table.table import Table
 
 MODE = {"write.sequence-number-init-mode": "snapshot"}
@@ -19,7 +19,7 @@ MODE = {"write.sequence-number-init-mode": "snapshot"}
 def _property(table: Table) -> str | None:
     snapshot = table.snapshot()
     assert snapshot is not None
-    return snapshot.properties.get(MAX_SEQUENCE_NUMBER)
+    return snapshot.properties.get(MAX_SEQUENCE_NUMBER_PROPERTY)
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
     assert list(table.snapshots.walk_back()) == []
     assert rows_of(table) == []
     with pytest.raises(NotFoundError, match="no snapshot at or before"):
-        table.snapshots.at_time(2**60)
+        table.snapshots.find_at_time(2**60)
     with pytest.raises(NotFoundError, match="has no snapshot 1; it has none"):
         table.snapshot(1)
 
@@ -198,7 +198,7 @@ def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None
         path.write_text(path.read_text().replace(str(found), str(1000 * number)))
         times.append(1000 * number)
 
-    assert [table.snapshots.at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)] == [
+    assert [table.snapshots.find_at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)] == [
         1,
         1,
         2,
@@ -206,7 +206,7 @@ def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None
         3,
     ]
     with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
-        table.snapshots.at_time(999)
+        table.snapshots.find_at_time(999)
 
 
 def test_tags_are_found_by_name(table: Table) -> None:

@@ -14,7 +14,7 @@ from paimon_orch.errors import (
     CorruptFileError,
     MissingFileError,
     StorageError,
-    corrupt_unless_decoded,
+    wrap_decode_errors,
 )
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.storage.base import FileInfo
@@ -130,5 +130,5 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 def test_what_a_decoder_raises_is_damage() -> None:
     for error in (OSError("Couldn't deserialize thrift"), ValueError("x"), MemoryError()):
-        with pytest.raises(CorruptFileError, match="file-1"), corrupt_unless_decoded("file-1"):
+        with pytest.raises(CorruptFileError, match="file-1"), wrap_decode_errors("file-1"):
             raise error

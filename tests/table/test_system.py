@@ -19,7 +19,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn
-from paimon_orch.table.system_table import NAMES
+from paimon_orch.table.system_table import SYSTEM_TABLE_NAMES
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -196,7 +196,9 @@ def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
         if folder.name == name:
             table = Catalog(str(folder / "warehouse")).open(table_name(entry))
             assert isinstance(table, Table)
-            for system in set(NAMES) - {"row_tracking"}:  # which needs the table's option
+            for system in set(SYSTEM_TABLE_NAMES) - {
+                "row_tracking"
+            }:  # which needs the table's option
                 found = table.system(system).scan()
                 assert found.to_arrow().schema == found.arrow_schema
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands import said
+from commands import run_command
 from tables import new_table
 
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.row.simple_stats import truncate_max
-from paimon_orch.format.text import RawText, decode_text, encode_text, readable_bytes
+from paimon_orch.format.text import RawText, decode_readable_text, decode_text, encode_text
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -37,7 +37,7 @@ def bytes_of(table: Table, name: str, **scan: Any) -> list[bytes]:
 @pytest.fixture(params=["parquet", "orc", "avro"])
 def table(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Table:
     """Keys and values are not UTF-8; our writer, which would refuse them, does not look."""
-    monkeypatch.setattr(write, "_check_text", lambda *_: None)
+    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
     made = new_table(
         tmp_path, "s STRING, v STRING", key=("s",), file__format=request.param, metadata__stats_mode="full",
     )  # fmt: skip
@@ -71,7 +71,7 @@ def test_a_deep_check_names_the_file_and_analyze_counts_it(table: Table) -> None
 
 @pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
 def test_it_is_shown_with_replacement_characters(table: Table, tmp_path: Path, form: str) -> None:
-    shown = said("read", str(tmp_path), "db.t", "--format", form)
+    shown = run_command("read", str(tmp_path), "db.t", "--format", form)
 
     assert "\ufffd\ufffda" in shown
 
@@ -101,7 +101,7 @@ def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
 def test_partitions_of_it_keep_their_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(write, "_check_text", lambda *_: None)
+    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
     values = [b"\xff\xe9a", b"ok", b"\xff\xe8a"]
     bucket = {"bucket": "1", "bucket_key": "k"}
     table = new_table(
@@ -117,8 +117,10 @@ def test_partitions_of_it_keep_their_bytes(
 
     assert bytes_of(table, "p") == stored
     assert {path.name for path in Path(table.paths.root).glob("p=*")} == {"p=ok", "p=\ufffd\ufffda"}
-    assert "p=\ufffd\ufffda" in said("inspect", str(tmp_path), "db.t")
-    assert "\ufffd\ufffda" in said("read", str(tmp_path), "db.t$partitions", "--format", "jsonl")
+    assert "p=\ufffd\ufffda" in run_command("inspect", str(tmp_path), "db.t")
+    assert "\ufffd\ufffda" in run_command(
+        "read", str(tmp_path), "db.t$partitions", "--format", "jsonl"
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,13 +136,13 @@ def test_partitions_of_it_keep_their_bytes(
 )
 def test_it_is_named_as_java_names_it(data: bytes, shown: str) -> None:
     """The texts are those of Java 17."""
-    assert readable_bytes(data) == shown
+    assert decode_readable_text(data) == shown
 
 
 def test_nested_text_of_avro_files_keeps_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "_check_text", lambda *_: None)
+    monkeypatch.setattr(write, "_check_utf8", lambda *_: None)
     table = new_table(
         tmp_path, "k INT, m MAP<STRING, STRING>, a ARRAY<STRING>", key=("k",), file__format="avro"
     )
@@ -172,9 +174,11 @@ def test_a_commit_user_with_a_lone_surrogate_is_shown(tmp_path: Path) -> None:
     content = json.loads(file.read_bytes()) | {"commitUser": "job \ud800"}
     file.write_text(json.dumps(content))
 
-    assert "job \ufffd" in said("read", str(tmp_path), "db.t$snapshots", "--format", "jsonl")
+    assert "job \ufffd" in run_command("read", str(tmp_path), "db.t$snapshots", "--format", "jsonl")
     assert (
-        json.loads(said("inspect", str(tmp_path), "db.t", "--json"))["snapshot"]["commit_user"]
+        json.loads(run_command("inspect", str(tmp_path), "db.t", "--json"))["snapshot"][
+            "commit_user"
+        ]
         == "job \ufffd"
     )
     table.tags.create("kept")

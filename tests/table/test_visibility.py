@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import invoke, said
+from commands import invoke, run_command
 from tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
@@ -14,7 +14,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import compact, compact_partitions_of
+from paimon_orch.steps.compaction.compact import compact, compact_written_partitions
 from paimon_orch.steps.row_level import row_level
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
@@ -174,10 +174,10 @@ def test_read_says_how_many_records_it_leaves_out(tmp_path: Path) -> None:
 def test_inspect_shows_the_records_that_are_not_visible(tmp_path: Path) -> None:
     compacted(tmp_path)
 
-    report = json.loads(said("inspect", str(tmp_path), "db.t", "--json"))
+    report = json.loads(run_command("inspect", str(tmp_path), "db.t", "--json"))
 
     assert report["totals"]["rows_not_visible"] == 3
-    assert "3 records are not visible" in said("inspect", str(tmp_path), "db.t")
+    assert "3 records are not visible" in run_command("inspect", str(tmp_path), "db.t")
 
 
 def test_a_write_that_readers_do_not_see_yet_is_logged_with_the_command_to_run(
@@ -230,7 +230,7 @@ def test_the_partitions_of_a_commit_are_compacted_and_no_others(tmp_path: Path) 
     written = table.upsert(table_of("p k", [(name, 1) for name in names]))
     assert written is not None
 
-    compact_partitions_of(table, written.id, InProcessExecutor())
+    compact_written_partitions(table, written.id, InProcessExecutor())
 
     assert rows_of(table) == [(name, 1) for name in sorted(names)]
     assert table.scan().rows_not_visible == 1

@@ -23,7 +23,7 @@ from tables import (
 )
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
@@ -298,7 +298,7 @@ def test_rows_go_to_the_bucket_that_the_format_says(tmp_path: Path, count: int) 
         found[bucket] = group["k"].to_pylist()
 
     keys = rows["k"].combine_chunks()
-    expected = buckets([keys], [table.schema.field("k").type], count)
+    expected = compute_buckets([keys], [table.schema.field("k").type], count)
     assert found == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
 
 
@@ -315,7 +315,7 @@ def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:
 
 def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(table.writer_factory(), {})
+    writer = TableWriter(table.build_writer_factory(), {})
     for number in range(3):
         writer.write(
             conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
@@ -330,7 +330,7 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
 def test_an_aborted_writer_removes_its_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     before = stored_files(table)
-    writer = TableWriter(table.writer_factory(), {})
+    writer = TableWriter(table.build_writer_factory(), {})
     writer.write(conform_rows(table_of("k v", [(1, "a")]), table.schema))
     assert stored_files(table) != before
 

@@ -16,14 +16,14 @@ import dagster as dg
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from paimon_orch.dagster.names import check_name
+from paimon_orch.dagster.names import check_table_name
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.times import parse_cutoff, parse_duration
 
 JsonSchema = dict[str, Any]
 
-_EXAMPLES: Mapping[str, Any] = {
+_EXAMPLES_BY_TYPE: Mapping[str, Any] = {
     "string": "text",
     "boolean": True,
     "integer": 1,
@@ -31,7 +31,7 @@ _EXAMPLES: Mapping[str, Any] = {
     "array": ["text"],
     "object": {},
 }
-_TEMPLATE: JsonSchema = {"type": "string", "pattern": r"\{\{"}
+_TEMPLATE_SCHEMA: JsonSchema = {"type": "string", "pattern": r"\{\{"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TextRule:
     :ivar parse: raises :class:`InputError` that names the attribute and the value, unless the text is accepted
     """
 
-    accepts: str
+    accepted_values: str
     pattern: str
     parse: Callable[[str, str], object]
     example: str
@@ -56,15 +56,17 @@ class TextRule:
     def apply(self, schema: JsonSchema) -> None:
         """Add the rule to the schema of an attribute."""
         schema["examples"] = [self.example]
-        schema["if"] = _string_except({"anyOf": [_TEMPLATE, {"pattern": self.pattern}]})
-        schema["then"] = {"enum": [self.accepts]}
+        schema["if"] = _build_string_except_schema(
+            {"anyOf": [_TEMPLATE_SCHEMA, {"pattern": self.pattern}]}
+        )
+        schema["then"] = {"enum": [self.accepted_values]}
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """The names that a mapping may have."""
 
-    what: str
+    key_kind: str
     names: Collection[str]
 
     def check(self, name: str, value: Mapping[str, Any]) -> None:
@@ -72,7 +74,7 @@ class KeyRule:
         unknown = sorted(set(value) - set(self.names))
         if unknown:
             raise InputError(
-                f"{name}: {', '.join(map(repr, unknown))} is no {self.what}; there are {', '.join(self.names)}"
+                f"{name}: {', '.join(map(repr, unknown))} is no {self.key_kind}; there are {', '.join(self.names)}"
             )
 
     def apply(self, schema: JsonSchema) -> None:
@@ -80,41 +82,41 @@ class KeyRule:
         schema["propertyNames"] = {"enum": [*self.names]}
 
 
-def one_of(*names: str) -> JsonSchema:
+def require_any_of(*names: str) -> JsonSchema:
     """Return a schema of objects that have at least one of these attributes."""
     missing = {"required": [" or ".join(names)]}
     return {"if": {"anyOf": [{"required": [name]} for name in names]}, "else": missing}
 
 
-def text_like(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
+def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
     """Return a schema of objects whose string ``name`` matches the pattern if the object matches ``where``."""
     text = {
-        "if": _string_except({"anyOf": [_TEMPLATE, {"pattern": pattern}]}),
+        "if": _build_string_except_schema({"anyOf": [_TEMPLATE_SCHEMA, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},
     }
     return {"if": where, "then": {"properties": {name: text}}}
 
 
-def _string_except(schema: JsonSchema) -> JsonSchema:
+def _build_string_except_schema(schema: JsonSchema) -> JsonSchema:
     """Return a schema of strings that another schema does not accept."""
     return {"type": "string", "not": schema}
 
 
-def _any_case(words: Iterable[str]) -> str:
+def _build_any_case_pattern(words: Iterable[str]) -> str:
     """Return a regular expression of words in any case: JSON schemas have no flag for that."""
     return "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in words)
 
 
-def _quantity(units: Iterable[str]) -> str:
-    return rf"^\s*[0-9]+\s*(?:{_any_case(units)})\s*$"
+def _build_quantity_pattern(units: Iterable[str]) -> str:
+    return rf"^\s*[0-9]+\s*(?:{_build_any_case_pattern(units)})\s*$"
 
 
-def _cron() -> str:
+def _build_cron_pattern() -> str:
     """Return a regular expression that matches every cron schedule that Dagster accepts."""
-    months = _any_case(
+    months = _build_any_case_pattern(
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
     )
-    days = _any_case(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])
+    days = _build_any_case_pattern(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])
     minute, hour, day, month, weekday = (
         "[0-5]?[0-9]",
         "[01]?[0-9]|2[0-3]",
@@ -127,7 +129,9 @@ def _cron() -> str:
         nth = "(?:#[1-5lL])?" if value is weekday else ""
         item = f"(?:[*?]|(?:{value})(?:-(?:{value}))?{nth})(?:/[0-9]+)?"
         fields.append(f"{item}(?:,{item})*")
-    words = _any_case(["hourly", "midnight", "daily", "weekly", "monthly", "yearly", "annually"])
+    words = _build_any_case_pattern(
+        ["hourly", "midnight", "daily", "weekly", "monthly", "yearly", "annually"]
+    )
     return rf"^\s*(?:@(?:{words})|{_SPACE.join(fields)})\s*$"
 
 
@@ -141,7 +145,7 @@ _SIZE_UNITS = (
     *("b", "bytes", "k", "kb", "kibibytes", "m", "mb", "mebibytes"),
     *("g", "gb", "gibibytes", "t", "tb", "tebibytes"),
 )
-_POINT_IN_TIME = r"^[0-9]{4}-[01][0-9]-[0-3][0-9](?:[T ].*)?$"
+_TIMESTAMP_PATTERN = r"^[0-9]{4}-[01][0-9]-[0-3][0-9](?:[T ].*)?$"
 
 
 def _parse_cron(name: str, text: str) -> None:
@@ -150,60 +154,66 @@ def _parse_cron(name: str, text: str) -> None:
             warnings.simplefilter("ignore", UserWarning)  # the schedule itself warns
             dg.ScheduleDefinition(name="check", job_name="check", cron_schedule=text)
     except dg.DagsterInvalidDefinitionError:
-        raise InputError(f"{name} {text!r} is not a cron schedule; write {CRON.accepts}") from None
+        raise InputError(
+            f"{name} {text!r} is not a cron schedule; write {CRON_RULE.accepted_values}"
+        ) from None
 
 
 def _parse_timezone(name: str, text: str) -> None:
     try:
         ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InputError(f"{name} {text!r} is not a time zone; write {TIMEZONE.accepts}") from None
+        raise InputError(
+            f"{name} {text!r} is not a time zone; write {TIMEZONE_RULE.accepted_values}"
+        ) from None
 
 
 def _parse_database(name: str, text: str) -> None:
     try:
-        check_name(f"{text}.table")
+        check_table_name(f"{text}.table")
     except InputError:
-        raise InputError(f"{name} {text!r} is not a database; write {DATABASE.accepts}") from None
+        raise InputError(
+            f"{name} {text!r} is not a database; write {DATABASE_RULE.accepted_values}"
+        ) from None
 
 
-DURATION = TextRule(
+DURATION_RULE = TextRule(
     "a whole number and a unit (ms, s, min, h or d), for example 24 h",
-    _quantity(_TIME_UNITS),
+    _build_quantity_pattern(_TIME_UNITS),
     parse_duration,
     "24 h",
 )
-AGE = TextRule(
+AGE_RULE = TextRule(
     "a whole number and a unit (ms, s, min, h or d), for example 3 d, or a point in time such as 2026-01-31T12:00:00",
-    f"{DURATION.pattern}|{_POINT_IN_TIME}",
+    f"{DURATION_RULE.pattern}|{_TIMESTAMP_PATTERN}",
     parse_cutoff,
     "3 d",
 )
-SIZE = TextRule(
+SIZE_RULE = TextRule(
     "a whole number and a unit (b, kb, mb, gb or tb), for example 10 gb",
-    _quantity(_SIZE_UNITS),
+    _build_quantity_pattern(_SIZE_UNITS),
     lambda name, text: Options({name: text}).memory(name, ""),
     "10 gb",
 )
-CRON = TextRule(
+CRON_RULE = TextRule(
     "five fields: minute, hour, day of the month, month and day of the week, for example 17 * * * *",
-    _cron(),
+    _build_cron_pattern(),
     _parse_cron,
     "17 * * * *",
 )
-TIMEZONE = TextRule(
+TIMEZONE_RULE = TextRule(
     "a name of the IANA database, for example Europe/Berlin",
     "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$",
     _parse_timezone,
     "Europe/Berlin",
 )
-TABLE = TextRule(
+TABLE_RULE = TextRule(
     "database.table, of letters, digits, _ and -",
     r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$",
-    lambda _, text: check_name(text),
+    lambda _, text: check_table_name(text),
     "lake.orders",
 )
-DATABASE = TextRule(
+DATABASE_RULE = TextRule(
     "the name of a database, of letters, digits, _ and -",
     r"^[A-Za-z0-9_-]+$",
     _parse_database,
@@ -217,7 +227,7 @@ class Attributes(dg.Model, dg.Resolvable):
     :cvar cases: schemas of the object as a whole, which ``dg check yaml`` tries too
     """
 
-    cases: ClassVar[Sequence[JsonSchema]] = ()
+    object_schemas: ClassVar[Sequence[JsonSchema]] = ()
 
     def check(self, path: str = "") -> None:
         """Raise :class:`InputError`, with its path, for an attribute that breaks its rule, nested ones included.
@@ -228,7 +238,7 @@ class Attributes(dg.Model, dg.Resolvable):
             value = getattr(self, name)
             if value is None:
                 continue
-            for rule in _rules(field):
+            for rule in _find_rules(field):
                 rule.check(path + name, value)
             if isinstance(value, Attributes):
                 value.check(f"{path}{name}.")
@@ -240,31 +250,33 @@ class Attributes(dg.Model, dg.Resolvable):
     @classmethod
     def model(cls) -> type[BaseModel]:
         """Return the model of the YAML, whose schema is that of ``dg check yaml``."""
-        return _with_schema(cls, super().model())
+        return _build_model_with_schema(cls, super().model())
 
 
-def _rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
+def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
     return (rule for rule in field.metadata if isinstance(rule, TextRule | KeyRule))
 
 
 @cache
-def _with_schema(attributes: type[Attributes], model: type[BaseModel]) -> type[BaseModel]:
+def _build_model_with_schema(
+    attributes: type[Attributes], model: type[BaseModel]
+) -> type[BaseModel]:
     """Return a model whose schema says what the attributes accept, of nested attributes too."""
 
     def model_json_schema(_: type[BaseModel], *args: Any, **options: Any) -> JsonSchema:
         schema = model.model_json_schema(*args, **options)
-        _refine(schema, attributes)
-        for nested in _nested_attributes(attributes):
+        _refine_object(schema, attributes)
+        for nested in _find_nested_attributes(attributes):
             definition = schema.get("$defs", {}).get(f"{nested.__name__}Model")
             if definition is not None:
-                _refine(definition, nested)
+                _refine_object(definition, nested)
         return schema
 
     namespace = {"model_json_schema": classmethod(model_json_schema), "__module__": __name__}
     return type(model.__name__, (model,), namespace)
 
 
-def _nested_attributes(attributes: type[Attributes]) -> set[type[Attributes]]:
+def _find_nested_attributes(attributes: type[Attributes]) -> set[type[Attributes]]:
     """Return the attribute classes nested in a class, at any depth."""
     found, pending = set[type[Attributes]](), [attributes]
     while pending:
@@ -278,16 +290,16 @@ def _nested_attributes(attributes: type[Attributes]) -> set[type[Attributes]]:
     return found
 
 
-def _refine(schema: JsonSchema, attributes: type[Attributes]) -> None:
+def _refine_object(schema: JsonSchema, attributes: type[Attributes]) -> None:
     for name, field in attributes.model_fields.items():
         refined = _refine_attribute(schema["properties"][name])
         if field.description:
             refined["description"] = field.description
-        for rule in _rules(field):
+        for rule in _find_rules(field):
             rule.apply(refined)
         schema["properties"][name] = refined
-    if attributes.cases:
-        schema["allOf"] = [*attributes.cases]
+    if attributes.object_schemas:
+        schema["allOf"] = [*attributes.object_schemas]
 
 
 def _refine_attribute(schema: JsonSchema) -> JsonSchema:
@@ -306,12 +318,14 @@ def _refine_attribute(schema: JsonSchema) -> JsonSchema:
     if "$ref" in value:
         # any value passes this choice; it exists for tools that show which values a component accepts
         shown = {"anyOf": [value, {}]}
-        return refined | shown | {"if": {"anyOf": [_TEMPLATE, *null]}, "else": value}
+        return refined | shown | {"if": {"anyOf": [_TEMPLATE_SCHEMA, *null]}, "else": value}
     strict = {"enum": value["enum"]} if "enum" in value else {"type": value["type"]}
     types = [*dict.fromkeys([value["type"], "string", *(["null"] if null else [])])]
     refined |= {key: what for key, what in value.items() if key not in ("type", "enum")}
     refined["type"] = types if len(types) > 1 else types[0]
-    refined["examples"] = [value["enum"][0] if "enum" in value else _EXAMPLES[value["type"]]]
+    refined["examples"] = [
+        value["enum"][0] if "enum" in value else _EXAMPLES_BY_TYPE[value["type"]]
+    ]
     if strict != {"type": "string"}:
-        refined |= {"if": _string_except(_TEMPLATE), "then": strict}
+        refined |= {"if": _build_string_except_schema(_TEMPLATE_SCHEMA), "then": strict}
     return refined

@@ -10,60 +10,60 @@ import dagster as dg
 from pydantic import Field, model_validator
 
 from paimon_orch.dagster.assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.checks import CHECKS, Limit
+from paimon_orch.dagster.checks import CHECK_NAMES, Limit
 from paimon_orch.dagster.components.attribute_rules import (
-    AGE,
-    CRON,
-    DURATION,
-    SIZE,
-    TIMEZONE,
+    AGE_RULE,
+    CRON_RULE,
+    DURATION_RULE,
+    SIZE_RULE,
+    TIMEZONE_RULE,
     Attributes,
     JsonSchema,
     KeyRule,
-    one_of,
-    text_like,
+    require_any_of,
+    require_pattern,
 )
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.run_config import STALE_EXTERNAL, UNKNOWN_OPTIONS
+from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
 from paimon_orch.format.times import parse_duration
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
-_Scalar = str | bool | int | float
+_YamlScalar = str | bool | int | float
 """Rendering a template makes a number of a text that looks like one."""
 
 _Verbatim = dg.Resolver.passthrough()
-_DEFAULT = CompactionPolicy()
+_DEFAULT_POLICY = CompactionPolicy()
 
 
-_DATE = (
+_DATE_PATTERN = (
     "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
     "|02-(?:0[1-9]|1[0-9]|2[0-9]))"
 )
-_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_FORMATS = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
+_HOUR_PATTERN = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_START_FORMATS = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 """How Dagster reads ``start`` unless ``format`` says."""
 
 
-def _start(every: Collection[str], pattern: str, example: str) -> JsonSchema:
+def _build_start_schema(every: Collection[str], pattern: str, example: str) -> JsonSchema:
     """Return the schema of time partitions, for lengths that share Dagster's default format."""
     where = {
         "properties": {"every": {"enum": [*every]}, "format": {"type": "null"}},
         **({} if "day" in every else {"required": ["every"]}),
     }
     accepts = f"a time such as {example}, or one in the 'format' that is given"
-    return text_like("start", f"^{pattern}$", accepts, where=where)
+    return require_pattern("start", f"^{pattern}$", accepts, where=where)
 
 
 class ValuesAttributes(Attributes):
     """The values of a partition column: ``values``, or from ``start`` on by ``every``; or ``dynamic``."""
 
-    cases: ClassVar[Sequence[JsonSchema]] = (
-        one_of("values", "start", "dynamic"),
-        _start(["day", "month"], _DATE, "2026-01-31"),
-        _start(["hour"], f"{_DATE}-{_HOUR}", "2026-01-31-00:00"),
+    object_schemas: ClassVar[Sequence[JsonSchema]] = (
+        require_any_of("values", "start", "dynamic"),
+        _build_start_schema(["day", "month"], _DATE_PATTERN, "2026-01-31"),
+        _build_start_schema(["hour"], f"{_DATE_PATTERN}-{_HOUR_PATTERN}", "2026-01-31-00:00"),
     )
 
     values: Annotated[list[str] | None, _Verbatim] = Field(
@@ -96,7 +96,7 @@ class ValuesAttributes(Attributes):
             raise InputError(f"{path[:-1]} need one of 'values', 'start' and 'dynamic'")
         if self.start is None:
             return
-        form = self.format or _FORMATS[self.every]
+        form = self.format or _START_FORMATS[self.every]
         try:
             datetime.strptime(self.start, form)  # noqa: DTZ007 - as Dagster reads it
         except ValueError:
@@ -131,9 +131,9 @@ class PartitionsAttributes(ValuesAttributes):
     Without ``columns`` a table of several columns has values such as dt=2026-01-01/region=eu, most often ``dynamic``.
     """
 
-    cases: ClassVar[Sequence[JsonSchema]] = (
-        one_of("values", "start", "dynamic", "columns"),
-        *ValuesAttributes.cases[1:],
+    object_schemas: ClassVar[Sequence[JsonSchema]] = (
+        require_any_of("values", "start", "dynamic", "columns"),
+        *ValuesAttributes.object_schemas[1:],
     )
 
     columns: dict[str, ValuesAttributes] | None = Field(
@@ -167,25 +167,27 @@ class CompactionAttributes(Attributes):
     """When partitions are compacted: any one of the thresholds is enough, see docs/dagster.md."""
 
     level0_files: int = Field(
-        default=_DEFAULT.level0_files, description="From so many files in level 0 on."
+        default=_DEFAULT_POLICY.level0_files, description="From so many files in level 0 on."
     )
     sorted_runs: int = Field(
-        default=_DEFAULT.sorted_runs, description="From so many runs on that readers merge."
+        default=_DEFAULT_POLICY.sorted_runs, description="From so many runs on that readers merge."
     )
     small_files: int = Field(
-        default=_DEFAULT.small_files, description="From so many small files of an append table on."
+        default=_DEFAULT_POLICY.small_files,
+        description="From so many small files of an append table on.",
     )
     deleted_ratio: float = Field(
-        default=_DEFAULT.deleted_ratio,
+        default=_DEFAULT_POLICY.deleted_ratio,
         ge=0,
         le=1,
         description="Above this share of hidden or retracted rows the partition is rewritten.",
     )
-    max_rewrite: Annotated[str | None, SIZE] = Field(
-        default=_DEFAULT.max_rewrite, description="Never more than this at once, e.g. 10 gb."
+    max_rewrite: Annotated[str | None, SIZE_RULE] = Field(
+        default=_DEFAULT_POLICY.max_rewrite, description="Never more than this at once, e.g. 10 gb."
     )
-    max_wait: Annotated[str, DURATION] = Field(
-        default=_DEFAULT.max_wait, description="No work waits for a threshold longer, e.g. 1 h."
+    max_wait: Annotated[str, DURATION_RULE] = Field(
+        default=_DEFAULT_POLICY.max_wait,
+        description="No work waits for a threshold longer, e.g. 1 h.",
     )
 
     def policy(self) -> CompactionPolicy:
@@ -196,21 +198,23 @@ class CompactionAttributes(Attributes):
 class FreshnessAttributes(Attributes):
     """How new the data must be: by its age (``fail_after``), or by the time of day (``deadline_cron``)."""
 
-    cases: ClassVar[Sequence[JsonSchema]] = (one_of("fail_after", "deadline_cron"),)
+    object_schemas: ClassVar[Sequence[JsonSchema]] = (
+        require_any_of("fail_after", "deadline_cron"),
+    )
 
-    fail_after: Annotated[str | None, DURATION] = Field(
+    fail_after: Annotated[str | None, DURATION_RULE] = Field(
         default=None, description="The age at which the check fails, e.g. 24 h."
     )
-    warn_after: Annotated[str | None, DURATION] = Field(
+    warn_after: Annotated[str | None, DURATION_RULE] = Field(
         default=None, description="The age at which the check warns, e.g. 12 h."
     )
-    deadline_cron: Annotated[str | None, CRON] = Field(
+    deadline_cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="When the data is due."
     )
-    within: Annotated[str | None, DURATION] = Field(
+    within: Annotated[str | None, DURATION_RULE] = Field(
         default=None, description="How long before the deadline it may come, e.g. 2 h."
     )
-    timezone: Annotated[str, TIMEZONE] = Field(
+    timezone: Annotated[str, TIMEZONE_RULE] = Field(
         default="UTC", description="The time zone of deadline_cron."
     )
 
@@ -240,7 +244,9 @@ class MaintenanceAttributes(Attributes):
     All attributes but ``dry_run`` and ``cron`` are those of the job's config, by the same names: they are its defaults.
     """
 
-    cron: Annotated[str | None, CRON] = Field(default=None, description="When the schedule runs.")
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None, description="When the schedule runs."
+    )
     dry_run: bool = Field(
         default=False,
         description="Whether the schedule only shows what it would delete. Runs from the launchpad are dry runs unless "
@@ -259,7 +265,7 @@ class MaintenanceAttributes(Attributes):
 class SnapshotExpirationAttributes(MaintenanceAttributes):
     """Which snapshots are kept; fields that are not given follow the table's options."""
 
-    cron: Annotated[str | None, CRON] = Field(
+    cron: Annotated[str | None, CRON_RULE] = Field(
         default=None,
         description="When the schedule runs. Default: hourly, at a minute chosen from the table's name.",
     )
@@ -269,7 +275,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
     retain_max: int | None = Field(
         default=None, ge=1, description="So many snapshots are kept at most."
     )
-    retain_for: Annotated[str | None, DURATION] = Field(
+    retain_for: Annotated[str | None, DURATION_RULE] = Field(
         default=None, description="Snapshots younger than this are kept, e.g. 24 h."
     )
     max_deletes: int | None = Field(
@@ -289,7 +295,7 @@ class SnapshotExpirationAttributes(MaintenanceAttributes):
 class OrphanFilesAttributes(MaintenanceAttributes):
     """The age from which unreferenced files are removed; ``quarantine`` moves them to quarantine instead."""
 
-    cron: Annotated[str | None, CRON] = Field(
+    cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="When the schedule runs. Default: on Sundays."
     )
     dry_run: bool = Field(
@@ -297,7 +303,7 @@ class OrphanFilesAttributes(MaintenanceAttributes):
         description="Whether the schedule only shows them. Runs from the launchpad are dry runs unless their config says "
         "dry_run: false.",
     )
-    older_than: Annotated[str, AGE] = Field(
+    older_than: Annotated[str, AGE_RULE] = Field(
         default="3 d",
         description="Longer than the longest write takes from its first file to its commit.",
     )
@@ -310,10 +316,10 @@ class OrphanFilesAttributes(MaintenanceAttributes):
 class PartitionExpirationAttributes(MaintenanceAttributes):
     """The age at which partitions are dropped."""
 
-    cron: Annotated[str | None, CRON] = Field(
+    cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="When the schedule runs. Default: nightly."
     )
-    expiration_time: Annotated[str, DURATION] = Field(
+    expiration_time: Annotated[str, DURATION_RULE] = Field(
         description="Partitions older than this are dropped, e.g. 90 d."
     )
     strategy: Literal["values-time", "update-time"] | None = Field(
@@ -332,16 +338,18 @@ class SparkAttributes(Attributes):
     remote: str | None = Field(
         default=None, description="A Connect server instead, as sc://host:15002."
     )
-    config: dict[str, _Scalar] = Field(
+    config: dict[str, _YamlScalar] = Field(
         default={}, description="Settings of a session that is started."
     )
     ship_package: bool = Field(
         default=False, description="Send paimon_orch to workers that do not have it."
     )
 
-    def resource(self) -> SparkSessionResource:
+    def build_resource(self) -> SparkSessionResource:
         """Return the resource, the same one for all components that say the same."""
-        return _session(self.master, self.remote, _texts(self.config), self.ship_package)
+        return _get_shared_session(
+            self.master, self.remote, _to_option_items(self.config), self.ship_package
+        )
 
 
 class TableAttributes(Attributes):
@@ -356,7 +364,7 @@ class TableAttributes(Attributes):
         default=None,
         description="Where the tables are; without it the project defines the resources paimon and spark.",
     )
-    storage_options: dict[str, _Scalar] = Field(
+    storage_options: dict[str, _YamlScalar] = Field(
         default={},
         description="Of an object store. The UI shows them: secrets belong in the variable PAIMON_STORAGE_OPTIONS.",
     )
@@ -406,14 +414,14 @@ class TableAttributes(Attributes):
     partition_expiration: PartitionExpirationAttributes | None = Field(
         default=None, description="Given, old partitions are dropped by a schedule."
     )
-    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL)
-    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS)
-    checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECKS)] = Field(
+    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
+    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
+    checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECK_NAMES)] = Field(
         default={}, description="Limits by the name of the check; null for no checks."
     )
 
     @model_validator(mode="after")
-    def _follow_rules(self) -> Self:
+    def _check_rules(self) -> Self:
         self.check()
         return self
 
@@ -422,8 +430,8 @@ class TableAttributes(Attributes):
         if self.warehouse is None:
             return {}
         return {
-            "paimon": _catalog(self.warehouse, _texts(self.storage_options)),
-            "spark": self.spark.resource(),
+            "paimon": _get_shared_catalog(self.warehouse, _to_option_items(self.storage_options)),
+            "spark": self.spark.build_resource(),
         }
 
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
@@ -455,10 +463,10 @@ class TableAttributes(Attributes):
         return self.partitions.definition(pool_name(table), running=self.external)
 
 
-_Items = tuple[tuple[str, str], ...]
+_OptionItems = tuple[tuple[str, str], ...]
 
 
-def _texts(options: Mapping[str, _Scalar]) -> _Items:
+def _to_option_items(options: Mapping[str, _YamlScalar]) -> _OptionItems:
     return tuple(
         (name, value if isinstance(value, str) else json.dumps(value))
         for name, value in sorted(options.items())
@@ -466,16 +474,16 @@ def _texts(options: Mapping[str, _Scalar]) -> _Items:
 
 
 @cache
-def _catalog(warehouse: str, options: _Items) -> PaimonCatalogResource:
+def _get_shared_catalog(warehouse: str, options: _OptionItems) -> PaimonCatalogResource:
     """Return one resource for all components that say the same: Dagster merges none but the same object."""
     return PaimonCatalogResource(warehouse=warehouse, storage_options=dict(options))
 
 
 @cache
-def _session(
+def _get_shared_session(
     master: str,
     remote: str | None,
-    config: _Items,
+    config: _OptionItems,
     ship_package: bool,  # noqa: FBT001 - part of the key of the cache
 ) -> SparkSessionResource:
     return SparkSessionResource(

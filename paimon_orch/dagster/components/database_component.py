@@ -12,16 +12,16 @@ import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, Field
 
-from paimon_orch.dagster.components.attribute_rules import DATABASE
+from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import (
     PartitionsAttributes,
     TableAttributes,
 )
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
-from paimon_orch.dagster.names import check_name
+from paimon_orch.dagster.names import check_table_name
 from paimon_orch.errors import InputError, NotFoundError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DatabaseScaffoldParams(BaseModel):
@@ -58,7 +58,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     tables get dynamic partitions unless ``partitions`` says.
     """
 
-    database: Annotated[str, DATABASE] = Field(description="The database.")
+    database: Annotated[str, DATABASE_RULE] = Field(description="The database.")
     include: list[str] = Field(default=["*"], description="Shell patterns of table names.")
     exclude: list[str] = Field(default=[], description="Shell patterns of names to leave out.")
     defs_state: ResolvedDefsStateConfig = Field(
@@ -89,9 +89,9 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         for name in filter(self._matches, catalog.tables(self.database)):
             table = f"{self.database}.{name}"
             try:
-                check_name(table)
+                check_table_name(table)
             except InputError as error:
-                _LOG.warning("%s; it is left out", error)
+                logger.warning("%s; it is left out", error)
                 continue
             with suppress(NotFoundError):  # dropped just now, or not yet created
                 found[name] = list(catalog.table(table).schema.partition_keys)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.checks import build_paimon_table_checks
-from paimon_orch.dagster.components.attribute_rules import TABLE
+from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import (
     MaintenanceAttributes,
     TableAttributes,
@@ -24,8 +24,8 @@ from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
 )
-from paimon_orch.dagster.names import group_name, table_key
-from paimon_orch.dagster.run_config import allowance_config
+from paimon_orch.dagster.names import group_name, table_asset_key
+from paimon_orch.dagster.run_config import build_allowance_config
 from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 
@@ -64,7 +64,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     definitions load.
     """
 
-    table: Annotated[str, TABLE] = Field(description="The table, as database.table.")
+    table: Annotated[str, TABLE_RULE] = Field(description="The table, as database.table.")
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -77,7 +77,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     def get_asset_spec(self) -> dg.AssetSpec:
         """Return the asset of an external table; made to be overridden."""
         return dg.AssetSpec(
-            table_key(self.table, self.key_prefix),
+            table_asset_key(self.table, self.key_prefix),
             description=f"The Paimon table `{self.table}`, which another engine writes.",
             group_name=group_name(self.table),
             kinds={"paimon"},
@@ -100,13 +100,13 @@ class PaimonTableComponent(TableAttributes, dg.Component):
                 self.table, limits=self.checks, key_prefix=self.key_prefix
             )
             checks.append(found)
-        jobs = self._jobs()
+        jobs = self._build_jobs()
         return dg.Definitions(
-            assets=self._assets(),
+            assets=self._build_assets(),
             asset_checks=checks,
             jobs=jobs,
-            schedules=self._schedules(jobs),
-            sensors=self._sensors(),
+            schedules=self._build_schedules(jobs),
+            sensors=self._build_sensors(),
             resources=self.resources(),
         )
 
@@ -114,7 +114,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     def _partitions_def(self) -> dg.PartitionsDefinition[str] | None:
         return self.partitions_def(self.table)
 
-    def _assets(self) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+    def _build_assets(self) -> list[dg.AssetSpec | dg.AssetsDefinition]:
         assets: list[dg.AssetSpec | dg.AssetsDefinition] = []
         if self.external:
             assets.append(self.get_asset_spec())
@@ -132,7 +132,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         ]
         return assets
 
-    def _sensors(self) -> list[dg.SensorDefinition]:
+    def _build_sensors(self) -> list[dg.SensorDefinition]:
         if self.trigger != "sensor":
             return []
         states = dg.DefaultSensorStatus
@@ -148,21 +148,24 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         )
         return [sensor]
 
-    def _jobs(self) -> list[dg.JobDefinition]:
+    def _build_jobs(self) -> list[dg.JobDefinition]:
         builders = {
             EXPIRE_SNAPSHOTS.action: build_expire_snapshots_job,
             REMOVE_ORPHAN_FILES.action: build_remove_orphan_files_job,
         }
         if self.partition_expiration is not None:
             builders[EXPIRE_PARTITIONS.action] = build_expire_partitions_job
-        policies = {action: policy.job_config() for action, policy in self._policies().items()}
-        allowed = allowance_config(self.allowances)
+        policies = {
+            action: policy.job_config()
+            for action, policy in self._find_maintenance_policies().items()
+        }
+        allowed = build_allowance_config(self.allowances)
         return [
             build(self.table, config=policies.get(action, {}) | allowed, key_prefix=self.key_prefix)
             for action, build in builders.items()
         ]
 
-    def _policies(self) -> dict[str, MaintenanceAttributes]:
+    def _find_maintenance_policies(self) -> dict[str, MaintenanceAttributes]:
         """Return the policies that are given, by action: those of jobs that have a schedule."""
         policies = {
             EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
@@ -171,8 +174,8 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         }
         return {action: policy for action, policy in policies.items() if policy is not None}
 
-    def _schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
-        given = self._policies()
+    def _build_schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
+        given = self._find_maintenance_policies()
         cron = {action: policy.cron for action, policy in given.items() if policy.cron is not None}
         states = dg.DefaultScheduleStatus
         status = states.RUNNING if self.running else states.STOPPED

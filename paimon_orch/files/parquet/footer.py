@@ -13,36 +13,36 @@ from paimon_orch.files.parquet.thrift_compact import (
     I64,
     LIST,
     STRUCT,
-    Value,
-    elements,
-    fields_of,
-    integer,
-    list_of,
-    number,
-    struct_of,
+    ValueSpan,
+    decode_integer,
+    decode_list,
+    decode_struct,
+    encode_integer,
+    encode_list,
+    encode_struct,
 )
 
-MAGIC = b"PAR1"
-_TAIL = 8  # the length of the footer, and the magic
-_REMOTE_TAIL = 1 << 16  # most footers come with the one request that tells their length
+PARQUET_MAGIC = b"PAR1"
+_TAIL_BYTES = 8  # the length of the footer, and the magic
+_REMOTE_TAIL_BYTES = 1 << 16  # most footers come with the one request that tells their length
 
 # the numbers of fields: of the file, of a row group, of a column's chunk and of its metadata
 _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
-_PATH, _START, _METADATA, _INDEX_AT, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
+_PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
 _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY = 5, 7, 9, 11
-_KEPT = (1, 2, 3, 4, 6)  # type, encodings, path, codec and uncompressed size
+_KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec and uncompressed size
 
-Range = tuple[int, int]
+ByteRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ColumnChunk:
     """A leaf column in a row group: where its pages lie, with its dictionary, and where their index does, if at all."""
 
-    pages: Range
+    pages: ByteRange
     values: int
-    index: Range | None = None
+    index: ByteRange | None = None
 
 
 class Footer:
@@ -50,13 +50,15 @@ class Footer:
 
     def __init__(self, source: IO[bytes], *, remote: bool = False) -> None:
         size = source.seek(0, os.SEEK_END)
-        end = _last(source, size, _REMOTE_TAIL if remote else _TAIL)
-        length = int.from_bytes(end[-_TAIL:-4], "little") + _TAIL
+        end = _read_tail(source, size, _REMOTE_TAIL_BYTES if remote else _TAIL_BYTES)
+        length = int.from_bytes(end[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
         if len(end) < length <= size:
-            end = _last(source, size, length)
+            end = _read_tail(source, size, length)
         # pyarrow says what is wrong with what is no footer
-        self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(MAGIC + end[-length:]))
-        self._start, self._data = size - length, end[-length:-_TAIL]
+        self.metadata: pq.FileMetaData = pq.read_metadata(
+            pa.BufferReader(PARQUET_MAGIC + end[-length:])
+        )
+        self._start, self._data = size - length, end[-length:-_TAIL_BYTES]
 
     @property
     def size(self) -> int:
@@ -64,88 +66,98 @@ class Footer:
         return len(self._data)
 
     @cached_property
-    def _file(self) -> dict[int, Value]:
-        return fields_of(self._data)[0]
+    def _file(self) -> dict[int, ValueSpan]:
+        return decode_struct(self._data)[0]
 
     @cached_property
-    def _groups(self) -> list[Value]:
-        return list(elements(self._data, self._file[_ROW_GROUPS].start))
+    def _row_groups(self) -> list[ValueSpan]:
+        return list(decode_list(self._data, self._file[_ROW_GROUPS].start))
 
-    def _fields(self, value: Value) -> dict[int, Value]:
-        return fields_of(self._data, value.start)[0]
+    def _fields(self, value: ValueSpan) -> dict[int, ValueSpan]:
+        return decode_struct(self._data, value.start)[0]
 
-    def _chunk_values(self, group: dict[int, Value]) -> Iterator[Value]:
-        return elements(self._data, group[_CHUNKS].start)
+    def _chunk_values(self, group: dict[int, ValueSpan]) -> Iterator[ValueSpan]:
+        return decode_list(self._data, group[_CHUNKS].start)
 
-    def chunks(self, group: int, leaves: Container[int]) -> dict[int, Chunk]:
+    def chunks(self, group: int, leaves: Container[int]) -> dict[int, ColumnChunk]:
         """Return the chunks of leaf columns in a row group; raises :class:`ValueError` where no pages can be told."""
         if _ENCRYPTION in self._file:
             raise ValueError("columns may be encrypted")
-        chunks = enumerate(self._chunk_values(self._fields(self._groups[group])))
-        return {leaf: self._chunk(self._fields(chunk)) for leaf, chunk in chunks if leaf in leaves}
+        chunks = enumerate(self._chunk_values(self._fields(self._row_groups[group])))
+        return {
+            leaf: self._decode_chunk(self._fields(chunk))
+            for leaf, chunk in chunks
+            if leaf in leaves
+        }
 
-    def _chunk(self, chunk: dict[int, Value]) -> Chunk:
+    def _decode_chunk(self, chunk: dict[int, ValueSpan]) -> ColumnChunk:
         if chunk.keys() & {_PATH, _CRYPTO, _ENCRYPTED}:
             raise ValueError("the pages of a column are encrypted or in another file")
         metadata = self._fields(chunk[_METADATA])
         starts = [
-            self._integer(metadata[at]) for at in (_DATA_PAGES, _DICTIONARY) if at in metadata
+            self._decode_integer(metadata[at])
+            for at in (_DATA_PAGES, _DICTIONARY)
+            if at in metadata
         ]
         start = min(at for at in starts if at > 0)  # writers without a dictionary page have told 0
-        pages = self._range(start, self._integer(metadata[_COMPRESSED]))
+        pages = self._range(start, self._decode_integer(metadata[_COMPRESSED]))
         index = None
-        if _INDEX_AT in chunk and _INDEX_LENGTH in chunk:
-            found = (self._integer(chunk[at]) for at in (_INDEX_AT, _INDEX_LENGTH))
+        if _INDEX_OFFSET in chunk and _INDEX_LENGTH in chunk:
+            found = (self._decode_integer(chunk[at]) for at in (_INDEX_OFFSET, _INDEX_LENGTH))
             index = self._range(*found)
-        return Chunk(pages, self._integer(metadata[_VALUES]), index)
+        return ColumnChunk(pages, self._decode_integer(metadata[_VALUES]), index)
 
-    def _integer(self, value: Value) -> int:
-        return integer(self._data, value.start)
+    def _decode_integer(self, value: ValueSpan) -> int:
+        return decode_integer(self._data, value.start)
 
-    def _range(self, start: int, length: int) -> Range:
-        if start < len(MAGIC) or length < 0 or start + length > self._start:
+    def _range(self, start: int, length: int) -> ByteRange:
+        if start < len(PARQUET_MAGIC) or length < 0 or start + length > self._start:
             raise ValueError(f"{length} bytes at {start} are not in front of the footer")
         return start, start + length
 
-    def narrowed(self, group: int, rows: int, chunks: Mapping[int, Chunk]) -> bytes:
+    def encode_row_group_footer(
+        self, group: int, rows: int, chunks: Mapping[int, ColumnChunk]
+    ) -> bytes:
         """Return the footer of a file of one row group with some chunks replaced; the others must not be read."""
-        old = self._fields(self._groups[group])
+        old = self._fields(self._row_groups[group])
         written = [
-            self._narrowed(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
+            self._encode_chunk(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
             for leaf, value in enumerate(self._chunk_values(old))
         ]
         new_group = {
-            _CHUNKS: (LIST, list_of(written)),
+            _CHUNKS: (LIST, encode_list(written)),
             _GROUP_BYTES: (I64, self._bytes(old[_GROUP_BYTES])),
-            _GROUP_ROWS: (I64, number(rows)),
+            _GROUP_ROWS: (I64, encode_integer(rows)),
         }
-        footer = struct_of(
+        footer = encode_struct(
             self._raw(self._file, self._file)
             | {
-                _FILE_ROWS: (I64, number(rows)),
-                _ROW_GROUPS: (LIST, list_of([struct_of(new_group)])),
+                _FILE_ROWS: (I64, encode_integer(rows)),
+                _ROW_GROUPS: (LIST, encode_list([encode_struct(new_group)])),
             }
         )
-        return footer + len(footer).to_bytes(4, "little") + MAGIC
+        return footer + len(footer).to_bytes(4, "little") + PARQUET_MAGIC
 
-    def _narrowed(self, old: Value, chunk: Chunk) -> bytes:
+    def _encode_chunk(self, old: ValueSpan, chunk: ColumnChunk) -> bytes:
         start, end = chunk.pages
-        metadata = self._raw(self._fields(self._fields(old)[_METADATA]), _KEPT) | {
-            _VALUES: (I64, number(chunk.values)),
-            _COMPRESSED: (I64, number(end - start)),
-            _DATA_PAGES: (I64, number(start)),  # a dictionary in front of them is found
+        metadata = self._raw(self._fields(self._fields(old)[_METADATA]), _KEPT_FIELDS) | {
+            _VALUES: (I64, encode_integer(chunk.values)),
+            _COMPRESSED: (I64, encode_integer(end - start)),
+            _DATA_PAGES: (I64, encode_integer(start)),  # a dictionary in front of them is found
         }
-        return struct_of({_START: (I64, number(start)), _METADATA: (STRUCT, struct_of(metadata))})
+        return encode_struct(
+            {_START: (I64, encode_integer(start)), _METADATA: (STRUCT, encode_struct(metadata))}
+        )
 
     def _raw(
-        self, fields: Mapping[int, Value], wanted: Iterable[int]
+        self, fields: Mapping[int, ValueSpan], wanted: Iterable[int]
     ) -> dict[int, tuple[int, bytes]]:
         return {at: (fields[at].kind, self._bytes(fields[at])) for at in wanted if at in fields}
 
-    def _bytes(self, value: Value) -> bytes:
+    def _bytes(self, value: ValueSpan) -> bytes:
         return self._data[value.start : value.end]
 
 
-def _last(source: IO[bytes], size: int, length: int) -> bytes:
+def _read_tail(source: IO[bytes], size: int, length: int) -> bytes:
     source.seek(max(0, size - length))
     return source.read(length)

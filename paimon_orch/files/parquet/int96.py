@@ -11,42 +11,49 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.parquet.thrift_compact import Value, elements, fields_of, integer
+from paimon_orch.files.parquet.thrift_compact import (
+    ValueSpan,
+    decode_integer,
+    decode_list,
+    decode_struct,
+)
 
-STORED = pa.binary(12)
-_PARTS = np.dtype([("nanos", "<i8"), ("day", "<i4")])
+INT96_BYTES_TYPE = pa.binary(12)
+_INT96_DTYPE = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 _NANOS_PER_DAY = 86_400 * 10**9
 _JULIAN_EPOCH = 2_440_588
 
 _FIXED_LEN_BYTE_ARRAY, _INT96 = 7, 3
-_TAIL = 8  # the length of the footer, and the magic
+_TAIL_BYTES = 8  # the length of the footer, and the magic
 
 
-def is_nanoseconds(kind: pa.DataType) -> bool:
+def is_nanosecond_timestamp(kind: pa.DataType) -> bool:
     """Tell whether a type is stored as INT96."""
     return isinstance(kind, pa.TimestampType) and kind.unit == "ns"
 
 
-def has_nanoseconds(kind: pa.DataType) -> bool:
+def has_nanosecond_timestamps(kind: pa.DataType) -> bool:
     """Tell whether a type is or holds one that is stored as INT96."""
-    return is_nanoseconds(kind) or any(has_nanoseconds(field.type) for field in children_of(kind))
+    return is_nanosecond_timestamp(kind) or any(
+        has_nanosecond_timestamps(field.type) for field in child_fields(kind)
+    )
 
 
-def children_of(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
+def child_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
     """Return the fields of a nested type; key and value of a map."""
     if isinstance(kind, pa.MapType):
         return [kind.key_field, kind.item_field]
     return [kind.field(at) for at in range(kind.num_fields)]
 
 
-def stored_type(kind: pa.DataType) -> pa.DataType:
+def int96_storage_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that is handed to pyarrow: nanoseconds as twelve bytes, nested ones too.
 
     Elements of lists and values of maps are optional, NOT NULL ones too: Java 0.9 loses values of required ones.
     """
-    if is_nanoseconds(kind):
-        return STORED
-    children = [field.with_type(stored_type(field.type)) for field in children_of(kind)]
+    if is_nanosecond_timestamp(kind):
+        return INT96_BYTES_TYPE
+    children = [field.with_type(int96_storage_type(field.type)) for field in child_fields(kind)]
     if isinstance(kind, pa.MapType):
         return pa.map_(children[0], children[1].with_nullable(True))
     if isinstance(kind, pa.ListType):
@@ -54,17 +61,19 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
     return pa.struct(children) if isinstance(kind, pa.StructType) else kind
 
 
-def stored(array: pa.Array) -> pa.Array:
+def encode_int96(array: pa.Array) -> pa.Array:
     """Return nanosecond timestamps as the twelve bytes of INT96, days rounded down."""
     nanos = array.view(pa.int64()).fill_null(0).to_numpy()
-    parts = np.empty(len(array), _PARTS)
+    parts = np.empty(len(array), _INT96_DTYPE)
     days = nanos // _NANOS_PER_DAY
     parts["nanos"], parts["day"] = nanos - days * _NANOS_PER_DAY, days + _JULIAN_EPOCH
     validity = array.is_valid().buffers()[1] if array.null_count else None
-    return pa.Array.from_buffers(STORED, len(array), [validity, pa.py_buffer(parts.tobytes())])
+    return pa.Array.from_buffers(
+        INT96_BYTES_TYPE, len(array), [validity, pa.py_buffer(parts.tobytes())]
+    )
 
 
-class FooterSink(io.RawIOBase):
+class Int96FooterSink(io.RawIOBase):
     """Hands bytes on to a sink; from :meth:`hold` on it keeps them, until the footer was changed."""
 
     def __init__(self, sink: IO[bytes]) -> None:
@@ -95,31 +104,34 @@ class FooterSink(io.RawIOBase):
     def release(self) -> None:
         """Change the footer that was kept, and write it."""
         assert self._held is not None
-        length = int.from_bytes(self._held[-_TAIL:-4], "little")
-        start = len(self._held) - _TAIL - length
-        for at in _twelve_bytes(bytes(self._held[start:-_TAIL])):
+        length = int.from_bytes(self._held[-_TAIL_BYTES:-4], "little")
+        start = len(self._held) - _TAIL_BYTES - length
+        for at in _find_int96_types(bytes(self._held[start:-_TAIL_BYTES])):
             self._held[start + at] = _INT96 << 1
         self._sink.write(bytes(self._held))
         self._held = None
 
 
-def _twelve_bytes(footer: bytes) -> Iterator[int]:
+def _find_int96_types(footer: bytes) -> Iterator[int]:
     """Yield where a footer tells the type of columns of twelve bytes that mean nothing else."""
-    metadata, _ = fields_of(footer)
+    metadata, _ = decode_struct(footer)
     leaves = []
-    for element in _structs(footer, metadata[2]):
+    for element in _decode_structs(footer, metadata[2]):
         if 1 in element:  # a column, not a group
             plain = 6 not in element and 10 not in element
-            is_fixed = integer(footer, element[1].start) == _FIXED_LEN_BYTE_ARRAY
-            is_long = 2 in element and integer(footer, element[2].start) == STORED.byte_width
+            is_fixed = decode_integer(footer, element[1].start) == _FIXED_LEN_BYTE_ARRAY
+            is_long = (
+                2 in element
+                and decode_integer(footer, element[2].start) == INT96_BYTES_TYPE.byte_width
+            )
             leaves.append(plain and is_fixed and is_long)
             if leaves[-1]:
                 yield element[1].start
-    for row_group in _structs(footer, metadata[4]):
-        for leaf, chunk in zip(leaves, _structs(footer, row_group[1]), strict=True):
+    for row_group in _decode_structs(footer, metadata[4]):
+        for leaf, chunk in zip(leaves, _decode_structs(footer, row_group[1]), strict=True):
             if leaf:
-                yield fields_of(footer, chunk[3].start)[0][1].start
+                yield decode_struct(footer, chunk[3].start)[0][1].start
 
 
-def _structs(data: bytes, value: Value) -> Iterator[dict[int, Value]]:
-    return (fields_of(data, element.start)[0] for element in elements(data, value.start))
+def _decode_structs(data: bytes, value: ValueSpan) -> Iterator[dict[int, ValueSpan]]:
+    return (decode_struct(data, element.start)[0] for element in decode_list(data, value.start))

@@ -13,30 +13,35 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.int96 import (
-    STORED,
-    FooterSink,
-    children_of,
-    has_nanoseconds,
-    is_nanoseconds,
-    stored_type,
+    INT96_BYTES_TYPE,
+    Int96FooterSink,
+    child_fields,
+    has_nanosecond_timestamps,
+    int96_storage_type,
+    is_nanosecond_timestamp,
 )
-from paimon_orch.files.parquet.page_reader import LOCAL, REMOTE, PageReader, RowGroupPages
+from paimon_orch.files.parquet.page_reader import (
+    LOCAL_COSTS,
+    REMOTE_COSTS,
+    PageReader,
+    RowGroupPages,
+)
 from paimon_orch.files.schema_evolution.nested import map_atoms
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 ROW_GROUP_ROWS = 262_144
-_LOCAL_BUFFER = 65_536
+_LOCAL_BUFFER_BYTES = 65_536
 # Half of that makes a full read half as slow again, and the double reads 50 % more around rows that lie together.
-_SMALL_PAGES = {
+_SMALL_PAGE_OPTIONS = {
     "write_page_index": True,
     "data_page_size": 32 << 10,  # looked at after so many values:
     "write_batch_size": 128,
     "max_rows_per_page": 2_048,
 }
-_DICTIONARY_SHARE = 0.1  # a dictionary pays below this share of distinct values
+_MAX_DISTINCT_RATIO = 0.1  # a dictionary pays below this share of distinct values
 _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
@@ -54,7 +59,7 @@ class ParquetFileReader:
             source,
             metadata=self._footer.metadata,
             pre_buffer=remote,
-            buffer_size=0 if remote else _LOCAL_BUFFER,
+            buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
         )
         self._source, self._remote = source, remote
         self.num_rows: int | None = self._file.metadata.num_rows
@@ -81,7 +86,7 @@ class ParquetFileReader:
         return int(self._file.num_row_groups)
 
     @cached_property
-    def first_rows(self) -> list[int]:
+    def row_group_starts(self) -> list[int]:
         """Return the number of the first row of each row group, and that behind the last one."""
         rows = (self.row_group_rows(group) for group in range(self.num_row_groups))
         return list(accumulate(rows, initial=0))
@@ -121,12 +126,14 @@ class ParquetFileReader:
         """Return None where pyarrow takes a dot in a name for a nested column."""
         leaves, start = {}, 0
         for field in self._file.schema_arrow:
-            end = start + sum(1 for _ in _leaves(field))
+            end = start + sum(1 for _ in _iterate_leaves(field))
             leaves[field.name] = range(start, end)
             start = end
         if start != self._file.metadata.num_columns or any("." in name for name in leaves):
             return None
-        return PageReader(self._source, self._footer, leaves, REMOTE if self._remote else LOCAL)
+        return PageReader(
+            self._source, self._footer, leaves, REMOTE_COSTS if self._remote else LOCAL_COSTS
+        )
 
 
 class ParquetFileWriter:
@@ -149,13 +156,13 @@ class ParquetFileWriter:
                 f"'file.compression' = {codec!r}: Parquet takes {', '.join(sorted(_CODECS))}"
             )
         self._types = [field.type for field in fields]
-        self._plain = arrow_schema(fields, with_ids=True)
+        self._plain = to_arrow_schema(fields, with_ids=True)
         self._schema = pa.schema(
-            [field.with_type(stored_type(field.type)) for field in self._plain]
+            [field.with_type(int96_storage_type(field.type)) for field in self._plain]
         )
-        self._sink, self._codec = FooterSink(sink), _CODECS[codec]
+        self._sink, self._codec = Int96FooterSink(sink), _CODECS[codec]
         self._level = zstd_level if codec == "zstd" else None
-        self._pages = _SMALL_PAGES if small_pages else {}
+        self._pages = _SMALL_PAGE_OPTIONS if small_pages else {}
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -167,8 +174,8 @@ class ParquetFileWriter:
                 self._schema,
                 compression=self._codec,
                 compression_level=self._level,
-                use_dictionary=_low_cardinality(stored),
-                write_statistics=_with_statistics(self._schema),
+                use_dictionary=_find_dictionary_columns(stored),
+                write_statistics=_find_statistics_columns(self._schema),
                 store_decimal_as_integer=True,
                 store_schema=False,
                 write_time_adjusted_to_utc=True,
@@ -179,7 +186,7 @@ class ParquetFileWriter:
     def _stored(self, table: pa.Table) -> pa.Table:
         columns = [
             pa.chunked_array(
-                [map_atoms(c, kind, target, _stored_atom) for c in column.chunks], target
+                [map_atoms(c, kind, target, _convert_atom) for c in column.chunks], target
             )
             if column.type != target
             else column
@@ -194,7 +201,7 @@ class ParquetFileWriter:
         if self._writer is None:
             self.write(self._schema.empty_table())
         assert self._writer is not None
-        if not any(has_nanoseconds(field.type) for field in self._plain):
+        if not any(has_nanosecond_timestamps(field.type) for field in self._plain):
             self._writer.close()
             return
         self._sink.hold()
@@ -202,44 +209,49 @@ class ParquetFileWriter:
         self._sink.release()
 
 
-def _stored_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> pa.Array:
-    return int96.stored(array) if is_nanoseconds(array.type) else array
+def _convert_atom(array: pa.Array, _type: AtomicType, _target: pa.DataType) -> pa.Array:
+    return int96.encode_int96(array) if is_nanosecond_timestamp(array.type) else array
 
 
-def _with_statistics(schema: pa.Schema) -> list[str]:
+def _find_statistics_columns(schema: pa.Schema) -> list[str]:
     """Return the paths of columns with bounds: INT96 has no order."""
-    return [path for field in schema for path, kind in _leaves(field) if kind != STORED]
+    return [
+        path
+        for field in schema
+        for path, kind in _iterate_leaves(field)
+        if kind != INT96_BYTES_TYPE
+    ]
 
 
-def _leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.DataType]]:
+def _iterate_leaves(field: "pa.Field[pa.DataType]") -> Iterator[tuple[str, pa.DataType]]:
     if not pa.types.is_nested(field.type):
         yield field.name, field.type
         return
     group = {pa.MapType: ".key_value", pa.ListType: ".list"}.get(type(field.type), "")
-    for child in children_of(field.type):
-        for path, leaf in _leaves(child):
+    for child in child_fields(field.type):
+        for path, leaf in _iterate_leaves(child):
             yield f"{field.name}{group}.{path}", leaf
 
 
-def _low_cardinality(table: pa.Table) -> list[str]:
+def _find_dictionary_columns(table: pa.Table) -> list[str]:
     """Return the columns that repeat themselves, by a look at the first rows."""
     sample = table.slice(0, 16_384)
     chosen: dict[str, bool] = {SEQUENCE_NUMBER.name: False}
     for name, column in zip(sample.column_names, sample.columns, strict=True):
         if not name.startswith(KEY_PREFIX) and name not in chosen:
-            chosen[name] = _repeats(column)
+            chosen[name] = _has_low_cardinality(column)
     copies = {
         name: chosen.get(name.removeprefix(KEY_PREFIX), False) for name in sample.column_names
     }
     return [name for name, repeats in copies.items() if repeats]
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
+def _has_low_cardinality(column: pa.ChunkedArray) -> bool:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or _is_long_decimal(kind):
         return False
     distinct: int = pc.count_distinct(column).as_py()
-    return distinct < max(2, _DICTIONARY_SHARE * len(column))
+    return distinct < max(2, _MAX_DISTINCT_RATIO * len(column))
 
 
 def _is_long_decimal(kind: pa.DataType) -> bool:

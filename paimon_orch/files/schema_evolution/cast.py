@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.schema_evolution.cast_string import parse_text, sized_text, to_text
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.files.schema_evolution.cast_string import fit_text_to_length, parse_text, to_text
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
-Rule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
+CastRule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
-_WIDE = Context(prec=400)  # a double has up to 309 digits before the point
+_WIDE_CONTEXT = Context(prec=400)  # a double has up to 309 digits before the point
 _MILLIS_PER_DAY = 86_400_000
-_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNITS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FAMILIES = {
     "integer": ("TINYINT", "SMALLINT", "INT", "BIGINT"),
     "float": ("FLOAT", "DOUBLE"),
@@ -30,7 +30,7 @@ _FAMILIES = {
     "binary": ("BINARY", "VARBINARY"),
     "timestamp": ("TIMESTAMP", "TIMESTAMP_LTZ"),
 }
-_FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
+_FAMILY_BY_TYPE = {name: family for family, names in _FAMILIES.items() for name in names}
 
 
 def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
@@ -40,9 +40,9 @@ def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     cast.
     """
     try:
-        if family(new) == "text":
-            return _as_text(array, old, new)
-        rule = isinstance(old, AtomicType) and _RULES.get((family(old), family(new)))
+        if type_family(new) == "text":
+            return _cast_to_text(array, old, new)
+        rule = isinstance(old, AtomicType) and _CAST_RULES.get((type_family(old), type_family(new)))
         if isinstance(old, AtomicType) and rule:
             return rule(array, old, new)
     except (ValueError, ArithmeticError) as error:
@@ -55,41 +55,43 @@ def cast(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     )
 
 
-def family(data_type: AtomicType) -> str:
+def type_family(data_type: AtomicType) -> str:
     """Return the group of types that cast alike."""
-    return _FAMILY.get(data_type.name, data_type.name)
+    return _FAMILY_BY_TYPE.get(data_type.name, data_type.name)
 
 
-def truncated(array: pa.Array, unit: str) -> pa.Array:
+def truncate_timestamps(array: pa.Array, unit: str) -> pa.Array:
     """Round timestamps down to a unit, so that a cast to it loses nothing silently."""
     names = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
     return pc.floor_temporal(array, unit=names[unit])
 
 
-def _as_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
+def _cast_to_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     text = to_text(array, old)
-    is_binary = isinstance(old, AtomicType) and family(old) == "binary"
-    return text if is_binary else sized_text(text, new)  # Java does not look at the length of bytes
+    is_binary = isinstance(old, AtomicType) and type_family(old) == "binary"
+    return (
+        text if is_binary else fit_text_to_length(text, new)
+    )  # Java does not look at the length of bytes
 
 
-def _numbers(array: pa.Array, dtype: type) -> npt.NDArray[Any]:
+def _to_numpy(array: pa.Array, dtype: type) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = (
         array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
     )
     return values
 
 
-def _masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
+def _with_nulls_of(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False))
 
 
-def _plain(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+def _cast_unchecked(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Convert as Arrow does: integers wrap around, floating point numbers round."""
-    return array.cast(arrow_type(new), safe=False)
+    return array.cast(to_arrow_type(new), safe=False)
 
 
 def _boolean_to_number(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    return array.cast(pa.int8()).cast(arrow_type(new))
+    return array.cast(pa.int8()).cast(to_arrow_type(new))
 
 
 def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
@@ -99,12 +101,12 @@ def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> 
 def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Truncate and saturate as Java does: smaller types get the wrapped 32-bit number."""
     kind: type = np.int64 if new.name == "BIGINT" else np.int32
-    limits, values = np.iinfo(kind), np.nan_to_num(_numbers(array, np.float64), nan=0.0)
+    limits, values = np.iinfo(kind), np.nan_to_num(_to_numpy(array, np.float64), nan=0.0)
     low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
     inside = (values > low) & (values < high)
     whole: npt.NDArray[Any] = np.where(inside, values, 0).astype(kind)
     whole = np.where(values >= high, limits.max, np.where(values <= low, limits.min, whole))
-    return _masked(whole, array).cast(arrow_type(new), safe=False)
+    return _with_nulls_of(whole, array).cast(to_arrow_type(new), safe=False)
 
 
 def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
@@ -112,37 +114,39 @@ def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
     if old.name == "DECIMAL":
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
-            return array.cast(arrow_type(new))
-    if family(old) == "float":  # by the shortest text of the double, as BigDecimal.valueOf
+            return array.cast(to_arrow_type(new))
+    if type_family(old) == "float":  # by the shortest text of the double, as BigDecimal.valueOf
         numbers = [None if value is None else Decimal(repr(value)) for value in array.to_pylist()]
     else:
         numbers = [None if value is None else Decimal(value) for value in array.to_pylist()]
-    return pa.array([rounded(number, precision, scale) for number in numbers], arrow_type(new))
+    return pa.array(
+        [round_decimal(number, precision, scale) for number in numbers], to_arrow_type(new)
+    )
 
 
-def rounded(number: Decimal | None, precision: int, scale: int) -> Decimal | None:
+def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal | None:
     """Round half up to a scale; None if there are more digits than the precision has."""
     if number is None:
         return None
     if not number.is_finite():
         raise ValueError(f"{number} is no decimal number")
-    result = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _WIDE)
+    result = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _WIDE_CONTEXT)
     return result if len(result.as_tuple().digits) <= precision or not result else None
 
 
 def _decimal_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Cut the fraction and keep the lower 64 bits."""
-    whole = [None if value is None else _wrapped(int(value)) for value in array.to_pylist()]
-    return pa.array(whole, pa.int64()).cast(arrow_type(new), safe=False)
+    whole = [None if value is None else _wrap_int64(int(value)) for value in array.to_pylist()]
+    return pa.array(whole, pa.int64()).cast(to_arrow_type(new), safe=False)
 
 
-def _wrapped(value: int) -> int:
+def _wrap_int64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _decimal_to_float(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     values = [None if value is None else float(value) for value in array.to_pylist()]
-    return pa.array(values, pa.float64()).cast(arrow_type(new))
+    return pa.array(values, pa.float64()).cast(to_arrow_type(new))
 
 
 def _to_binary(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
@@ -155,40 +159,40 @@ def _to_binary(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     return pa.array(padded, pa.binary())
 
 
-def _parse(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
+def _parse_text(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     if new.name == "DECIMAL":
         numbers = parse_text(array, new, pa.string())
         return _to_decimal(numbers, AtomicType(name="VARCHAR"), new)
-    return parse_text(array, new, arrow_type(new))
+    return parse_text(array, new, to_arrow_type(new))
 
 
-def _counts(array: pa.Array, unit: str) -> npt.NDArray[Any]:
+def _count_units(array: pa.Array, unit: str) -> npt.NDArray[Any]:
     """Return timestamps as numbers of a unit that is not finer than theirs, rounded down."""
     assert isinstance(array.type, pa.TimestampType)
-    factor = _PER_SECOND[array.type.unit] // _PER_SECOND[unit]
-    return _numbers(array.view(pa.int64()), np.int64) // factor
+    factor = _UNITS_PER_SECOND[array.type.unit] // _UNITS_PER_SECOND[unit]
+    return _to_numpy(array.view(pa.int64()), np.int64) // factor
 
 
-def _to_zero(values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
+def _divide_toward_zero(values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
     """Divide as Java does, rounding to zero."""
     return np.where(values < 0, -(-values // step), values // step)
 
 
 def _date_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    target = arrow_type(new)
+    target = to_arrow_type(new)
     assert isinstance(target, pa.TimestampType)
     return array.cast(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
 
 
 def _time_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    target = arrow_type(new)
+    target = to_arrow_type(new)
     assert isinstance(target, pa.TimestampType)
     millis = array.view(pa.int32()).cast(pa.int64()).view(pa.timestamp("ms"))
     return millis.cast(pa.timestamp(target.unit)).view(target)
 
 
 def _integer_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    target = arrow_type(new)
+    target = to_arrow_type(new)
     assert isinstance(target, pa.TimestampType)
     return (
         array.cast(pa.int64()).view(pa.timestamp("s")).cast(pa.timestamp(target.unit)).view(target)
@@ -197,57 +201,59 @@ def _integer_to_timestamp(array: pa.Array, _old: AtomicType, new: AtomicType) ->
 
 def _timestamp_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Return seconds of the epoch; before 1970 Java rounds them up."""
-    seconds = _to_zero(_counts(array, "ms"), 1000)
-    return _masked(seconds, array).cast(arrow_type(new), safe=False)
+    seconds = _divide_toward_zero(_count_units(array, "ms"), 1000)
+    return _with_nulls_of(seconds, array).cast(to_arrow_type(new), safe=False)
 
 
 def _timestamp_to_date(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
     """Return the day. Java 0.9 takes the day after for times before 1970 without zone; newer ones do not."""
-    days = _counts(array, "ms") // _MILLIS_PER_DAY
-    return _masked(days.astype(np.int32), array).view(pa.date32())
+    days = _count_units(array, "ms") // _MILLIS_PER_DAY
+    return _with_nulls_of(days.astype(np.int32), array).view(pa.date32())
 
 
 def _timestamp_to_time(array: pa.Array, _old: AtomicType, _new: AtomicType) -> pa.Array:
-    millis = _counts(array, "ms") % _MILLIS_PER_DAY
-    return _masked(millis.astype(np.int32), array).view(pa.time32("ms"))
+    millis = _count_units(array, "ms") % _MILLIS_PER_DAY
+    return _with_nulls_of(millis.astype(np.int32), array).view(pa.time32("ms"))
 
 
 def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
     """Cut digits: below milliseconds rounding down, of milliseconds to zero, as Java does."""
-    target, (before,), (after,) = arrow_type(new), old.params, new.params
+    target, (before,), (after,) = to_arrow_type(new), old.params, new.params
     assert isinstance(target, pa.TimestampType)
-    counts = truncated(array, target.unit).cast(pa.timestamp(target.unit, tz=array.type.tz))
+    counts = truncate_timestamps(array, target.unit).cast(
+        pa.timestamp(target.unit, tz=array.type.tz)
+    )
     if after >= before:
         return counts.view(target)
-    values = _numbers(counts.view(pa.int64()), np.int64)
-    step = _PER_SECOND[target.unit] // 10**after
-    cut = _to_zero(values, step) if after < 3 else values // step
-    return _masked(cut * step, array).view(target)
+    values = _to_numpy(counts.view(pa.int64()), np.int64)
+    step = _UNITS_PER_SECOND[target.unit] // 10**after
+    cut = _divide_toward_zero(values, step) if after < 3 else values // step
+    return _with_nulls_of(cut * step, array).view(target)
 
 
-_RULES: Mapping[tuple[str, str], Rule] = {
+_CAST_RULES: Mapping[tuple[str, str], CastRule] = {
     ("BOOLEAN", "integer"): _boolean_to_number,
     ("BOOLEAN", "float"): _boolean_to_number,
     ("BOOLEAN", "DECIMAL"): _to_decimal,
     ("integer", "BOOLEAN"): _integer_to_boolean,
-    ("integer", "integer"): _plain,
-    ("integer", "float"): _plain,
+    ("integer", "integer"): _cast_unchecked,
+    ("integer", "float"): _cast_unchecked,
     ("integer", "DECIMAL"): _to_decimal,
     ("integer", "timestamp"): _integer_to_timestamp,
     ("float", "integer"): _float_to_integer,
-    ("float", "float"): _plain,
+    ("float", "float"): _cast_unchecked,
     ("float", "DECIMAL"): _to_decimal,
     ("DECIMAL", "integer"): _decimal_to_integer,
     ("DECIMAL", "float"): _decimal_to_float,
     ("DECIMAL", "DECIMAL"): _to_decimal,
-    ("text", "BOOLEAN"): _parse,
-    ("text", "integer"): _parse,
-    ("text", "float"): _parse,
-    ("text", "DECIMAL"): _parse,
+    ("text", "BOOLEAN"): _parse_text,
+    ("text", "integer"): _parse_text,
+    ("text", "float"): _parse_text,
+    ("text", "DECIMAL"): _parse_text,
     ("text", "binary"): _to_binary,
-    ("text", "DATE"): _parse,
-    ("text", "TIME"): _parse,
-    ("text", "timestamp"): _parse,
+    ("text", "DATE"): _parse_text,
+    ("text", "TIME"): _parse_text,
+    ("text", "timestamp"): _parse_text,
     ("binary", "binary"): _to_binary,
     ("DATE", "timestamp"): _date_to_timestamp,
     ("TIME", "TIME"): lambda array, _old, _new: array,

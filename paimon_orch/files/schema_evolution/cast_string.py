@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.schema_evolution.nested import flat_values, map_types
-from paimon_orch.format.partition_path import java_double
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.files.schema_evolution.nested import flatten_values, map_key_value_types
+from paimon_orch.format.partition_path import format_java_double
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
@@ -23,7 +23,7 @@ from paimon_orch.format.types.data_types import (
     RowType,
 )
 
-_TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
+_TRUE_WORDS, _FALSE_WORDS = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _INTEGER = re.compile(r"([+-]?)(\d*)(?:\.\d*)?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _FLOAT = re.compile(rf"({_DECIMAL.pattern})[dDfF]?|[+-]?(?:NaN|Infinity)", re.ASCII)
@@ -32,11 +32,11 @@ _TIME = re.compile(r"\s*(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2})(?:\.(\d{1,9}))?)?\
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII
 )
-_EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 
 
-def sized_text(text: pa.Array, new: AtomicType) -> pa.Array:
+def fit_text_to_length(text: pa.Array, new: AtomicType) -> pa.Array:
     """Cut text to the length of its type; CHAR is also filled up with blanks."""
     (length,) = new.params
     if length < MAX_LENGTH:
@@ -50,34 +50,36 @@ def to_text(array: pa.Array, data_type: DataType) -> pa.Array:
         case AtomicType(name="CHAR" | "VARCHAR"):
             return array
         case AtomicType(name="FLOAT" | "DOUBLE" as name):
-            return _each(array, lambda value: java_double(value, single=name == "FLOAT"))
+            return _format_each(
+                array, lambda value: format_java_double(value, single=name == "FLOAT")
+            )
         case AtomicType(name="DECIMAL"):
-            return _each(array, lambda value: format(value, "f"))
+            return _format_each(array, lambda value: format(value, "f"))
         case AtomicType(name="BINARY" | "VARBINARY"):
-            return _each(array, lambda value: value.decode(errors="replace"))
+            return _format_each(array, lambda value: value.decode(errors="replace"))
         case AtomicType(name="TIME", params=(precision,)):
             millis = array.view(pa.int32())
-            return _each(millis, lambda value: _time_text(value, precision))
+            return _format_each(millis, lambda value: _format_time(value, precision))
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=(precision,)):
-            return _timestamp_text(array, precision)
+            return _format_timestamps(array, precision)
         case AtomicType():
             return array.cast(pa.string())
-    return pa.array(_nested_text(array, data_type), pa.string())
+    return pa.array(_format_nested(array, data_type), pa.string())
 
 
-def _each(array: pa.Array, form: Callable[[Any], str]) -> pa.Array:
+def _format_each(array: pa.Array, form: Callable[[Any], str]) -> pa.Array:
     values = array.to_pylist()
     return pa.array([None if value is None else form(value) for value in values], pa.string())
 
 
-def _time_text(millis: int, precision: int) -> str:
+def _format_time(millis: int, precision: int) -> str:
     seconds, fraction = divmod(millis, 1000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     digits = f"{fraction:03d}".rstrip("0")
     return f"{text}.{digits or '0'}" if precision > 0 else text
 
 
-def _timestamp_text(array: pa.Array, precision: int) -> pa.Array:
+def _format_timestamps(array: pa.Array, precision: int) -> pa.Array:
     """Return ``yyyy-MM-dd HH:mm:ss`` and as many digits as the type has."""
     assert isinstance(array.type, pa.TimestampType)
     text = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
@@ -85,20 +87,23 @@ def _timestamp_text(array: pa.Array, precision: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, -surplus) if surplus else text
 
 
-def _nested_text(array: pa.Array, data_type: DataType) -> list[str | None]:
+def _format_nested(array: pa.Array, data_type: DataType) -> list[str | None]:
     match data_type:
         case ArrayType(element=element):
-            flat, starts = flat_values(array)
-            texts = _inner(flat, element)
+            flat, starts = flatten_values(array)
+            texts = _format_elements(flat, element)
             values = [f"[{', '.join(texts[a:b])}]" for a, b in pairwise(starts)]
         case MapType() | MultisetType():
-            flat, starts = flat_values(array)
-            key_type, value_type = map_types(data_type)
-            keys, items = _inner(flat.field(0), key_type), _inner(flat.field(1), value_type)
+            flat, starts = flatten_values(array)
+            key_type, value_type = map_key_value_types(data_type)
+            keys, items = (
+                _format_elements(flat.field(0), key_type),
+                _format_elements(flat.field(1), value_type),
+            )
             pairs = [f"{key} -> {item}" for key, item in zip(keys, items, strict=True)]
             values = ["{" + ", ".join(pairs[a:b]) + "}" for a, b in pairwise(starts)]
         case RowType(fields=fields):
-            columns = [_inner(array.field(field.name), field.type) for field in fields]
+            columns = [_format_elements(array.field(field.name), field.type) for field in fields]
             values = ["{" + ", ".join(row) + "}" for row in zip(*columns, strict=True)]
         case _:
             raise TypeError(data_type)
@@ -106,7 +111,7 @@ def _nested_text(array: pa.Array, data_type: DataType) -> list[str | None]:
     return [value if there else None for value, there in zip(values, valid, strict=True)]
 
 
-def _inner(array: pa.Array, data_type: DataType) -> list[str]:
+def _format_elements(array: pa.Array, data_type: DataType) -> list[str]:
     return ["null" if text is None else text for text in to_text(array, data_type).to_pylist()]
 
 
@@ -116,7 +121,7 @@ def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Arra
     Raises :class:`ValueError` for text that Java refuses, and for times and numbers outside of their range.
     """
     encoded = array.dictionary_encode()
-    values = [_parsed(text, new) for text in encoded.dictionary.to_pylist()]
+    values = [_parse_value(text, new) for text in encoded.dictionary.to_pylist()]
     if pa.types.is_temporal(target):
         storage = pa.int32() if new.name in ("DATE", "TIME") else pa.int64()
         parsed = pa.array(values, storage).view(target)
@@ -125,7 +130,7 @@ def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Arra
     return parsed.take(encoded.indices)
 
 
-def _parsed(text: str, new: AtomicType) -> object:
+def _parse_value(text: str, new: AtomicType) -> object:
     parse = _PARSERS.get(new.name, _parse_integer)
     value = parse(text, new)
     if value is None:
@@ -135,7 +140,7 @@ def _parsed(text: str, new: AtomicType) -> object:
 
 def _parse_boolean(text: str, _new: AtomicType) -> bool | None:
     word = text.lower()
-    return True if word in _TRUE else False if word in _FALSE else None
+    return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else None
 
 
 def _parse_integer(text: str, new: AtomicType) -> int | None:
@@ -143,7 +148,7 @@ def _parse_integer(text: str, new: AtomicType) -> int | None:
     if match is None or not any(char.isdigit() for char in text):
         return None
     value = int(f"{match[1]}{match[2] or '0'}")
-    bits = arrow_type(new).bit_width
+    bits = to_arrow_type(new).bit_width
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
@@ -163,7 +168,7 @@ def _parse_date(text: str, _new: AtomicType) -> int | None:
     if match is None:
         return None
     year, month, day = (int(part or 1) for part in match.groups())
-    return date(year, month, day).toordinal() - _EPOCH
+    return date(year, month, day).toordinal() - _EPOCH_ORDINAL
 
 
 def _parse_time(text: str, _new: AtomicType) -> int | None:
@@ -192,7 +197,7 @@ def _parse_timestamp(text: str, new: AtomicType) -> int | None:
     (precision,) = new.params
     digits = (match[7] or "")[:precision].ljust(9, "0")
     seconds = int(moment.timestamp()) + next_day
-    unit = _UNIT_DIGITS[arrow_type(new).unit]
+    unit = _UNIT_DIGITS[to_arrow_type(new).unit]
     return int(seconds * 10**unit + int(digits) // 10 ** (9 - unit))
 
 

@@ -7,25 +7,25 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type, type_to_sql
 
-_TEXT = parse_type("STRING")
+_STRING_TYPE = parse_type("STRING")
 
 
-def default_of(field: Field) -> pa.Scalar:
+def parse_default(field: Field) -> pa.Scalar:
     """Return the default of a column that has one, in its Arrow type."""
     if not isinstance(field.type, AtomicType):
         raise UnsupportedError(
             f"column {field.name!r}: default values of type {type_to_sql(field.type)} are not supported"
         )
     try:
-        return cast(pa.array([field.default_value], pa.string()), _TEXT, field.type)[0]
+        return cast(pa.array([field.default_value], pa.string()), _STRING_TYPE, field.type)[0]
     except InputError as error:
         raise InputError(
             f"the default {field.default_value!r} of column {field.name!r} is no {type_to_sql(field.type)}"
         ) from error
 
 
-def with_default(array: pa.Array, field: Field) -> pa.Array:
+def fill_default(array: pa.Array, field: Field) -> pa.Array:
     """Return a column with the default where there was null; unchanged if the column has no default."""
     if field.default_value is None or not array.null_count:
         return array
-    return pc.if_else(array.is_valid(), array, default_of(field).cast(array.type))
+    return pc.if_else(array.is_valid(), array, parse_default(field).cast(array.type))

@@ -15,15 +15,15 @@ from paimon_orch.format.types.data_types import (
     type_to_sql,
 )
 
-COUNT = AtomicType(False, "INT")
+MULTISET_COUNT_TYPE = AtomicType(False, "INT")
 AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
 
 
-def map_types(data_type: MapType | MultisetType) -> tuple[DataType, DataType]:
+def map_key_value_types(data_type: MapType | MultisetType) -> tuple[DataType, DataType]:
     """Return the types of keys and values; a multiset counts its elements."""
     if isinstance(data_type, MapType):
         return data_type.key, data_type.value
-    return data_type.element, COUNT
+    return data_type.element, MULTISET_COUNT_TYPE
 
 
 def with_values(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
@@ -69,37 +69,41 @@ def map_atoms(
                     f"a column of type {type_to_sql(data_type)} is stored in the layout 'shared-shredding' "
                     "(option 'fields.<column>.map.storage-layout'), which is not implemented"
                 )
-            entries, kinds = array.values, map_types(data_type)
+            entries, kinds = array.values, map_key_value_types(data_type)
             parts = [
                 map_atoms(entries.field(at), kind, child.type, convert)
-                for at, (kind, child) in enumerate(zip(kinds, map_fields(target), strict=True))
+                for at, (kind, child) in enumerate(
+                    zip(kinds, map_key_value_fields(target), strict=True)
+                )
             ]
-            return with_values(array, target, map_entries(target, parts))
+            return with_values(array, target, build_map_entries(target, parts))
     raise TypeError(data_type)
 
 
-def map_fields(target: pa.DataType) -> "tuple[pa.Field[pa.DataType], pa.Field[pa.DataType]]":
+def map_key_value_fields(
+    target: pa.DataType,
+) -> "tuple[pa.Field[pa.DataType], pa.Field[pa.DataType]]":
     """Return the key and the value field of a map type."""
     return target.key_field, target.item_field
 
 
-def map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
+def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
     """Return keys and values as the entries of a map of type ``target``."""
-    return pa.StructArray.from_arrays(list(parts), fields=list(map_fields(target)))
+    return pa.StructArray.from_arrays(list(parts), fields=list(map_key_value_fields(target)))
 
 
-def flat_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
+def flatten_values(array: pa.Array) -> tuple[pa.Array, list[int]]:
     """Return the values of all lists or maps in a row, and where each list begins; the last ends the last."""
     offsets = array.offsets.to_pylist()
-    return _between(array, array.offsets), [offset - offsets[0] for offset in offsets]
+    return _slice_values(array, array.offsets), [offset - offsets[0] for offset in offsets]
 
 
-def _between(array: pa.Array, offsets: pa.Array) -> pa.Array:
+def _slice_values(array: pa.Array, offsets: pa.Array) -> pa.Array:
     first = offsets[0].as_py()
     return array.values.slice(first, offsets[-1].as_py() - first)
 
 
-def null_inside(array: pa.Array, data_type: DataType) -> str | None:
+def find_nested_null(array: pa.Array, data_type: DataType) -> str | None:
     """Return the path of a null where a nested type allows none, as ``item.price``; None if there is none."""
     parts: Sequence[tuple[str, DataType, pa.Array]] = ()
     present = array.drop_null() if array.null_count else array
@@ -108,12 +112,12 @@ def null_inside(array: pa.Array, data_type: DataType) -> str | None:
             columns = present.flatten()
             parts = [(f.name, f.type, column) for f, column in zip(fields, columns, strict=True)]
         case ArrayType(element=element):
-            parts = [("element", element, _between(present, present.offsets))]
+            parts = [("element", element, _slice_values(present, present.offsets))]
         case MapType(value=value):
-            parts = [("value", value, _between(present, present.offsets).field(1))]
+            parts = [("value", value, _slice_values(present, present.offsets).field(1))]
     for name, kind, column in parts:
         if column.null_count and not kind.nullable:
             return name
-        if (below := null_inside(column, kind)) is not None:
+        if (below := find_nested_null(column, kind)) is not None:
             return f"{name}.{below}"
     return None

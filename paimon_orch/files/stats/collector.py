@@ -9,19 +9,19 @@ import pyarrow.compute as pc
 from paimon_orch.format.options import Options
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats, StatsMode, has_bounds
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.text import python_value
+from paimon_orch.format.text import to_python_value
 from paimon_orch.format.types.data_types import AtomicType, Field
 
-_KEY_MODE = StatsMode.parse("truncate(128)")
+_KEY_STATS_MODE = StatsMode.parse("truncate(128)")
 
 
-def internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
+def to_internal_value(scalar: "pa.Scalar[pa.DataType]") -> Any:
     """Return the internal value (see ``format.binary_row``) of an Arrow scalar."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.Date32Scalar | pa.Time32Scalar | pa.TimestampScalar):
         return scalar.value
-    return python_value(scalar)
+    return to_python_value(scalar)
 
 
 class StatsCollector:
@@ -34,7 +34,7 @@ class StatsCollector:
         self._fields, self._sorted_by = list(fields), sorted_by
         self._nulls = [0] * len(self._fields)
         self._bounds: list[tuple[Any, Any] | None] = [None] * len(self._fields)
-        self._nan = [False] * len(self._fields)
+        self._has_nan = [False] * len(self._fields)
 
     def update(self, table: pa.Table) -> None:
         """Take the rows of a table into account."""
@@ -44,13 +44,13 @@ class StatsCollector:
             if not has_bounds(field.type) or column.null_count == len(column):
                 continue
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                self._nan[index] = True  # a bound means nothing beside NaN
+                self._has_nan[index] = True  # a bound means nothing beside NaN
                 continue
             if field.name == self._sorted_by:
                 lowest, highest = column[0], column[-1]
             else:
                 lowest, highest = pc.min_max(column).values()
-            low, high = internal_value(lowest), internal_value(highest)
+            low, high = to_internal_value(lowest), to_internal_value(highest)
             known = self._bounds[index]
             if known is not None:
                 low, high = min(low, known[0]), max(high, known[1])
@@ -60,7 +60,7 @@ class StatsCollector:
         """Return the untruncated statistics of a column."""
         index = [field.name for field in self._fields].index(name)
         bounds = self._bounds[index]
-        if bounds is None or self._nan[index]:
+        if bounds is None or self._has_nan[index]:
             return ColumnStats(None, None, self._nulls[index])
         low, high = bounds
         # zeros of either sign lie within the bounds, whichever order a reader uses
@@ -71,18 +71,18 @@ class StatsCollector:
         )
 
 
-def key_stats(collector: StatsCollector, fields: Sequence[Field]) -> SimpleStats:
+def build_key_stats(collector: StatsCollector, fields: Sequence[Field]) -> SimpleStats:
     """Return ``_KEY_STATS``: every column of the trimmed primary key, never dense."""
-    columns = [_KEY_MODE.apply(collector.column(field.name)) for field in fields]
+    columns = [_KEY_STATS_MODE.apply(collector.column(field.name)) for field in fields]
     return SimpleStats.of(columns, [field.type for field in fields])
 
 
-def value_stats(
+def build_value_stats(
     collector: StatsCollector, schema: TableSchema, level: int
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
     """Return ``_VALUE_STATS`` and the columns it covers (None for all), by the table's options."""
-    modes = column_modes(schema, level)
-    columns = [modes[field.name].apply(_known(collector, field)) for field in schema.fields]
+    modes = resolve_stats_modes(schema, level)
+    columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
     types = [field.type for field in schema.fields]
     if not schema.typed_options.boolean("metadata.stats-dense-store", default=True):
         return SimpleStats.of(columns, types), None
@@ -92,12 +92,12 @@ def value_stats(
     return stats, None if len(names) == len(columns) else names
 
 
-def _known(collector: StatsCollector, field: Field) -> ColumnStats:
+def _column_stats(collector: StatsCollector, field: Field) -> ColumnStats:
     """Nested columns have no statistics at all, as in the reference (section 6.4)."""
     return collector.column(field.name) if isinstance(field.type, AtomicType) else ColumnStats()
 
 
-def column_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]:
+def resolve_stats_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]:
     """Return the statistics mode of every column (section 6.1)."""
     options: Options = schema.typed_options
     text = options.per_level("metadata.stats-mode.per.level").get(

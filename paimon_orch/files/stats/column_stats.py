@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.files.schema_evolution.cast_string import to_text
-from paimon_orch.format.table_statistics import ColumnFigures
-from paimon_orch.format.text import readable_value
+from paimon_orch.format.table_statistics import ColumnStatistics
+from paimon_orch.format.text import to_readable_value
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 Hashes = npt.NDArray[np.uint64]
 
-KEPT_HASHES = 1 << 16  # up to so many different values are counted one by one
-_LENGTHS = {
+MAX_HASHES = 1 << 16  # up to so many different values are counted one by one
+_FIXED_LENGTHS = {
     "BOOLEAN": 1,
     "TINYINT": 1,
     "SMALLINT": 2,
@@ -33,7 +33,7 @@ _LENGTHS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnGatherer:
+class ColumnStatsBuilder:
     """What is known of a column after some of its rows.
 
     ``hashes`` are the smallest 64-bit hashes of its values: all of them while they are few; else how densely they lie
@@ -48,21 +48,21 @@ class ColumnGatherer:
     hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     bounds: pa.Array | None = None
 
-    def add(self, values: pa.Array) -> "ColumnGatherer":
+    def add(self, values: pa.Array) -> "ColumnStatsBuilder":
         """Return the figures with further values."""
         known = values.drop_null()
-        lengths = _lengths(known)
+        lengths = _value_lengths(known)
         return replace(
             self,
             rows=self.rows + len(values),
             nulls=self.nulls + values.null_count,
             length=self.length + (0 if lengths is None else pc.sum(lengths).as_py() or 0),
             max_length=max(self.max_length, 0 if lengths is None else pc.max(lengths).as_py() or 0),
-            hashes=_smallest(self.hashes, _hashes(known)),
-            bounds=_bounds([*_present(self.bounds), known]),
+            hashes=_merge_hashes(self.hashes, _hash_distinct(known)),
+            bounds=_compute_bounds([*_as_list(self.bounds), known]),
         )
 
-    def merged(self, other: "ColumnGatherer") -> "ColumnGatherer":
+    def merged(self, other: "ColumnStatsBuilder") -> "ColumnStatsBuilder":
         """Return the figures of both parts."""
         return replace(
             self,
@@ -70,18 +70,18 @@ class ColumnGatherer:
             nulls=self.nulls + other.nulls,
             length=self.length + other.length,
             max_length=max(self.max_length, other.max_length),
-            hashes=_smallest(self.hashes, other.hashes),
-            bounds=_bounds([*_present(self.bounds), *_present(other.bounds)]),
+            hashes=_merge_hashes(self.hashes, other.hashes),
+            bounds=_compute_bounds([*_as_list(self.bounds), *_as_list(other.bounds)]),
         )
 
     @property
     def distinct_count(self) -> int:
         """Return how many different values there are; an estimate when they are many."""
-        if len(self.hashes) < KEPT_HASHES:
+        if len(self.hashes) < MAX_HASHES:
             return len(self.hashes)
-        return round((KEPT_HASHES - 1) * 2.0**64 / float(self.hashes[-1]))
+        return round((MAX_HASHES - 1) * 2.0**64 / float(self.hashes[-1]))
 
-    def figures(self) -> ColumnFigures:
+    def figures(self) -> ColumnStatistics:
         """Return what a statistics file says of the column."""
         kind, known = self.column.type, self.rows - self.nulls
         assert isinstance(kind, AtomicType)
@@ -89,8 +89,8 @@ class ColumnGatherer:
         average = fixed if fixed is not None else -(-self.length // known) if known else 0
         low, high = None, None
         if self.bounds is not None and len(self.bounds):
-            low, high = map(readable_value, to_text(self.bounds, kind))
-        return ColumnFigures(
+            low, high = map(to_readable_value, to_text(self.bounds, kind))
+        return ColumnStatistics(
             self.column.id,
             self.distinct_count,
             low,
@@ -112,7 +112,7 @@ class ColumnGatherer:
         return json.dumps([*numbers, *(b64encode(part).decode() for part in parts)])
 
     @classmethod
-    def decode(cls, column: Field, text: str) -> "ColumnGatherer":
+    def decode(cls, column: Field, text: str) -> "ColumnStatsBuilder":
         """Undo :meth:`encode`."""
         rows, nulls, length, max_length, hashes, bounds = json.loads(text)
         stored = b64decode(bounds)
@@ -127,12 +127,12 @@ class ColumnGatherer:
         )
 
 
-def can_gather(column: Field) -> bool:
+def can_collect_stats(column: Field) -> bool:
     """Tell whether a column has figures: nested ones have none."""
     return isinstance(column.type, AtomicType)
 
 
-def _present(bounds: pa.Array | None) -> list[pa.Array]:
+def _as_list(bounds: pa.Array | None) -> list[pa.Array]:
     return [] if bounds is None else [bounds]
 
 
@@ -140,10 +140,10 @@ def _fixed_length(kind: AtomicType) -> int | None:
     """Return the bytes of every value; None where values differ in length."""
     if kind.name == "DECIMAL":
         return 8 if kind.params[0] <= 18 else 16
-    return _LENGTHS.get(kind.name)
+    return _FIXED_LENGTHS.get(kind.name)
 
 
-def _lengths(values: pa.Array) -> pa.Array | None:
+def _value_lengths(values: pa.Array) -> pa.Array | None:
     if pa.types.is_string(values.type):
         return pc.utf8_length(values)
     if pa.types.is_binary(values.type):
@@ -151,16 +151,16 @@ def _lengths(values: pa.Array) -> pa.Array | None:
     return None
 
 
-def _smallest(known: Hashes, more: Hashes) -> Hashes:
+def _merge_hashes(known: Hashes, more: Hashes) -> Hashes:
     """Return the smallest hashes of both, sorted; ``known`` is what this returned before."""
-    if len(known) == KEPT_HASHES:
+    if len(known) == MAX_HASHES:
         more = more[more < known[-1]]
         if not len(more):
             return known
-    return np.unique(np.concatenate([known, more]))[:KEPT_HASHES]
+    return np.unique(np.concatenate([known, more]))[:MAX_HASHES]
 
 
-def _hashes(values: pa.Array) -> Hashes:
+def _hash_distinct(values: pa.Array) -> Hashes:
     """Return a 64-bit hash of each different value, the same in every process."""
     different = pc.unique(values)
     kind = different.type
@@ -181,7 +181,7 @@ def _hashes(values: pa.Array) -> Hashes:
     return hashed
 
 
-def _bounds(parts: list[pa.Array]) -> pa.Array | None:
+def _compute_bounds(parts: list[pa.Array]) -> pa.Array | None:
     """Return the smallest and the largest of all values (NaN is the largest); None where they have no order."""
     if not parts:
         return None
@@ -194,13 +194,13 @@ def _bounds(parts: list[pa.Array]) -> pa.Array | None:
     if pa.types.is_floating(kind):
         nan = pc.is_nan(values)
         numbers = values.filter(pc.invert(nan))
-        ends = _ends(numbers) if len(numbers) else [float("nan")] * 2
+        ends = _compute_min_max(numbers) if len(numbers) else [float("nan")] * 2
         return pa.array([ends[0], float("nan") if pc.any(nan).as_py() else ends[1]], kind)
-    low, high = _ends(values)
+    low, high = _compute_min_max(values)
     return pa.array([low, high], kind)
 
 
-def _ends(values: pa.Array) -> list[object]:
+def _compute_min_max(values: pa.Array) -> list[object]:
     found = pc.min_max(values)
     if pa.types.is_string(values.type):  # it may not be UTF-8
         return [found["min"], found["max"]]

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 StatsOf = Callable[[str], ColumnStats]
-UNKNOWN = ColumnStats()
-_ALL = 2**63 - 1
-WILDCARDS = "%_\\"
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_PYTHON = {
+UNKNOWN_STATS = ColumnStats()
+_ALL_ROWS = 2**63 - 1
+LIKE_WILDCARDS = "%_\\"
+_INTEGER_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_PYTHON_TYPES = {
     "BOOLEAN": bool,
     "FLOAT": float,
     "DOUBLE": float,
@@ -38,75 +38,75 @@ _PYTHON = {
     "TIMESTAMP": datetime,
     "TIMESTAMP_LTZ": datetime,
 }
-_TICKS = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
+_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
 
 
-class Outcome(NamedTuple):
+class PossibleOutcome(NamedTuple):
     """What a predicate may be for some row."""
 
     true: bool
     false: bool
 
 
-_Judge = Callable[[StatsOf, int], Outcome]
-_EITHER = Outcome(True, True)
+_Evaluator = Callable[[StatsOf, int], PossibleOutcome]
+_UNDECIDED = PossibleOutcome(True, True)
 
 
 def may_match(predicate: Predicate, stats_of: StatsOf, rows: int) -> bool:
     """Tell whether one of ``rows`` rows with these statistics may satisfy a bound predicate."""
-    return matcher(predicate)(stats_of, rows)
+    return build_matcher(predicate)(stats_of, rows)
 
 
-def matcher(predicate: Predicate) -> Callable[[StatsOf, int], bool]:
+def build_matcher(predicate: Predicate) -> Callable[[StatsOf, int], bool]:
     """Return :func:`may_match` of one predicate, for many files."""
-    judge = _judge(predicate)
+    judge = _build_evaluator(predicate)
     return lambda stats_of, rows: judge(stats_of, rows).true
 
 
-def _judge(predicate: Predicate) -> _Judge:
+def _build_evaluator(predicate: Predicate) -> _Evaluator:
     match predicate:
         case Leaf():
-            return _judge_leaf(predicate)
+            return _build_leaf_evaluator(predicate)
         case Not(child=child):
-            negated = _judge(child)
-            return lambda stats_of, rows: Outcome(*reversed(negated(stats_of, rows)))
-    parts = [_judge(child) for child in predicate.children]
+            negated = _build_evaluator(child)
+            return lambda stats_of, rows: PossibleOutcome(*reversed(negated(stats_of, rows)))
+    parts = [_build_evaluator(child) for child in predicate.children]
     of_true, of_false = (all, any) if isinstance(predicate, And) else (any, all)
 
-    def judge(stats_of: StatsOf, rows: int) -> Outcome:
+    def judge(stats_of: StatsOf, rows: int) -> PossibleOutcome:
         found = [part(stats_of, rows) for part in parts]
-        return Outcome(of_true(o.true for o in found), of_false(o.false for o in found))
+        return PossibleOutcome(of_true(o.true for o in found), of_false(o.false for o in found))
 
     return judge
 
 
-def _judge_leaf(leaf: Leaf) -> _Judge:
+def _build_leaf_evaluator(leaf: Leaf) -> _Evaluator:
     if leaf.key is not None:  # statistics tell nothing of the keys of a map
-        return lambda _stats_of, _rows: _EITHER
+        return lambda _stats_of, _rows: _UNDECIDED
     if leaf.op == "is null":
-        return lambda stats_of, rows: _judge_nulls(stats_of(leaf.column).null_count, rows)
-    values = [internal_value(value) for value in leaf.values]
+        return lambda stats_of, rows: _evaluate_is_null(stats_of(leaf.column).null_count, rows)
+    values = [to_internal_value(value) for value in leaf.values]
     is_float = pa.types.is_floating(leaf.values[0].type)
     with_nan = any(value != value for value in values)  # noqa: PLR0124 - NaN
 
-    def judge(stats_of: StatsOf, rows: int) -> Outcome:
+    def judge(stats_of: StatsOf, rows: int) -> PossibleOutcome:
         stats = stats_of(leaf.column)
         if stats.null_count is not None and stats.null_count >= rows:
-            return Outcome(False, False)  # unknown for every row
+            return PossibleOutcome(False, False)  # unknown for every row
         if with_nan:
-            return _EITHER
+            return _UNDECIDED
         interval = _Interval(stats.min, stats.max)
         if leaf.op == "like":
             return interval.like(values[0])
         judged = interval.compare(leaf.op, values)
         # a NaN, which the bounds tell nothing of, fails every test but <>
-        return Outcome(judged.true or leaf.op == "<>", True) if is_float else judged
+        return PossibleOutcome(judged.true or leaf.op == "<>", True) if is_float else judged
 
     return judge
 
 
-def _judge_nulls(nulls: int | None, rows: int) -> Outcome:
-    return Outcome(nulls is None or nulls > 0, nulls is None or nulls < rows)
+def _evaluate_is_null(nulls: int | None, rows: int) -> PossibleOutcome:
+    return PossibleOutcome(nulls is None or nulls > 0, nulls is None or nulls < rows)
 
 
 class _Interval:
@@ -124,35 +124,45 @@ class _Interval:
         high = self._high
         return high is None or bool(high > value or (equal and high == value))
 
-    def _has(self, value: Any) -> bool:
+    def _may_contain(self, value: Any) -> bool:
         return self._below(value, equal=True) and self._above(value, equal=True)
 
     def _is(self, value: Any) -> bool:
         """Tell whether all rows have this value."""
         return self._low is not None and bool(self._low == value and self._high == value)
 
-    def compare(self, op: str, values: list[Any]) -> Outcome:
+    def compare(self, op: str, values: list[Any]) -> PossibleOutcome:
         value = values[0]
         match op:
             case "in":
-                return Outcome(any(map(self._has, values)), not any(map(self._is, values)))
+                return PossibleOutcome(
+                    any(map(self._may_contain, values)), not any(map(self._is, values))
+                )
             case "=":
-                return Outcome(self._has(value), not self._is(value))
+                return PossibleOutcome(self._may_contain(value), not self._is(value))
             case "<>":
-                return Outcome(not self._is(value), self._has(value))
+                return PossibleOutcome(not self._is(value), self._may_contain(value))
             case "<":
-                return Outcome(self._below(value, equal=False), self._above(value, equal=True))
+                return PossibleOutcome(
+                    self._below(value, equal=False), self._above(value, equal=True)
+                )
             case "<=":
-                return Outcome(self._below(value, equal=True), self._above(value, equal=False))
+                return PossibleOutcome(
+                    self._below(value, equal=True), self._above(value, equal=False)
+                )
             case ">":
-                return Outcome(self._above(value, equal=False), self._below(value, equal=True))
+                return PossibleOutcome(
+                    self._above(value, equal=False), self._below(value, equal=True)
+                )
             case ">=":
-                return Outcome(self._above(value, equal=True), self._below(value, equal=False))
-        return _EITHER
+                return PossibleOutcome(
+                    self._above(value, equal=True), self._below(value, equal=False)
+                )
+        return _UNDECIDED
 
-    def like(self, pattern: str) -> Outcome:
+    def like(self, pattern: str) -> PossibleOutcome:
         """Judge by the text in front of the first wildcard."""
-        end = next((at for at, char in enumerate(pattern) if char in WILDCARDS), len(pattern))
+        end = next((at for at, char in enumerate(pattern) if char in LIKE_WILDCARDS), len(pattern))
         if end == len(pattern):
             return self.compare("=", [pattern])
         prefix = pattern[:end]
@@ -161,10 +171,10 @@ class _Interval:
         )
         bounds = (self._low, self._high)
         all_start = all(bound is not None and bound[:end] == prefix for bound in bounds)
-        return Outcome(may_start, not (all_start and pattern[end:] == "%"))
+        return PossibleOutcome(may_start, not (all_start and pattern[end:] == "%"))
 
 
-def usable(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
+def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
     """Return statistics without the bounds that cannot be trusted to enclose all values."""
     low, high = stats.min, stats.max
     if isinstance(low, float) and low != low or isinstance(high, float) and high != high:  # noqa: PLR0124, RUF021
@@ -176,30 +186,30 @@ def usable(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnSt
     return ColumnStats(low, high, stats.null_count)
 
 
-def evolved(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
+def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
     """Return the statistics of a column after its values were cast; unknown unless the cast keeps their order."""
     if old.with_nullable(True) == new.with_nullable(True):
         return stats
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
-        return UNKNOWN
+        return UNKNOWN_STATS
     if "TIMESTAMP" in old.name and old.name == new.name and old.params[0] <= new.params[0]:
-        factor = _ticks(new) // _ticks(old)
+        factor = _units_per_milli(new) // _units_per_milli(old)
         low, high = (
             None if bound is None else bound * factor if isinstance(bound, int) else None
             for bound in (stats.min, stats.max)
         )
         return ColumnStats(low, high, stats.null_count)
-    return stats if _keeps_values(old, new) else UNKNOWN
+    return stats if _is_value_preserving(old, new) else UNKNOWN_STATS
 
 
-def _ticks(data_type: AtomicType) -> int:
-    return _TICKS[max(0, data_type.params[0] - 1) // 3]
+def _units_per_milli(data_type: AtomicType) -> int:
+    return _UNITS_PER_MILLI[max(0, data_type.params[0] - 1) // 3]
 
 
-def _keeps_values(old: AtomicType, new: AtomicType) -> bool:
+def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
     """Tell whether a cast leaves every value what it is, in the internal form of either type."""
-    if old.name in _INTEGERS and new.name in _INTEGERS:
-        return _INTEGERS.index(old.name) <= _INTEGERS.index(new.name)
+    if old.name in _INTEGER_TYPES and new.name in _INTEGER_TYPES:
+        return _INTEGER_TYPES.index(old.name) <= _INTEGER_TYPES.index(new.name)
     if (old.name, new.name) in (("FLOAT", "DOUBLE"), ("VARBINARY", "VARBINARY")):
         return new.name == "DOUBLE" or old.params[0] <= new.params[0]
     if (old.name, new.name) == ("VARCHAR", "VARCHAR"):
@@ -210,31 +220,35 @@ def _keeps_values(old: AtomicType, new: AtomicType) -> bool:
     return False
 
 
-def constant_stats(value: object, data_type: DataType) -> ColumnStats:
+def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
     """Return the statistics of a column that has one internal value in all rows, however many."""
-    stats = ColumnStats(value, value, _ALL if value is None else 0)
-    return usable(stats, is_orc=False, data_type=data_type)
+    stats = ColumnStats(value, value, _ALL_ROWS if value is None else 0)
+    return drop_untrusted_bounds(stats, is_orc=False, data_type=data_type)
 
 
-def footer_stats(found: "pq.Statistics | None", stored: DataType, read: DataType) -> ColumnStats:
+def convert_footer_stats(
+    found: "pq.Statistics | None", stored: DataType, read: DataType
+) -> ColumnStats:
     """Return what a Parquet footer says of a column of one row group, as the type it is read as."""
     if found is None:
-        return UNKNOWN
+        return UNKNOWN_STATS
     nulls = found.null_count if found.has_null_count else None
     try:
         low, high = (found.min, found.max) if found.has_min_max else (None, None)
     except UnicodeDecodeError:  # text that is not UTF-8
         low, high = None, None
-    low, high = _stored_value(low, stored), _stored_value(high, stored)
-    known = usable(ColumnStats(low, high, nulls), is_orc=False, data_type=stored)
-    return evolved(known, stored, read)
+    low, high = _convert_footer_value(low, stored), _convert_footer_value(high, stored)
+    known = drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=False, data_type=stored)
+    return evolve_stats(known, stored, read)
 
 
-def _stored_value(value: Any, data_type: DataType) -> object:
+def _convert_footer_value(value: Any, data_type: DataType) -> object:
     """Return a value of a footer as an internal one; None unless it surely is of the column's type."""
-    if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON.get(data_type.name, int):
+    if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON_TYPES.get(
+        data_type.name, int
+    ):
         return None
     try:
-        return internal_value(pa.scalar(value, arrow_type(data_type)))
+        return to_internal_value(pa.scalar(value, to_arrow_type(data_type)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return None

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.files.stats.collector import internal_value
-from paimon_orch.files.stats.evaluator import WILDCARDS
-from paimon_orch.format.bytes.binary_batch import Indices, Values, objects
-from paimon_orch.format.row.binary_row_columns import Fields
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.files.stats.evaluator import LIKE_WILDCARDS
+from paimon_orch.format.bytes.binary_batch import Indices, Values, to_object_array
+from paimon_orch.format.row.binary_row_columns import FieldColumn
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
@@ -19,11 +19,11 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 Mask = npt.NDArray[np.bool_]
 
 _UNKNOWN_COUNT = -1
-_CUT = ("?", "\ufffd")  # how a bound may end that was cut too low
+_CUT_SUFFIXES = ("?", "\ufffd")  # how a bound may end that was cut too low
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ColumnBounds:
     """Bounds of one column as internal values: ``has_low`` and ``has_high`` tell where they are known.
 
     ``nulls`` is -1 where their number is not known. Arrays have one item a file, or one for all.
@@ -36,23 +36,25 @@ class Bounds:
     nulls: Indices
 
     @classmethod
-    def of(cls, stats: Sequence[ColumnStats]) -> "Bounds":
+    def of(cls, stats: Sequence[ColumnStats]) -> "ColumnBounds":
         """Return the statistics of files, one by one."""
         low, high = ([column.min for column in stats], [column.max for column in stats])
         known = [np.array([bound is not None for bound in bounds], bool) for bounds in (low, high)]
-        nulls = counts([column.null_count for column in stats])
-        return cls(objects(low), known[0], objects(high), known[1], nulls)
+        nulls = encode_null_counts([column.null_count for column in stats])
+        return cls(to_object_array(low), known[0], to_object_array(high), known[1], nulls)
 
     @classmethod
-    def unknown(cls, nulls: Indices | None = None) -> "Bounds":
+    def unknown(cls, nulls: Indices | None = None) -> "ColumnBounds":
         """Return that there are no bounds, and how many nulls there are."""
         none, nothing = np.zeros(1, bool), np.zeros(1, object)
         known = np.full(1, _UNKNOWN_COUNT) if nulls is None else nulls
         return cls(nothing, none, nothing, none, known)
 
     @classmethod
-    def usable(cls, low: Fields, high: Fields, nulls: Indices, data_type: AtomicType) -> "Bounds":
-        """Return bounds without those that :func:`paimon_orch.files.stats.evaluator.usable` would not trust.
+    def from_fields(
+        cls, low: FieldColumn, high: FieldColumn, nulls: Indices, data_type: AtomicType
+    ) -> "ColumnBounds":
+        """Return bounds without those that :func:`paimon_orch.files.stats.evaluator.drop_untrusted_bounds` would not trust.
 
         Rows that have another arity than the column's file should have tell nothing.
         """
@@ -68,14 +70,15 @@ class Bounds:
             has_low, has_high = has_low & ~nan, has_high & ~nan
         if data_type.name == "VARCHAR":
             cut = [
-                known and text.endswith(_CUT) for text, known in zip(highs, has_high, strict=True)
+                known and text.endswith(_CUT_SUFFIXES)
+                for text, known in zip(highs, has_high, strict=True)
             ]
             has_high = has_high & ~np.array(cut, bool)
         return cls(lows, has_low, highs, has_high, np.where(alike, nulls, _UNKNOWN_COUNT))
 
-    def take(self, rows: Indices) -> "Bounds":
+    def take(self, rows: Indices) -> "ColumnBounds":
         """Return the bounds of some files, in any order."""
-        return Bounds(
+        return ColumnBounds(
             self.low[rows],
             self.has_low[rows],
             self.high[rows],
@@ -84,53 +87,53 @@ class Bounds:
         )
 
 
-def counts(numbers: Sequence[int | None]) -> Indices:
+def encode_null_counts(numbers: Sequence[int | None]) -> Indices:
     """Return numbers of nulls, which may be unknown."""
     return np.array([_UNKNOWN_COUNT if number is None else number for number in numbers], np.int64)
 
 
-class _Outcome(NamedTuple):
+class _PossibleOutcomes(NamedTuple):
     """What a predicate may be for some row of each file."""
 
     true: Mask
     false: Mask
 
 
-_EITHER = _Outcome(np.ones(1, bool), np.ones(1, bool))
-BoundsOf = Callable[[str], Bounds]
+_UNDECIDED = _PossibleOutcomes(np.ones(1, bool), np.ones(1, bool))
+BoundsOf = Callable[[str], ColumnBounds]
 
 
 def may_match_many(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> Mask:
     """Tell which files, of so many rows and with these statistics, may have one that satisfies a bound predicate."""
-    return np.broadcast_to(_judge(predicate, bounds_of, rows).true, rows.shape)
+    return np.broadcast_to(_evaluate(predicate, bounds_of, rows).true, rows.shape)
 
 
-def _judge(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> _Outcome:
+def _evaluate(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> _PossibleOutcomes:
     match predicate:
         case Leaf(key=None):
-            return _judge_leaf(predicate, bounds_of(predicate.column), rows)
+            return _evaluate_leaf(predicate, bounds_of(predicate.column), rows)
         case Leaf():  # statistics tell nothing of the keys of a map
-            return _EITHER
+            return _UNDECIDED
         case Not(child=child):
-            return _Outcome(*reversed(_judge(child, bounds_of, rows)))
-    parts = [_judge(child, bounds_of, rows) for child in predicate.children]
+            return _PossibleOutcomes(*reversed(_evaluate(child, bounds_of, rows)))
+    parts = [_evaluate(child, bounds_of, rows) for child in predicate.children]
     true, false = parts[0]
     for part in parts[1:]:
         if isinstance(predicate, And):
             true, false = true & part.true, false | part.false
         else:
             true, false = true | part.true, false & part.false
-    return _Outcome(true, false)
+    return _PossibleOutcomes(true, false)
 
 
-def _judge_leaf(leaf: Leaf, bounds: Bounds, rows: Indices) -> _Outcome:
+def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, rows: Indices) -> _PossibleOutcomes:
     unknown = bounds.nulls == _UNKNOWN_COUNT
     if leaf.op == "is null":
-        return _Outcome(unknown | (bounds.nulls > 0), unknown | (bounds.nulls < rows))
+        return _PossibleOutcomes(unknown | (bounds.nulls > 0), unknown | (bounds.nulls < rows))
     some = unknown | (bounds.nulls < rows)  # without a value the test is unknown for every row
-    values = [_operand(internal_value(value)) for value in leaf.values]
+    values = [_as_operand(to_internal_value(value)) for value in leaf.values]
     if any((value != value).any() for value in values):  # noqa: PLR0124 - NaN
-        return _Outcome(some, some)
+        return _PossibleOutcomes(some, some)
     interval = _Interval(bounds)
     found = (
         interval.like(leaf.values[0].as_py())
@@ -139,26 +142,26 @@ def _judge_leaf(leaf: Leaf, bounds: Bounds, rows: Indices) -> _Outcome:
     )
     if pa.types.is_floating(leaf.values[0].type):
         # a NaN, which the bounds tell nothing of, fails every test but <>
-        found = _Outcome(found.true | (leaf.op == "<>"), np.ones(1, bool))
-    return _Outcome(found.true & some, found.false & some)
+        found = _PossibleOutcomes(found.true | (leaf.op == "<>"), np.ones(1, bool))
+    return _PossibleOutcomes(found.true & some, found.false & some)
 
 
-def _operand(value: object) -> Values:
+def _as_operand(value: object) -> Values:
     """Return a value that columns are compared with: of the form that their bounds have."""
-    return np.array([value]) if isinstance(value, int | float) else objects([value])
+    return np.array([value]) if isinstance(value, int | float) else to_object_array([value])
 
 
 class _Interval:
     """All values lie between two bounds, each of which may be unknown."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ColumnBounds) -> None:
         self._bounds = bounds
 
     def _low(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
-        return _tested(self._bounds.low, self._bounds.has_low, test, unknown=unknown)
+        return _test_bounds(self._bounds.low, self._bounds.has_low, test, unknown=unknown)
 
     def _high(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
-        return _tested(self._bounds.high, self._bounds.has_high, test, unknown=unknown)
+        return _test_bounds(self._bounds.high, self._bounds.has_high, test, unknown=unknown)
 
     def _below(self, value: Values, *, equal: bool) -> Mask:
         """Tell where a row may have less than the value."""
@@ -167,7 +170,7 @@ class _Interval:
     def _above(self, value: Values, *, equal: bool) -> Mask:
         return self._high(lambda high: high >= value if equal else high > value, unknown=True)
 
-    def _has(self, value: Values) -> Mask:
+    def _may_contain(self, value: Values) -> Mask:
         return self._below(value, equal=True) & self._above(value, equal=True)
 
     def _is(self, value: Values) -> Mask:
@@ -175,44 +178,56 @@ class _Interval:
         low = self._low(lambda bound: bound == value, unknown=False)
         return low & self._high(lambda bound: bound == value, unknown=False)
 
-    def compare(self, op: str, values: Sequence[Values]) -> _Outcome:
+    def compare(self, op: str, values: Sequence[Values]) -> _PossibleOutcomes:
         value = values[0]
         match op:
             case "in":
-                has = np.logical_or.reduce([self._has(item) for item in values])
-                return _Outcome(has, ~np.logical_or.reduce([self._is(item) for item in values]))
+                has = np.logical_or.reduce([self._may_contain(item) for item in values])
+                return _PossibleOutcomes(
+                    has, ~np.logical_or.reduce([self._is(item) for item in values])
+                )
             case "=":
-                return _Outcome(self._has(value), ~self._is(value))
+                return _PossibleOutcomes(self._may_contain(value), ~self._is(value))
             case "<>":
-                return _Outcome(~self._is(value), self._has(value))
+                return _PossibleOutcomes(~self._is(value), self._may_contain(value))
             case "<":
-                return _Outcome(self._below(value, equal=False), self._above(value, equal=True))
+                return _PossibleOutcomes(
+                    self._below(value, equal=False), self._above(value, equal=True)
+                )
             case "<=":
-                return _Outcome(self._below(value, equal=True), self._above(value, equal=False))
+                return _PossibleOutcomes(
+                    self._below(value, equal=True), self._above(value, equal=False)
+                )
             case ">":
-                return _Outcome(self._above(value, equal=False), self._below(value, equal=True))
+                return _PossibleOutcomes(
+                    self._above(value, equal=False), self._below(value, equal=True)
+                )
             case ">=":
-                return _Outcome(self._above(value, equal=True), self._below(value, equal=False))
-        return _EITHER
+                return _PossibleOutcomes(
+                    self._above(value, equal=True), self._below(value, equal=False)
+                )
+        return _UNDECIDED
 
-    def like(self, pattern: str) -> _Outcome:
+    def like(self, pattern: str) -> _PossibleOutcomes:
         """Judge by the text in front of the first wildcard."""
-        end = next((at for at, char in enumerate(pattern) if char in WILDCARDS), len(pattern))
+        end = next((at for at, char in enumerate(pattern) if char in LIKE_WILDCARDS), len(pattern))
         if end == len(pattern):
-            return self.compare("=", [objects([pattern])])
-        prefix = objects([pattern[:end]])
+            return self.compare("=", [to_object_array([pattern])])
+        prefix = to_object_array([pattern[:end]])
 
         def cut(bounds: Values) -> Values:
-            return objects([bound[:end] for bound in bounds])
+            return to_object_array([bound[:end] for bound in bounds])
 
         may_start = self._low(lambda low: cut(low) <= prefix, unknown=True)
         all_start = self._low(lambda low: cut(low) == prefix, unknown=False)
         all_start &= self._high(lambda high: cut(high) == prefix, unknown=False)
         is_prefix = pattern[end:] == "%"
-        return _Outcome(may_start & self._above(prefix, equal=True), ~(all_start & is_prefix))
+        return _PossibleOutcomes(
+            may_start & self._above(prefix, equal=True), ~(all_start & is_prefix)
+        )
 
 
-def _tested(
+def _test_bounds(
     values: Values, known: Mask, test: Callable[[Values], Values], *, unknown: bool
 ) -> Mask:
     """Return the outcome of a test of bounds, and ``unknown`` where there is no bound."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.hive_hash import hive_hash
+from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 
@@ -38,17 +38,17 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDA
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
-def default_buckets(hashes: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int32]:
+def compute_default_buckets(hashes: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int32]:
     """Return ``abs(hash % count)`` with Java's truncated remainder."""
     return np.abs(np.fmod(hashes.astype(np.int64), count)).astype(np.int32)
 
 
-def buckets(
+def compute_buckets(
     columns: Sequence[pa.Array], types: Sequence[DataType], count: int, function: str = "default"
 ) -> npt.NDArray[np.int32]:
     """Return the bucket of each row by ``bucket-function.type``: default, mod or hive."""
     if function == "default":
-        return default_buckets(hash_rows(columns, types), count)
+        return compute_default_buckets(hash_rows(columns, types), count)
     if function == "mod":
         (column,), (kind,) = columns, types
         if not isinstance(kind, AtomicType) or kind.name not in ("INT", "BIGINT"):
@@ -60,19 +60,19 @@ def buckets(
         values: Longs = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return np.mod(values, count).astype(np.int32)
     if function == "hive":
-        positive = hive_hash(columns, types) & np.uint32(0x7FFFFFFF)
+        positive = hash_rows_hive(columns, types) & np.uint32(0x7FFFFFFF)
         return (positive % np.uint32(count)).astype(np.int32)
     raise InputError(
         f"option 'bucket-function.type' = {function!r} is not known; use default, mod or hive"
     )
 
 
-def hashed_key(fields: Sequence[Field]) -> list[tuple[int, object]]:
+def build_bucket_key_signature(fields: Sequence[Field]) -> list[tuple[int, object]]:
     """Return what a bucket key is to those who hash it: equal for fields whose equal values have equal hashes."""
-    return [(field.id, _hashed_as(field.type)) for field in fields]
+    return [(field.id, _build_type_signature(field.type)) for field in fields]
 
 
-def _hashed_as(data_type: DataType) -> object:
+def _build_type_signature(data_type: DataType) -> object:
     if isinstance(data_type, AtomicType) and data_type.name in ("VARCHAR", "VARBINARY"):
         return data_type.name  # of any length
     return data_type.with_nullable(True)
@@ -88,16 +88,16 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.N
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
         slot = fixed[:, head + 8 * index : head + 8 * index + 8]
-        part = _put_column(slot, column, valid, data_type, offsets)
+        part = _write_column(slot, column, valid, data_type, offsets)
         if part is not None:
             variable.append(part)
             offsets += part[0]
     if not variable:
-        return _murmur_fixed(fixed)
-    return _murmur(*_assemble(fixed, offsets, variable))
+        return _hash_fixed_rows(fixed)
+    return _hash_variable_rows(*_assemble_rows(fixed, offsets, variable))
 
 
-def _put_column(
+def _write_column(
     slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], data_type: DataType, offsets: Longs
 ) -> tuple[Longs, Longs, Bytes] | None:
     """Fill the slots of one column; return its variable part, if the type has one."""
@@ -105,27 +105,31 @@ def _put_column(
         raise InputError(f"a bucket key must have a simple type, not {data_type}")
     name, params = data_type.name, data_type.params
     if name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
-        return _put_text(slot, column, offsets)
+        return _write_text(slot, column, offsets)
     if name == "DECIMAL":
-        return _put_decimal(slot, column, valid, params[0], offsets)
+        return _write_decimal(slot, column, valid, params[0], offsets)
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and params[0] > 3:
         per_milli = 1_000 if params[0] <= 6 else 1_000_000
-        ticks = np.where(valid, _as_int64(column), 0)
+        ticks = np.where(valid, _to_int64(column), 0)
         millis, rest = np.divmod(ticks, per_milli)
-        slot[:] = _bytes_of(offsets << 32 | rest * (1_000_000 // per_milli), 8)
+        slot[:] = _to_little_endian_bytes(offsets << 32 | rest * (1_000_000 // per_milli), 8)
         sizes = np.full(len(column), 8, np.int64)
-        return sizes, np.arange(0, 8 * len(column), 8), _bytes_of(millis, 8).reshape(-1)
+        return (
+            sizes,
+            np.arange(0, 8 * len(column), 8),
+            _to_little_endian_bytes(millis, 8).reshape(-1),
+        )
     if name in ("FLOAT", "DOUBLE"):
         width = 4 if name == "FLOAT" else 8
         floats = np.where(valid, column.fill_null(0).to_numpy(zero_copy_only=False), 0)
-        slot[:, :width] = _bytes_of(floats.astype(f"<f{width}"), width)
+        slot[:, :width] = _to_little_endian_bytes(floats.astype(f"<f{width}"), width)
         return None
     width = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INT": 4, "DATE": 4, "TIME": 4}.get(name, 8)
-    slot[:, :width] = _bytes_of(np.where(valid, _as_int64(column), 0), 8)[:, :width]
+    slot[:, :width] = _to_little_endian_bytes(np.where(valid, _to_int64(column), 0), 8)[:, :width]
     return None
 
 
-def _as_int64(column: pa.Array) -> Longs:
+def _to_int64(column: pa.Array) -> Longs:
     """Return integers, booleans, dates, times and timestamps as 64-bit integers; null is 0."""
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -136,13 +140,13 @@ def _as_int64(column: pa.Array) -> Longs:
     return result
 
 
-def _bytes_of(values: npt.NDArray[np.generic], width: int) -> Bytes:
+def _to_little_endian_bytes(values: npt.NDArray[np.generic], width: int) -> Bytes:
     """Return the little-endian bytes of each value as a matrix."""
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).view(np.uint8).reshape(len(values), width)
 
 
-def _put_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Longs, Bytes]:
+def _write_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Longs, Bytes]:
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"").cast(
         pa.large_binary()
     )
@@ -151,7 +155,7 @@ def _put_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Lon
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
     starts, lengths = ends[:-1], np.diff(ends)
     inline = lengths <= 7
-    slot[:] = _bytes_of(np.where(inline, 0, offsets << 32 | lengths), 8)
+    slot[:] = _to_little_endian_bytes(np.where(inline, 0, offsets << 32 | lengths), 8)
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     slot[inline & valid, 7] = (0x80 | lengths[inline & valid]).astype(np.uint8)
     for position in range(7):
@@ -167,7 +171,7 @@ def _put_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Lon
     return sizes, into, padded
 
 
-def _put_decimal(
+def _write_decimal(
     slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], precision: int, offsets: Longs
 ) -> tuple[Longs, Longs, Bytes] | None:
     scale = column.type.scale
@@ -186,12 +190,12 @@ def _put_decimal(
     places = np.arange(16)[None, :] + drop[:, None]
     minimal = np.where(places < 16, np.take_along_axis(big, np.minimum(places, 15), axis=1), 0)
     lengths = np.where(valid, 16 - drop, 0)
-    slot[:] = _bytes_of(offsets << 32 | lengths, 8)
+    slot[:] = _to_little_endian_bytes(offsets << 32 | lengths, 8)
     variable = np.where(valid[:, None], minimal, 0).astype(np.uint8)
     return np.full(len(big), 16, np.int64), np.arange(0, 16 * len(big), 16), variable.reshape(-1)
 
 
-def _assemble(
+def _assemble_rows(
     fixed: Bytes, sizes: Longs, variable: list[tuple[Longs, Longs, Bytes]]
 ) -> tuple[Words, Longs, Longs]:
     """Lay the rows out one after the other; return all words, and each row's first word and word count."""
@@ -220,22 +224,22 @@ def _mix(state: Words, word: Words) -> Words:
     return state * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _finish(state: Words, lengths: Words) -> npt.NDArray[np.int32]:
+def _finalize_hash(state: Words, lengths: Words) -> npt.NDArray[np.int32]:
     state = state ^ lengths
     state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
     state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
     return (state ^ state >> np.uint32(16)).view(np.int32)
 
 
-def _murmur_fixed(rows: Bytes) -> npt.NDArray[np.int32]:
+def _hash_fixed_rows(rows: Bytes) -> npt.NDArray[np.int32]:
     words = np.ascontiguousarray(rows).view(np.uint32)
     state = np.full(len(rows), _SEED, np.uint32)
     for index in range(words.shape[1]):
         state = _mix(state, words[:, index])
-    return _finish(state, np.full(len(rows), rows.shape[1], np.uint32))
+    return _finalize_hash(state, np.full(len(rows), rows.shape[1], np.uint32))
 
 
-def _murmur(words: Words, starts: Longs, counts: Longs) -> npt.NDArray[np.int32]:
+def _hash_variable_rows(words: Words, starts: Longs, counts: Longs) -> npt.NDArray[np.int32]:
     """Hash rows of different lengths: longest first, so that step i serves a prefix of the rows."""
     order = np.argsort(-counts, kind="stable")
     sorted_counts, sorted_starts = counts[order], starts[order]
@@ -245,5 +249,5 @@ def _murmur(words: Words, starts: Longs, counts: Longs) -> npt.NDArray[np.int32]
         alive = int(np.searchsorted(-sorted_counts[:alive], -index, side="left"))
         state[:alive] = _mix(state[:alive], words[sorted_starts[:alive] + index])
     result = np.empty(len(order), np.int32)
-    result[order] = _finish(state, (sorted_counts << 2).astype(np.uint32))
+    result[order] = _finalize_hash(state, (sorted_counts << 2).astype(np.uint32))
     return result

@@ -13,18 +13,18 @@ from paimon_orch.format.types.data_types import AtomicType, DataType
 Words = npt.NDArray[np.uint32]
 _PRIME = 31
 _MASK = 0xFFFFFFFF
-_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_NAN_BITS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 _LONG_DIGITS = 18
 
 
-def hive_hash(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Words:
+def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Words:
     """Return each row's hash; the sum wraps at 32 bits. Timestamps and nested types have none."""
     result = np.zeros(len(columns[0]), np.uint32)
     for column, data_type in zip(columns, types, strict=True):
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         result = result * np.uint32(_PRIME)
         if valid.any():
-            result += np.where(valid, _hashes(column, data_type), np.uint32(0))
+            result += np.where(valid, _hash_column(column, data_type), np.uint32(0))
     return result
 
 
@@ -36,37 +36,37 @@ def check_hive_key(name: str, data_type: DataType) -> None:
         )
 
 
-def _hashes(column: pa.Array, data_type: DataType) -> Words:
+def _hash_column(column: pa.Array, data_type: DataType) -> Words:
     check_hive_key("a value of it is there", data_type)
     assert isinstance(data_type, AtomicType)
     match data_type.name:
         case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
-            return _of_bytes(column)
+            return _hash_bytes(column)
         case "DECIMAL":
-            return _of_decimals(column, data_type)
+            return _hash_decimals(column, data_type)
         case "FLOAT" | "DOUBLE":
-            return _of_floats(column, data_type.name)
+            return _hash_floats(column, data_type.name)
         case "DATE" | "TIME":
             column = column.view(pa.int32())
     values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return _folded(values) if data_type.name == "BIGINT" else values.astype(np.uint32)
+    return _hash_int64(values) if data_type.name == "BIGINT" else values.astype(np.uint32)
 
 
-def _folded(values: npt.NDArray[np.int64]) -> Words:
+def _hash_int64(values: npt.NDArray[np.int64]) -> Words:
     """Return the code of a 64-bit number: its halves, one or the other."""
     bits = values.view(np.uint64)
     return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
 
 
-def _of_floats(column: pa.Array, name: str) -> Words:
+def _hash_floats(column: pa.Array, name: str) -> Words:
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     values = np.where(values == 0, values.dtype.type(0), values)  # minus zero is zero
     bits = values.view(np.uint32 if name == "FLOAT" else np.int64)
-    bits = np.where(np.isnan(values), bits.dtype.type(_NAN[name]), bits)
-    return bits if name == "FLOAT" else _folded(bits)
+    bits = np.where(np.isnan(values), bits.dtype.type(_NAN_BITS[name]), bits)
+    return bits if name == "FLOAT" else _hash_int64(bits)
 
 
-def _of_bytes(column: pa.Array) -> Words:
+def _hash_bytes(column: pa.Array) -> Words:
     """Fold signed bytes: each one times a power of the prime, by its distance from the end."""
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
     binary = pa.concat_arrays([binary.cast(pa.large_binary())])  # a slice keeps its parent's bytes
@@ -87,11 +87,11 @@ def _of_bytes(column: pa.Array) -> Words:
     return result
 
 
-def _of_decimals(column: pa.Array, data_type: AtomicType) -> Words:
+def _hash_decimals(column: pa.Array, data_type: AtomicType) -> Words:
     precision, scale = data_type.params
     if precision > _LONG_DIGITS:
         distinct = column.dictionary_encode()
-        codes = [_of_decimal(value) for value in distinct.dictionary.to_pylist()]
+        codes = [_hash_decimal(value) for value in distinct.dictionary.to_pylist()]
         result: Words = np.array([*codes, 0], np.uint32)[
             distinct.indices.fill_null(len(codes)).to_numpy()
         ]
@@ -114,7 +114,7 @@ def _of_decimals(column: pa.Array, data_type: AtomicType) -> Words:
     return np.where(numbers == 0, np.uint32(0), code * np.uint32(_PRIME) + scales.astype(np.uint32))
 
 
-def _of_decimal(value: Decimal | None) -> int:
+def _hash_decimal(value: Decimal | None) -> int:
     if not value:
         return 0
     sign, digits, exponent = value.as_tuple()

@@ -20,54 +20,54 @@ _FIRST_CAPACITY = 16
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-def _rotate(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK
 
 
-def murmur(data: bytes) -> int:
+def hash_paimon_murmur3(data: bytes) -> int:
     """Return the 32-bit hash of bytes (format section 7.2); bytes behind the last word count one by one."""
     state = _SEED
     words = len(data) // 4 * 4
     blocks = [int.from_bytes(data[at : at + 4], "little") for at in range(0, words, 4)]
     blocks += [byte - 256 if byte > 127 else byte for byte in data[words:]]
     for block in blocks:
-        word = _rotate(block * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
-        state = (_rotate(state ^ word, 13) * 5 + 0xE6546B64) & _MASK
+        word = _rotate_left(block * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+        state = (_rotate_left(state ^ word, 13) * 5 + 0xE6546B64) & _MASK
     state ^= len(data)
     state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
     state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
     return state ^ state >> 16
 
 
-def hash_code(value: object, data_type: DataType) -> int | None:
+def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
     """Return the hash code of an internal value, None for types whose code is not reproduced."""
     if value is None:
         return 0
     if not isinstance(data_type, AtomicType):
         return None
-    code = _CODES.get(data_type.name)
+    code = _HASH_FUNCTIONS.get(data_type.name)
     return None if code is None else code(value) & _MASK
 
 
-def _of_text(value: str | bytes) -> int:
-    return murmur(encode_text(value) if isinstance(value, str) else value)
+def _hash_text(value: str | bytes) -> int:
+    return hash_paimon_murmur3(encode_text(value) if isinstance(value, str) else value)
 
 
-def _of_long(value: int) -> int:
+def _hash_long(value: int) -> int:
     return value ^ value >> 32
 
 
-def _of_double(value: float) -> int:
-    return _of_long(int.from_bytes(double_bits(value), "big"))
+def _hash_double(value: float) -> int:
+    return _hash_long(int.from_bytes(encode_double_bits(value), "big"))
 
 
-def _of_float(value: float) -> int:
+def _hash_float(value: float) -> int:
     if math.isnan(value):
         return 0x7FC00000
     return int.from_bytes(struct.pack(">f", value), "big")
 
 
-def _of_decimal(value: Decimal) -> int:
+def _hash_decimal(value: Decimal) -> int:
     with localcontext(prec=80):
         scale = -int(value.as_tuple().exponent)
         whole = int(value.scaleb(scale))
@@ -77,37 +77,37 @@ def _of_decimal(value: Decimal) -> int:
     return 31 * (-code if whole < 0 else code) + scale
 
 
-def _of_date(value: date) -> int:
+def _hash_date(value: date) -> int:
     return value.toordinal() - _EPOCH
 
 
-def _of_time(value: time) -> int:
+def _hash_time(value: time) -> int:
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return seconds * 1000 + value.microsecond // 1000
 
 
-_CODES: dict[str, Callable[[Any], int]] = {
-    "CHAR": _of_text,
-    "VARCHAR": _of_text,
+_HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
+    "CHAR": _hash_text,
+    "VARCHAR": _hash_text,
     "BOOLEAN": lambda value: 1231 if value else 1237,
     "TINYINT": int,
     "SMALLINT": int,
     "INT": int,
-    "BIGINT": _of_long,
-    "FLOAT": _of_float,
-    "DOUBLE": _of_double,
-    "DECIMAL": _of_decimal,
-    "DATE": _of_date,
-    "TIME": _of_time,
+    "BIGINT": _hash_long,
+    "FLOAT": _hash_float,
+    "DOUBLE": _hash_double,
+    "DECIMAL": _hash_decimal,
+    "DATE": _hash_date,
+    "TIME": _hash_time,
 }
 
 
-def double_bits(value: float) -> bytes:
+def encode_double_bits(value: float) -> bytes:
     """Return the bits by which Java compares numbers: all NaNs are equal, and 0.0 and -0.0 differ."""
     return struct.pack(">d", math.nan if math.isnan(value) else value)
 
 
-def table_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
+def compute_hash_map_order(hashes: Sequence[int], *, computed: bool = False) -> list[int]:
     """Return the iteration order of a hash table whose entries were inserted with these hash codes.
 
     Entries that Java ``computed`` if they were absent grow the table one later, and go to the front of their slot.

@@ -16,7 +16,7 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Joined:
+class BinaryBatch:
     """The bytes of all parts, where each starts, and its length."""
 
     data: npt.NDArray[np.uint8]
@@ -24,7 +24,7 @@ class Joined:
     lengths: Indices
 
     @classmethod
-    def of(cls, parts: Sequence[bytes]) -> "Joined":
+    def of(cls, parts: Sequence[bytes]) -> "BinaryBatch":
         """Join parts."""
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         data = np.frombuffer(b"".join([*parts, bytes(_PADDING)]), np.uint8)
@@ -38,17 +38,17 @@ class Joined:
     def _longs(self) -> npt.NDArray[np.int64]:
         return np.ndarray((len(self.data) - 7,), "<i8", self.data, strides=(1,))
 
-    def ints(self, at: Indices) -> Indices:
+    def read_ints(self, at: Indices) -> Indices:
         """Return big-endian numbers of 32 bits; one that would lie outside is some other number."""
         found: Indices = self._ints[at.clip(0, len(self.data) - 4)].astype(np.int64)
         return found
 
-    def longs(self, at: Indices) -> Indices:
+    def read_longs(self, at: Indices) -> Indices:
         """Return little-endian numbers of 64 bits; one that would lie outside is some other number."""
         found: Indices = self._longs[at.clip(0, len(self.data) - 8)]
         return found
 
-    def bytes_at(self, at: Indices, size: int) -> npt.NDArray[np.uint8]:
+    def read_bytes_at(self, at: Indices, size: int) -> npt.NDArray[np.uint8]:
         """Return ``size`` bytes from each place, which must be there."""
         found: npt.NDArray[np.uint8] = self.data[at[:, None] + np.arange(size)]
         return found
@@ -59,7 +59,7 @@ class Joined:
         return [data[one:two] for one, two in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def objects(values: Sequence[object]) -> Values:
+def to_object_array(values: Sequence[object]) -> Values:
     """Return values as they are: numpy would cut the NULs at the end of a text that it takes for one of its own."""
     found = np.empty(len(values), object)
     found[:] = values

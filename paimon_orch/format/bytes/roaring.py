@@ -13,38 +13,38 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-BLOCK = 1 << 16
+BLOCK_SIZE = 1 << 16
 """Positions that one container covers."""
 _COOKIE_NO_RUNS = 12346
 _COOKIE_RUNS = 12347
 _NO_OFFSET_THRESHOLD = 4
 _MAX_ARRAY = 4096  # positions; a container of more is a bit set
 _BIT_SET_BYTES = 8192
-_BITS = np.array([number.bit_count() for number in range(256)], np.uint8)
+_POPCOUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
 # from so many positions on a call of the library costs less than a share of the passes over all
-_LARGE_GROUP = 256
+_MIN_LARGE_GROUP = 256
 _WORTH_MASKING = 512  # positions a block of 65536: of fewer the library makes a bitmap as fast
 _MASKED_BLOCKS = 64  # at once: 4 MB
 
 
-def bitmap_of(positions: npt.NDArray[np.integer]) -> BitMap:
+def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
     """Return a bitmap of positions that fit 32 bits, without containers of runs."""
     # only an array.array takes pyroaring's bulk path
     return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
 
 
-def bitmap_of_sorted(positions: npt.NDArray[np.int64]) -> BitMap:
+def build_bitmap_from_sorted(positions: npt.NDArray[np.int64]) -> BitMap:
     """Return a bitmap of ascending positions that fit 32 bits, without containers of runs; fast where they are many."""
     blocks = (int(positions[-1]) >> 16) + 1 if len(positions) else 0
     if len(positions) < _WORTH_MASKING * blocks or not blocks:
-        return bitmap_of(positions)
+        return build_bitmap(positions)
     cuts = np.searchsorted(positions, np.arange(blocks + 1) << 16)
     keys = np.flatnonzero(np.diff(cuts))
     counts = np.diff(cuts)[keys]
     bodies = [
         body
         for first in range(0, blocks, _MASKED_BLOCKS)
-        for body in _containers(positions, cuts, first, min(_MASKED_BLOCKS, blocks - first))
+        for body in _encode_containers(positions, cuts, first, min(_MASKED_BLOCKS, blocks - first))
     ]
     heads = (keys | (counts - 1) << 16).astype("<u4")
     sizes = np.where(counts > _MAX_ARRAY, _BIT_SET_BYTES, 2 * counts)
@@ -53,7 +53,7 @@ def bitmap_of_sorted(positions: npt.NDArray[np.int64]) -> BitMap:
     return BitMap.deserialize(front + offsets.astype("<u4").tobytes() + b"".join(bodies))
 
 
-def _containers(
+def _encode_containers(
     positions: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], first: int, count: int
 ) -> Iterator[bytes]:
     """Yield the containers of some blocks of 65536 bits, but for empty ones; ``cuts`` tells where each block begins."""
@@ -69,7 +69,7 @@ def _containers(
             yield positions[low:high].astype("<u2").tobytes()
 
 
-def all_rows(count: int) -> BitMap:
+def build_full_bitmap(count: int) -> BitMap:
     """Return the bitmap of ``0..count-1``; it is made of runs and not to be stored."""
     found = BitMap()
     if count:
@@ -77,14 +77,14 @@ def all_rows(count: int) -> BitMap:
     return found
 
 
-def serialized(positions: npt.NDArray[np.integer]) -> bytes:
+def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
     """Return positions as a run-optimised bitmap."""
-    bitmap = bitmap_of(positions)
+    bitmap = build_bitmap(positions)
     bitmap.run_optimize()
     return bytes(bitmap.serialize())
 
 
-def serialized_mask(mask: npt.NDArray[np.bool_]) -> bytes:
+def serialize_mask(mask: npt.NDArray[np.bool_]) -> bytes:
     """Return the places where a mask holds as a run-optimised bitmap; fast where they are many."""
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
@@ -92,19 +92,19 @@ def serialized_mask(mask: npt.NDArray[np.bool_]) -> bytes:
     after = words << np.uint64(1)  # the bits whose predecessors are set
     after[:, 1:] |= words[:, :-1] >> np.uint64(63)
     blocks = packed.reshape(-1, _BIT_SET_BYTES)
-    cardinality = _BITS[blocks].sum(axis=1, dtype=np.int64)
+    cardinality = _POPCOUNTS[blocks].sum(axis=1, dtype=np.int64)
     keys = np.flatnonzero(cardinality)
     cardinality = cardinality[keys]
     starts = (words[keys] & ~after[keys]).view(np.uint8)
-    runs = _BITS[starts].sum(axis=1, dtype=np.int64)
+    runs = _POPCOUNTS[starts].sum(axis=1, dtype=np.int64)
     is_set = cardinality > _MAX_ARRAY
     is_run = 2 + 4 * runs < np.where(is_set, _BIT_SET_BYTES, 2 * cardinality)
     forms = zip(blocks[keys], is_run.tolist(), is_set.tolist(), strict=True)
-    bodies = [_container(bits, is_run=run, is_set=big) for bits, run, big in forms]
-    return portable(keys, cardinality, is_run, bodies)
+    bodies = [_encode_container(bits, is_run=run, is_set=big) for bits, run, big in forms]
+    return assemble_portable_bitmap(keys, cardinality, is_run, bodies)
 
 
-def portable(
+def assemble_portable_bitmap(
     keys: npt.NDArray[np.int64],
     cardinality: npt.NDArray[np.int64],
     is_run: npt.NDArray[np.bool_],
@@ -125,7 +125,7 @@ def portable(
     return front + b"".join(bodies)
 
 
-def _container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> bytes:
+def _encode_container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> bytes:
     """Return 65536 bits as a container holds them."""
     if is_set and not is_run:
         return bits.tobytes()
@@ -138,7 +138,7 @@ def _container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> by
     return struct.pack("<H", len(first)) + pairs.tobytes()
 
 
-class Container(NamedTuple):
+class ContainerLocation(NamedTuple):
     """Where the container of one block of 65536 positions lies in a stored bitmap."""
 
     block: int
@@ -155,15 +155,15 @@ class Container(NamedTuple):
         if self.is_run:
             first, more = np.frombuffer(body, "<u2", offset=2).reshape(-1, 2).astype(np.int64).T
             edges = np.stack([first, first + more + 1], axis=1).ravel()
-            lengths = np.diff(edges, prepend=0, append=BLOCK)
+            lengths = np.diff(edges, prepend=0, append=BLOCK_SIZE)
             mask = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
         else:
-            mask = np.zeros(BLOCK, bool)
+            mask = np.zeros(BLOCK_SIZE, bool)
             mask[np.frombuffer(body, "<u2")] = True
         return np.packbits(mask, bitorder="little")
 
 
-def containers(data: bytes, at: int = 0) -> tuple[list[Container], int]:
+def read_containers(data: bytes, at: int = 0) -> tuple[list[ContainerLocation], int]:
     """Return the containers of the portable bitmap that starts at ``at``, ascending, and where it ends.
 
     Only its header is read: the end may lie behind that of ``data``.
@@ -192,19 +192,19 @@ def containers(data: bytes, at: int = 0) -> tuple[list[Container], int]:
             size = 2 + 4 * int(struct.unpack_from("<H", data, at)[0])
         else:
             size = 2 * (less_one + 1) if less_one < _MAX_ARRAY else _BIT_SET_BYTES
-        found.append(Container(block, less_one + 1, is_run, at, at + size))
+        found.append(ContainerLocation(block, less_one + 1, is_run, at, at + size))
         at += size
     return found, at
 
 
-def serialized_size(data: bytes, at: int) -> int:
+def read_serialized_size(data: bytes, at: int) -> int:
     """Return the length of the portable bitmap that starts at ``at``, from its own header."""
-    return containers(data, at)[1] - at
+    return read_containers(data, at)[1] - at
 
 
-def deserialized(data: bytes, limit: int) -> BitMap:
+def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
     """Return a stored bitmap; raises ``ValueError`` for positions that are not below ``limit``."""
-    if serialized_size(data, 0) > len(data):
+    if read_serialized_size(data, 0) > len(data):
         raise ValueError("a bitmap is cut off")
     bitmap = BitMap.deserialize(data)
     if bitmap and bitmap.max() >= limit:
@@ -212,7 +212,7 @@ def deserialized(data: bytes, limit: int) -> BitMap:
     return bitmap
 
 
-def serialized_groups(
+def serialize_groups(
     positions: npt.NDArray[np.integer], starts: npt.NDArray[np.int64]
 ) -> tuple[bytes, npt.NDArray[np.int64]]:
     """Return the run-optimised bitmaps of many groups, one after the other, and the length of each.
@@ -221,13 +221,15 @@ def serialized_groups(
     empty.
     """
     counts = np.diff(starts, append=len(positions))
-    is_large = counts >= _LARGE_GROUP
+    is_large = counts >= _MIN_LARGE_GROUP
     if is_large.all():
-        bodies = [serialized(positions[s : s + n]) for s, n in zip(starts, counts, strict=True)]
+        bodies = [
+            serialize_positions(positions[s : s + n]) for s, n in zip(starts, counts, strict=True)
+        ]
         return b"".join(bodies), np.array([len(body) for body in bodies], np.int64)
     is_small_position = np.repeat(~is_large, counts)
     small_counts = counts[~is_large]
-    small = _small_groups(
+    small = _serialize_small_groups(
         positions[is_small_position], np.cumsum(small_counts) - small_counts, small_counts
     )
     if not is_large.any():
@@ -237,7 +239,7 @@ def serialized_groups(
     ends = np.concatenate([[0], np.cumsum(small[1])])
     parts, done = [], 0
     for seen, index in enumerate(np.flatnonzero(is_large)):
-        body = serialized(positions[starts[index] : starts[index] + counts[index]])
+        body = serialize_positions(positions[starts[index] : starts[index] + counts[index]])
         lengths[index] = len(body)
         in_front = int(index) - seen  # small groups
         parts += [small[0][ends[done] : ends[in_front]], body]
@@ -245,7 +247,7 @@ def serialized_groups(
     return b"".join([*parts, small[0][ends[done] :]]), lengths
 
 
-def _small_groups(
+def _serialize_small_groups(
     positions: npt.NDArray[np.integer],
     starts: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
@@ -266,14 +268,16 @@ def _small_groups(
     joined = at.searchsorted(np.flatnonzero(~is_run), side="right") - 1  # to the position before
     runs = cardinality - np.bincount(joined, minlength=len(at))
     first = at.searchsorted(starts)  # the first container of each group
-    layout = _Layout(values, starts, counts, at, cardinality, first, np.diff(first, append=len(at)))
+    layout = _GroupLayout(
+        values, starts, counts, at, cardinality, first, np.diff(first, append=len(at))
+    )
     stored_as_runs = 2 + 4 * runs < 2 * cardinality
     if not stored_as_runs.any():
-        return _arrays(layout)
-    return _arrays_and_runs(layout, is_run, runs, stored_as_runs)
+        return _write_arrays(layout)
+    return _write_arrays_and_runs(layout, is_run, runs, stored_as_runs)
 
 
-class _Layout(NamedTuple):
+class _GroupLayout(NamedTuple):
     """Groups of positions, cut into containers."""
 
     positions: npt.NDArray[np.uint32]
@@ -285,7 +289,7 @@ class _Layout(NamedTuple):
     containers: npt.NDArray[np.int64]  # in each group
 
 
-def _arrays(groups: _Layout) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _write_arrays(groups: _GroupLayout) -> tuple[bytes, npt.NDArray[np.int64]]:
     """Write bitmaps that have arrays alone, word by word of 16 bits."""
     containers = groups.containers
     words = 4 + 4 * containers + groups.counts
@@ -305,8 +309,8 @@ def _arrays(groups: _Layout) -> tuple[bytes, npt.NDArray[np.int64]]:
     return out.tobytes(), 2 * words
 
 
-def _arrays_and_runs(
-    groups: _Layout,
+def _write_arrays_and_runs(
+    groups: _GroupLayout,
     is_run: npt.NDArray[np.bool_],
     runs: npt.NDArray[np.int64],
     stored_as_runs: npt.NDArray[np.bool_],
@@ -324,26 +328,28 @@ def _arrays_and_runs(
     sizes = front + np.add.reduceat(payload, first)
     begin = np.cumsum(sizes) - sizes
     out = np.zeros(int(sizes.sum()), np.uint8)
-    _put(out, begin, np.where(with_runs, (containers - 1) << 16 | _COOKIE_RUNS, _COOKIE_NO_RUNS), 4)
-    _put(out, begin[~with_runs] + 4, containers[~with_runs], 4)
+    _write_numbers(
+        out, begin, np.where(with_runs, (containers - 1) << 16 | _COOKIE_RUNS, _COOKIE_NO_RUNS), 4
+    )
+    _write_numbers(out, begin[~with_runs] + 4, containers[~with_runs], 4)
     flagged = np.flatnonzero(stored_as_runs)
     flags = begin[group[flagged]] + 4 + number[flagged] // 8
     np.bitwise_or.at(out, flags, (1 << number[flagged] % 8).astype(np.uint8))
     high = groups.positions[at].astype(np.int64) >> 16
     keys = (begin + head)[group] + 4 * number
-    _put(out, keys, high | (groups.cardinality - 1) << 16, 4)
+    _write_numbers(out, keys, high | (groups.cardinality - 1) << 16, 4)
     inside = front[group] + before - before[first][group]  # of the payload, in the group
     listed = with_offsets[group]
-    _put(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
+    _write_numbers(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
     body = begin[group] + inside
-    _put(out, body[stored_as_runs], runs[stored_as_runs], 2)
-    _put_payloads(out, groups, body, is_run, stored_as_runs)
+    _write_numbers(out, body[stored_as_runs], runs[stored_as_runs], 2)
+    _write_payloads(out, groups, body, is_run, stored_as_runs)
     return out.tobytes(), sizes
 
 
-def _put_payloads(
+def _write_payloads(
     out: npt.NDArray[np.uint8],
-    groups: _Layout,
+    groups: _GroupLayout,
     body: npt.NDArray[np.int64],
     is_run: npt.NDArray[np.bool_],
     stored_as_runs: npt.NDArray[np.bool_],
@@ -353,16 +359,16 @@ def _put_payloads(
     low = (groups.positions & np.uint32(0xFFFF)).astype(np.int64)
     container = np.repeat(np.arange(len(at)), groups.cardinality)  # of each position
     plain = np.flatnonzero(~stored_as_runs[container])
-    _put(out, body[container[plain]] + 2 * (plain - at[container[plain]]), low[plain], 2)
+    _write_numbers(out, body[container[plain]] + 2 * (plain - at[container[plain]]), low[plain], 2)
     run = np.flatnonzero(is_run)
     length = np.diff(run, append=len(low))
     order = np.arange(len(run)) - run.searchsorted(at)[container[run]]  # in its container
     kept = stored_as_runs[container[run]]
     target = body[container[run]] + 2 + 4 * order
-    _put(out, target[kept], low[run][kept] | (length[kept] - 1) << 16, 4)
+    _write_numbers(out, target[kept], low[run][kept] | (length[kept] - 1) << 16, 4)
 
 
-def _put(
+def _write_numbers(
     out: npt.NDArray[np.uint8],
     at: npt.NDArray[np.int64],
     values: npt.NDArray[np.int64],

@@ -25,18 +25,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.bytes.roaring import BLOCK, containers, portable
+from paimon_orch.format.bytes.roaring import BLOCK_SIZE, assemble_portable_bitmap, read_containers
 
 _RUNS, _BITS, _ARRAY = range(3)
 _MAX_ARRAY = 4096
-_BIT_SET_BYTES = BLOCK // 8
+_BIT_SET_BYTES = BLOCK_SIZE // 8
 _LEAF = 4
 _CAPACITY = (4, 16, 48, 256)
 _BODY_BYTES = (4, 16, 256, 32)
 _KEY_BYTES = 6
 _NO_CHILD = 0xFF
 _NOT_TRIMMED = -2
-_FEWEST_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
+_MIN_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
 
 Values = npt.NDArray[np.int64]
 
@@ -51,7 +51,11 @@ class _Container(NamedTuple):
     def values(self) -> Values:
         """Return the positions, ascending."""
         values = self._values()
-        if len(values) != self.cardinality or values[-1] >= BLOCK or (np.diff(values) <= 0).any():
+        if (
+            len(values) != self.cardinality
+            or values[-1] >= BLOCK_SIZE
+            or (np.diff(values) <= 0).any()
+        ):
             raise ValueError(f"a container does not hold {self.cardinality} ascending positions")
         return values
 
@@ -68,12 +72,12 @@ class _Container(NamedTuple):
 
     def optimize(self) -> "_Container":
         """Return an array or a bit set as runs if these are smaller; runs stay runs."""
-        if self.form == _RUNS or self.cardinality < _FEWEST_FOR_RUNS:
+        if self.form == _RUNS or self.cardinality < _MIN_FOR_RUNS:
             return self
         values = self.values()
         return _smallest_form(values) if 2 + 4 * _count_runs(values) < len(self.body) else self
 
-    def efficient(self) -> "_Container":
+    def to_efficient(self) -> "_Container":
         """Return the smallest form, runs for a tie where they are runs already."""
         if self.form != _RUNS:
             return self.optimize()
@@ -98,26 +102,26 @@ def _smallest_form(values: Values, *, was_runs: bool = False) -> _Container:
         return _Container(_RUNS, count, struct.pack("<H", runs) + pairs.tobytes())
     if count <= _MAX_ARRAY:
         return _Container(_ARRAY, count, values.astype("<u2").tobytes())
-    mask = np.zeros(BLOCK, bool)
+    mask = np.zeros(BLOCK_SIZE, bool)
     mask[values] = True
     return _Container(_BITS, count, np.packbits(mask, bitorder="little").tobytes())
 
 
-def _unite(old: _Container, new: _Container) -> _Container:
+def _union_containers(old: _Container, new: _Container) -> _Container:
     forms = {old.form, new.form}
     values = np.union1d(old.values(), new.values())
     return _smallest_form(values, was_runs=_RUNS in forms and _BITS not in forms)
 
 
-def union_32(old: bytes, new: bytes) -> bytes:
+def union_bitmaps_32(old: bytes, new: bytes) -> bytes:
     """Return the union of two bitmaps of 32 bits in the portable form."""
-    blocks = dict(_blocks(old))
-    for key, container in _blocks(new):
+    blocks = dict(_read_blocks(old))
+    for key, container in _read_blocks(new):
         known = blocks.get(key)
-        blocks[key] = container if known is None else _unite(known, container)
+        blocks[key] = container if known is None else _union_containers(known, container)
     ordered = sorted(blocks)
-    found = [blocks[key].efficient() for key in ordered]
-    return portable(
+    found = [blocks[key].to_efficient() for key in ordered]
+    return assemble_portable_bitmap(
         np.array(ordered, np.int64),
         np.array([container.cardinality for container in found], np.int64),
         np.array([container.form == _RUNS for container in found], bool),
@@ -125,8 +129,8 @@ def union_32(old: bytes, new: bytes) -> bytes:
     )
 
 
-def _blocks(data: bytes) -> Iterator[tuple[int, _Container]]:
-    found, end = containers(data)
+def _read_blocks(data: bytes) -> Iterator[tuple[int, _Container]]:
+    found, end = read_containers(data)
     if end > len(data):
         raise ValueError("the bitmap is truncated")
     for block in found:
@@ -215,7 +219,7 @@ class _Bitmap64:
         if leaf is not None:
             known = self.places[leaf.place]
             assert known is not None
-            self.places[leaf.place] = _unite(known, container)
+            self.places[leaf.place] = _union_containers(known, container)
             return
         self.last += 1
         if self.last >= len(self.places):  # Java's array grows by half
@@ -223,10 +227,10 @@ class _Bitmap64:
             self.places += [None] * (grown - len(self.places))
         self.places[self.last] = container
         self.leaves[key] = leaf = _Leaf(b"", key, self.last)
-        self.root = leaf if self.root is None else _insert(self.root, leaf, 0)
+        self.root = leaf if self.root is None else _insert_leaf(self.root, leaf, 0)
 
 
-def _insert(node: _Node, leaf: _Leaf, depth: int) -> _Node:
+def _insert_leaf(node: _Node, leaf: _Leaf, depth: int) -> _Node:
     """Insert a leaf below a node; returns the node that takes its place."""
     shared = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
     rest = leaf.key[depth:]
@@ -236,7 +240,7 @@ def _insert(node: _Node, leaf: _Leaf, depth: int) -> _Node:
         if child is None:
             node.put(rest[common], leaf)
         else:
-            node.children[rest[common]] = _insert(child, leaf, depth + common + 1)
+            node.children[rest[common]] = _insert_leaf(child, leaf, depth + common + 1)
         return node
     branch = _Branch(shared[:common])
     node.prefix = b"" if isinstance(node, _Leaf) else shared[common + 1 :]
@@ -245,9 +249,9 @@ def _insert(node: _Node, leaf: _Leaf, depth: int) -> _Node:
     return branch
 
 
-def union_64(old: bytes, new: bytes) -> bytes:
+def union_bitmaps_64(old: bytes, new: bytes) -> bytes:
     """Return the union of two bitmaps of 64 bits, as Java's ``Roaring64Bitmap`` serializes it."""
-    bitmap, other = _read(old), _read(new)
+    bitmap, other = _read_bitmap64(old), _read_bitmap64(new)
     for key, leaf in other.leaves.items():
         container = other.places[leaf.place]
         assert container is not None
@@ -280,7 +284,7 @@ def _write_node(node: _Node, parts: list[bytes]) -> None:
         _write_node(child, parts)
 
 
-class _Source:
+class _ByteReader:
     """Reads serialized data sequentially."""
 
     def __init__(self, data: bytes) -> None:
@@ -298,20 +302,20 @@ class _Source:
         """Return the next numbers."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
-    def check_left(self, count: int) -> None:
+    def check_remaining(self, count: int) -> None:
         """Refuse a count of items that the remaining data cannot hold."""
         if not 0 <= count <= len(self._data) - self._at:
             raise ValueError(f"{count} items do not fit in the bitmap")
 
 
-def _read(data: bytes) -> _Bitmap64:
-    source, bitmap = _Source(data), _Bitmap64()
+def _read_bitmap64(data: bytes) -> _Bitmap64:
+    source, bitmap = _ByteReader(data), _Bitmap64()
     (tag,) = source.numbers("<B")
     if tag == 0:
         return bitmap
     (keys,) = source.numbers("<q")
     bitmap.root = _read_node(source, b"", bitmap.leaves)
-    bitmap.places = _read_places(source)
+    bitmap.places = _read_containers(source)
     used, _, bitmap.last = source.numbers("<qii")
     if (keys, used) != (len(bitmap.leaves),) * 2:
         raise ValueError(f"{keys} keys and {used} containers for {len(bitmap.leaves)} leaves")
@@ -323,7 +327,7 @@ def _read(data: bytes) -> _Bitmap64:
     return bitmap
 
 
-def _read_node(source: _Source, path: bytes, leaves: dict[bytes, _Leaf]) -> _Node:
+def _read_node(source: _ByteReader, path: bytes, leaves: dict[bytes, _Leaf]) -> _Node:
     kind, count, length = source.numbers("<BHB")
     prefix = source.take(length)
     if kind == _LEAF:
@@ -337,12 +341,12 @@ def _read_node(source: _Source, path: bytes, leaves: dict[bytes, _Leaf]) -> _Nod
         raise ValueError(f"a node of kind {kind} with {count} children at depth {len(path)}")
     body = source.take(_BODY_BYTES[kind])
     branch = _Branch(prefix, kind, bytearray(b"" if kind == 3 else _reverse_words(body)))
-    for byte in _child_bytes(kind, count, body, branch.index):
+    for byte in _decode_child_bytes(kind, count, body, branch.index):
         branch.children[byte] = _read_node(source, path + bytes([byte]), leaves)
     return branch
 
 
-def _child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[int]:
+def _decode_child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[int]:
     """Return the key bytes of the children of a node, ascending."""
     if kind <= 1:
         found = list(index[:count])
@@ -358,20 +362,20 @@ def _child_bytes(kind: int, count: int, body: bytes, index: bytearray) -> list[i
     return found
 
 
-def _read_places(source: _Source) -> list[_Container | None]:
+def _read_containers(source: _ByteReader) -> list[_Container | None]:
     arrays, _, count = source.numbers("<ibi")
     if arrays != 1:
         raise ValueError(f"containers in {arrays} arrays")
-    source.check_left(count)
+    source.check_remaining(count)
     return [_read_container(source) for _ in range(count)]
 
 
-def _read_container(source: _Source) -> _Container | None:
+def _read_container(source: _ByteReader) -> _Container | None:
     (tag,) = source.numbers("<B")
     if tag == 0:
         return None
     form, cardinality = source.numbers("<Bi")
-    if tag != 1 or form > _ARRAY or not 0 < cardinality <= BLOCK:
+    if tag != 1 or form > _ARRAY or not 0 < cardinality <= BLOCK_SIZE:
         raise ValueError(f"a container of form {form} with {cardinality} positions")
     if form == _RUNS:
         head = source.take(2)

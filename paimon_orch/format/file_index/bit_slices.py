@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from paimon_orch.format.bytes.roaring import serialized_mask
+from paimon_orch.format.bytes.roaring import serialize_mask
 
 
-def serialized_slices(numbers: npt.NDArray[np.signedinteger[Any]], count: int) -> list[bytes]:
+def serialize_bit_slices(numbers: npt.NDArray[np.signedinteger[Any]], count: int) -> list[bytes]:
     """Return the lowest ``count`` slices of the rows' numbers; 0 stands where a row has none."""
-    return [serialized_mask(numbers >> bit & 1 != 0) for bit in range(count)]
+    return [serialize_mask(numbers >> bit & 1 != 0) for bit in range(count)]
 
 
 @dataclass(frozen=True)

@@ -14,25 +14,37 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.bytes.roaring import all_rows, deserialized, serialized, serialized_groups
-from paimon_orch.format.file_index.container import Blob
-from paimon_orch.format.file_index.java_hash_order import key_hashes, table_order
-from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
-from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, codec
+from paimon_orch.format.bytes.roaring import (
+    build_full_bitmap,
+    deserialize_bitmap,
+    serialize_groups,
+    serialize_positions,
+)
+from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.file_index.java_hash_order import (
+    compute_index_hash_map_order,
+    compute_java_hash_codes,
+)
+from paimon_orch.format.file_index.ragged import (
+    BinaryArrayBatch,
+    encode_big_endian,
+    join_around_values,
+)
+from paimon_orch.format.file_index.values import EncodedColumn, Key, KeyCodec, Keys, get_key_codec
 from paimon_orch.format.types.data_types import AtomicType
 
-_I = struct.Struct(">i")
-_PAIR = struct.Struct(">ii")
+_INT32 = struct.Struct(">i")
+_INT32_PAIR = struct.Struct(">ii")
 _HEAD = struct.Struct(">bii?")
-_FRONT_BYTES = 64
+_PREFIX_BYTES = 64
 _RADIX = 1 << 16  # codes of 16 bits are sorted by radix
-_SINGLE_BYTES = 18  # of a stored bitmap with one position
+_SINGLE_POSITION_BYTES = 18  # of a stored bitmap with one position
 _NOT_STORED = -1
 
 Numbers = npt.NDArray[np.int64]
 
 
-class _Bodies(NamedTuple):
+class _StoredBitmaps(NamedTuple):
     """The stored bitmaps behind the entries: values in the order of the reference's hash table."""
 
     keys: Keys
@@ -42,7 +54,7 @@ class _Bodies(NamedTuple):
     data: bytes
 
 
-def encode_bitmap(
+def encode_bitmap_index(
     column: EncodedColumn, data_type: AtomicType, *, version: int = 2, block_size: int = 16_384
 ) -> bytes:
     """Return the index of a column.
@@ -51,25 +63,27 @@ def encode_bitmap(
     """
     if version not in (1, 2):
         raise InputError(f"bitmap indexes have version 1 or 2, not {version}")
-    bodies, stored = _bodies(column, data_type), codec(data_type)
+    bodies, stored = _build_stored_bitmaps(column, data_type), get_key_codec(data_type)
     head = _HEAD.pack(version, column.row_count, len(bodies.keys), bodies.null is not None)
     if version == 1:
-        null = b"" if bodies.null is None else _I.pack(bodies.null[0])
-        entries, _ = _entries(stored, bodies.keys, bodies.offsets)
+        null = b"" if bodies.null is None else _INT32.pack(bodies.null[0])
+        entries, _ = _encode_entries(stored, bodies.keys, bodies.offsets)
         return head + null + entries + bodies.data
     null = b"" if bodies.null is None else struct.pack(">ii", *bodies.null)
-    return head + null + _blocks(bodies, stored, block_size) + bodies.data
+    return head + null + _encode_blocks(bodies, stored, block_size) + bodies.data
 
 
-def _bodies(column: EncodedColumn, data_type: AtomicType) -> _Bodies:
+def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _StoredBitmaps:
     codes, keys = column.codes, column.keys
     valid = codes >= 0
     present = codes if valid.all() else codes[valid]
     again = len(present) > 0 and bool((present[:-1] == present[-1]).any())
-    order = table_order(key_hashes(keys, data_type), asked_again=again)
+    order = compute_index_hash_map_order(
+        compute_java_hash_codes(keys, data_type), asked_again=again
+    )
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
-    rows = sorted_by(rank[present], len(order))
+    rows = argsort_codes(rank[present], len(order))
     if len(present) < len(codes):
         rows = np.flatnonzero(valid)[rows]
     counts = np.bincount(present, minlength=len(order))[order]
@@ -79,16 +93,16 @@ def _bodies(column: EncodedColumn, data_type: AtomicType) -> _Bodies:
     if not several.all():
         grouped = rows[np.repeat(several, counts)]
         group_starts = np.cumsum(counts[several]) - counts[several]
-    data, sizes = serialized_groups(grouped, group_starts)
-    null, null_data = _null_body(np.flatnonzero(~valid))
+    data, sizes = serialize_groups(grouped, group_starts)
+    null, null_data = _encode_null_bitmap(np.flatnonzero(~valid))
     offsets, lengths = -1 - rows[starts].astype(np.int64), np.full(len(order), _NOT_STORED)
     offsets[several] = len(null_data) + np.cumsum(sizes) - sizes
     lengths[several] = sizes
     ordered = keys.take(pa.array(order)) if isinstance(keys, pa.BinaryArray) else keys[order]
-    return _Bodies(ordered, offsets, lengths, null, null_data + data)
+    return _StoredBitmaps(ordered, offsets, lengths, null, null_data + data)
 
 
-def sorted_by(codes: npt.NDArray[np.integer], count: int) -> Numbers:
+def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Numbers:
     """Return the rows sorted by their codes, which are below ``count``; rows of one code stay in order."""
     if count <= _RADIX:
         return np.argsort(codes.astype(np.uint16), kind="stable")
@@ -96,28 +110,28 @@ def sorted_by(codes: npt.NDArray[np.integer], count: int) -> Numbers:
     return order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")]
 
 
-def _null_body(rows: Numbers) -> tuple[tuple[int, int] | None, bytes]:
+def _encode_null_bitmap(rows: Numbers) -> tuple[tuple[int, int] | None, bytes]:
     if not len(rows):
         return None, b""
     if len(rows) == 1:
-        return (-1 - int(rows[0]), _SINGLE_BYTES), b""
-    data = serialized(rows)
+        return (-1 - int(rows[0]), _SINGLE_POSITION_BYTES), b""
+    data = serialize_positions(rows)
     return (0, len(data)), data
 
 
-def _entries(stored: Codec, keys: Keys, *numbers: Numbers) -> tuple[bytes, Numbers]:
+def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Numbers) -> tuple[bytes, Numbers]:
     """Return keys, each in front of its numbers, and where each entry ends."""
-    behind = big_endian(*numbers)
+    behind = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):
-        ragged = Ragged.of(keys)
-        return between(big_endian(ragged.lengths), ragged, behind)
+        ragged = BinaryArrayBatch.of(keys)
+        return join_around_values(encode_big_endian(ragged.lengths), ragged, behind)
     width = stored.width
     encoded = np.frombuffer(stored.encode(keys), np.uint8).reshape(-1, width)
     data = np.concatenate([encoded, behind], axis=1).tobytes()
     return data, np.arange(1, len(keys) + 1) * (width + behind.shape[1])
 
 
-def _blocks(bodies: _Bodies, stored: Codec, block_size: int) -> bytes:
+def _encode_blocks(bodies: _StoredBitmaps, stored: KeyCodec, block_size: int) -> bytes:
     """Return the directory of the blocks and the blocks: entries in the order of their values."""
     keys = bodies.keys
     if isinstance(keys, pa.BinaryArray):
@@ -126,7 +140,7 @@ def _blocks(bodies: _Bodies, stored: Codec, block_size: int) -> bytes:
     else:
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-    entries, ends = _entries(stored, keys, bodies.offsets[order], bodies.lengths[order])
+    entries, ends = _encode_entries(stored, keys, bodies.offsets[order], bodies.lengths[order])
     directory, blocks, size, first = bytearray(), bytearray(), 0, 0
     begins = np.concatenate([[0], ends])
     count = 0
@@ -139,13 +153,13 @@ def _blocks(bodies: _Bodies, stored: Codec, block_size: int) -> bytes:
             )
         begin, end = int(begins[first]), int(begins[last])
         entry = int(begins[first + 1])
-        directory += entries[begin : entry - 8] + _I.pack(size)
-        blocks += _I.pack(last - first) + entries[begin:end]
+        directory += entries[begin : entry - 8] + _INT32.pack(size)
+        blocks += _INT32.pack(last - first) + entries[begin:end]
         size, first, count = len(blocks), last, count + 1
-    return _I.pack(count) + bytes(directory) + _I.pack(size) + bytes(blocks)
+    return _INT32.pack(count) + bytes(directory) + _INT32.pack(size) + bytes(blocks)
 
 
-class _Entries(NamedTuple):
+class _DecodedEntries(NamedTuple):
     """Keys, and where the bitmap of each lies; ``lengths`` is None where it is not stored."""
 
     keys: Sequence[Key]
@@ -154,17 +168,17 @@ class _Entries(NamedTuple):
     end: int
 
 
-class Bitmap:
+class BitmapIndex:
     """A stored index; only what a query needs is read."""
 
-    def __init__(self, blob: Blob, data_type: AtomicType) -> None:
+    def __init__(self, blob: ByteSource, data_type: AtomicType) -> None:
         """Read the head.
 
         Raises :class:`UnsupportedError` for a newer version, and here as later ``ValueError`` for garbage.
         """
-        self._blob, self._codec = blob, codec(data_type)
-        self._front = blob.bytes(0, min(_FRONT_BYTES, blob.length))
-        version, rows, count, has_null = _HEAD.unpack_from(self._front)
+        self._blob, self._codec = blob, get_key_codec(data_type)
+        self._prefix = blob.bytes(0, min(_PREFIX_BYTES, blob.length))
+        version, rows, count, has_null = _HEAD.unpack_from(self._prefix)
         if version not in (1, 2):
             raise UnsupportedError(f"bitmap indexes of version {version} are not supported")
         if rows < 0 or not 0 <= count <= rows:
@@ -174,7 +188,7 @@ class Bitmap:
         self._has_null: bool = has_null
         self.row_count: int = rows
 
-    def is_made_with(self, version: int | None, block_size: int) -> bool:
+    def is_built_with(self, version: int | None, block_size: int) -> bool:
         """Tell whether the index has this version, or any, and blocks as full as this size lets them be."""
         if version not in (None, self._version):
             return False
@@ -182,7 +196,7 @@ class Bitmap:
             return True
         first_keys, offsets, _, size = self._directory
         lengths = [end - begin for begin, end in pairwise([*offsets, size])]
-        behind = [_PAIR.size + len(self._codec.encode_one(key)) for key in first_keys[1:]]
+        behind = [_INT32_PAIR.size + len(self._codec.encode_one(key)) for key in first_keys[1:]]
         return all(length <= block_size for length in lengths) and all(
             length + entry > block_size for length, entry in zip(lengths, behind, strict=False)
         )
@@ -194,18 +208,18 @@ class Bitmap:
         """
         match op:
             case "=" | "in":
-                return self._rows_of(keys)
+                return self._find_rows(keys)
             case "<>" | "not in":
-                return all_rows(self.row_count) - self._rows_of(keys)
+                return build_full_bitmap(self.row_count) - self._find_rows(keys)
             case "is null":
-                return self._rows_of([None])
+                return self._find_rows([None])
             case "is not null":
-                return all_rows(self.row_count) - self._rows_of([None])
+                return build_full_bitmap(self.row_count) - self._find_rows([None])
         return None
 
     def items(self) -> Iterator[tuple[Key | None, BitMap]]:
         """Yield every value with its rows; null first."""
-        nulls = self._rows_of([None])
+        nulls = self._find_rows([None])
         if nulls:
             yield None, nulls
         tables = (
@@ -213,40 +227,44 @@ class Bitmap:
         )
         for entries in tables:
             for at, key in enumerate(entries.keys):
-                yield key, self._body(entries, at)
+                yield key, self._read_bitmap(entries, at)
 
-    def _rows_of(self, keys: Sequence[Key | None]) -> BitMap:
-        parts = [self._null_rows if key is None else self._rows_of_key(key) for key in keys]
+    def _find_rows(self, keys: Sequence[Key | None]) -> BitMap:
+        parts = [self._null_rows if key is None else self._find_rows_of_key(key) for key in keys]
         return parts[0] if len(parts) == 1 else BitMap.union(BitMap(), *parts)
 
     @cached_property
     def _null_rows(self) -> BitMap:
         if not self._has_null:
             return BitMap()
-        (offset,) = self._blob.ints(_HEAD.size, 1)
+        (offset,) = self._blob.read_ints(_HEAD.size, 1)
         if offset < 0:
-            return _single(offset, self.row_count)
+            return _build_single_row_bitmap(offset, self.row_count)
         length = (
-            self._blob.ints(_HEAD.size + 4, 1)[0] if self._version == 2 else self._v1_null_length()
+            self._blob.read_ints(_HEAD.size + 4, 1)[0]
+            if self._version == 2
+            else self._v1_null_length()
         )
-        return deserialized(self._blob.bytes(self._body_start + offset, length), self.row_count)
+        return deserialize_bitmap(
+            self._blob.bytes(self._body_start + offset, length), self.row_count
+        )
 
     def _v1_null_length(self) -> int:
         stored = [offset for offset in self._all.offsets if offset >= 0]
         return min(stored, default=self._blob.length - self._body_start)
 
-    def _rows_of_key(self, key: Key) -> BitMap:
+    def _find_rows_of_key(self, key: Key) -> BitMap:
         if self._version == 1:
             at = self._numbers.get(key)
-            return BitMap() if at is None else self._body(self._all, at)
+            return BitMap() if at is None else self._read_bitmap(self._all, at)
         first_keys, offsets, *_ = self._directory
         number = 0 if len(offsets) == 1 else bisect_right(first_keys, key) - 1
         if number < 0:
             return BitMap()
-        found = _find(self._block_bytes(number), key, self._codec)
+        found = _find_bitmap(self._read_block_bytes(number), key, self._codec)
         return BitMap() if found is None else self._stored(*found)
 
-    def _body(self, entries: _Entries, at: int) -> BitMap:
+    def _read_bitmap(self, entries: _DecodedEntries, at: int) -> BitMap:
         offset = entries.offsets[at]
         if entries.lengths is not None:
             return self._stored(offset, entries.lengths[at])
@@ -255,8 +273,10 @@ class Bitmap:
 
     def _stored(self, offset: int, length: int) -> BitMap:
         if offset < 0:
-            return _single(offset, self.row_count)
-        return deserialized(self._blob.bytes(self._body_start + offset, length), self.row_count)
+            return _build_single_row_bitmap(offset, self.row_count)
+        return deserialize_bitmap(
+            self._blob.bytes(self._body_start + offset, length), self.row_count
+        )
 
     @cached_property
     def _v1_ends(self) -> list[int]:
@@ -264,10 +284,10 @@ class Bitmap:
         return [*stored, self._blob.length - self._body_start]
 
     @cached_property
-    def _all(self) -> _Entries:
+    def _all(self) -> _DecodedEntries:
         """The entries of version 1."""
         start = _HEAD.size + 4 * self._has_null
-        return _decoded(self._blob.bytes(start), self._count, 1, self._codec)
+        return _decode_entries(self._blob.bytes(start), self._count, 1, self._codec)
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
@@ -280,20 +300,20 @@ class Bitmap:
         The key of an only block is left out: it tells nothing.
         """
         start = _HEAD.size + 8 * self._has_null
-        (count,) = _I.unpack_from(self._front, start)
+        (count,) = _INT32.unpack_from(self._prefix, start)
         if not 0 <= count <= self._count:
             raise ValueError(f"a bitmap index of {count} blocks for {self._count} values")
         stored, start = self._codec, start + 4
         if count == 1:
-            width = stored.width if stored.dtype else 4 + self._blob.ints(start, 1)[0]
-            offset, size = self._blob.ints(start + width, 2)
+            width = stored.width if stored.dtype else 4 + self._blob.read_ints(start, 1)[0]
+            offset, size = self._blob.read_ints(start + width, 2)
             return (), (offset,), start + width + 8, size
         if stored.dtype is not None:
             end = count * (stored.width + 4)
-            found = _decoded(self._blob.bytes(start, end), count, 1, stored)
+            found = _decode_entries(self._blob.bytes(start, end), count, 1, stored)
         else:
-            found = _read_texts(self._blob, start, count)
-        (size,) = self._blob.ints(start + found.end, 1)
+            found = _read_text_entries(self._blob, start, count)
+        (size,) = self._blob.read_ints(start + found.end, 1)
         return found.keys, found.offsets, start + found.end + 4, size
 
     @cached_property
@@ -303,85 +323,85 @@ class Bitmap:
         _, _, start, size = self._directory
         return start + size
 
-    def _block_bytes(self, number: int) -> bytes:
+    def _read_block_bytes(self, number: int) -> bytes:
         _, offsets, start, size = self._directory
         end = offsets[number + 1] if number + 1 < len(offsets) else size
         return self._blob.bytes(start + offsets[number], end - offsets[number])
 
-    def _block(self, number: int) -> _Entries:
-        data = self._block_bytes(number)
-        (count,) = _I.unpack_from(data)
+    def _block(self, number: int) -> _DecodedEntries:
+        data = self._read_block_bytes(number)
+        (count,) = _INT32.unpack_from(data)
         if count > len(data) // 9:
             raise ValueError(f"a block of {count} entries in {len(data)} bytes")
-        return _decoded(data[4:], count, 2, self._codec)
+        return _decode_entries(data[4:], count, 2, self._codec)
 
 
-def _find(block: bytes, key: Key, stored: Codec) -> tuple[int, int] | None:
+def _find_bitmap(block: bytes, key: Key, stored: KeyCodec) -> tuple[int, int] | None:
     """Return where the bitmap of a key is; None if no entry of a block has the key.
 
     The bytes of the key are searched for first: where they are not, no entry needs to be decoded.
     """
     needle = stored.encode_one(key)
-    at = block.find(needle, _I.size)
+    at = block.find(needle, _INT32.size)
     while at >= 0:
-        if _is_entry(block, at, stored):
-            offset, length = _PAIR.unpack_from(block, at + len(needle))
+        if _is_entry_start(block, at, stored):
+            offset, length = _INT32_PAIR.unpack_from(block, at + len(needle))
             return offset, length
         at = block.find(needle, at + 1)
     return None
 
 
-def _is_entry(block: bytes, at: int, stored: Codec) -> bool:
+def _is_entry_start(block: bytes, at: int, stored: KeyCodec) -> bool:
     """Tell whether an entry starts here."""
-    start = _I.size
+    start = _INT32.size
     if stored.dtype is not None:
-        return (at - start) % (stored.width + _PAIR.size) == 0
+        return (at - start) % (stored.width + _INT32_PAIR.size) == 0
     while start < at:
-        start += _I.size + int.from_bytes(block[start : start + 4]) + _PAIR.size
+        start += _INT32.size + int.from_bytes(block[start : start + 4]) + _INT32_PAIR.size
     return start == at
 
 
-def _single(offset: int, rows: int) -> BitMap:
+def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:
     if -1 - offset >= rows:
         raise ValueError(f"position {-1 - offset} of {rows} rows")
     return BitMap([-1 - offset])
 
 
-def _decoded(data: bytes, count: int, numbers: int, stored: Codec) -> _Entries:
+def _decode_entries(data: bytes, count: int, numbers: int, stored: KeyCodec) -> _DecodedEntries:
     """Return ``count`` entries of a key and one or two numbers."""
     if stored.dtype is None:
-        return _decoded_texts(data, count, numbers)
+        return _decode_text_entries(data, count, numbers)
     size = stored.width + 4 * numbers
     rows = np.frombuffer(data, np.uint8, count * size).reshape(count, size)
     keys = stored.decode(rows[:, : stored.width].tobytes()).tolist()
     found = np.frombuffer(rows[:, stored.width :].tobytes(), ">i4").reshape(count, numbers)
     columns = found.T.tolist()
-    return _Entries(keys, columns[0], columns[1] if numbers > 1 else None, count * size)
+    return _DecodedEntries(keys, columns[0], columns[1] if numbers > 1 else None, count * size)
 
 
-def _decoded_texts(data: bytes, count: int, numbers: int) -> _Entries:
+def _decode_text_entries(data: bytes, count: int, numbers: int) -> _DecodedEntries:
     keys: list[bytes] = []
     columns: list[list[int]] = [[] for _ in range(numbers)]
     at = 0
     for _ in range(count):
-        (length,) = _I.unpack_from(data, at)
+        (length,) = _INT32.unpack_from(data, at)
         at += 4 + length
         if length < 0 or at > len(data):
             raise ValueError(f"a text of {length} bytes is cut off")
         keys.append(data[at - length : at])
         for number in range(numbers):
-            columns[number] += _I.unpack_from(data, at)
+            columns[number] += _INT32.unpack_from(data, at)
             at += 4
-    return _Entries(keys, columns[0], columns[1] if numbers > 1 else None, at)
+    return _DecodedEntries(keys, columns[0], columns[1] if numbers > 1 else None, at)
 
 
-def _read_texts(blob: Blob, start: int, count: int) -> _Entries:
+def _read_text_entries(blob: ByteSource, start: int, count: int) -> _DecodedEntries:
     """Decode entries whose length is not known: more and more is read until they are all there."""
     size = 64 * count + 64
     while True:
         data = blob.bytes(start, min(size, blob.length - start))
         try:
-            return _decoded_texts(data, count, 1)
+            return _decode_text_entries(data, count, 1)
         except (ValueError, struct.error):
             if start + size >= blob.length:
                 raise

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.file_index.container import Blob
-from paimon_orch.format.file_index.hashing import mix, xxh64
-from paimon_orch.format.file_index.values import Key, Keys, bits_of, is_bytes
+from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.file_index.hashing import hash_int64, hash_xxh64
+from paimon_orch.format.file_index.values import Key, Keys, has_byte_keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType
 
 _HEAD = struct.Struct(">i")
@@ -22,7 +22,7 @@ _CHUNK = 32_768  # hashes at a time
 _MAX_BITS = 2**31 - 1
 
 
-def parameters(items: int, fpp: float) -> tuple[int, int]:
+def compute_bloom_filter_parameters(items: int, fpp: float) -> tuple[int, int]:
     """Return the bits and the hash functions for so many distinct values and such a share of false positives.
 
     Raises :class:`InputError` if there is no such filter.
@@ -39,12 +39,12 @@ def parameters(items: int, fpp: float) -> tuple[int, int]:
     return bits, max(1, functions)
 
 
-def hashes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint64]:
+def hash_keys(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint64]:
     """Return the hash of each key."""
     if isinstance(keys, pa.BinaryArray):
-        return xxh64(keys)
-    bits = bits_of(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
-    return mix(bits.astype(np.int64))
+        return hash_xxh64(keys)
+    bits = to_float_bits(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
+    return hash_int64(bits.astype(np.int64))
 
 
 class BloomFilterBuilder:
@@ -52,14 +52,14 @@ class BloomFilterBuilder:
 
     def __init__(self, data_type: AtomicType, items: int = 1_000_000, fpp: float = 0.1) -> None:
         self._type = data_type
-        self._count, self._functions = parameters(items, fpp)
+        self._count, self._functions = compute_bloom_filter_parameters(items, fpp)
         self._bits = np.zeros(self._count, bool)
 
     def add(self, keys: Keys) -> None:
         """Insert keys."""
-        found = hashes(keys, self._type)
+        found = hash_keys(keys, self._type)
         for at in range(0, len(found), _CHUNK):
-            for positions in _positions(
+            for positions in _compute_bit_positions(
                 found[at : at + _CHUNK], self._functions, np.uint32(self._count)
             ):
                 self._bits[positions] = True
@@ -69,7 +69,7 @@ class BloomFilterBuilder:
         return _HEAD.pack(self._functions) + np.packbits(self._bits, bitorder="little").tobytes()
 
 
-def _positions(
+def _compute_bit_positions(
     found: npt.NDArray[np.uint64], functions: int, count: np.uint32
 ) -> "list[npt.NDArray[np.uint32]]":
     """Return the bit of each hash, for one function after the other."""
@@ -85,30 +85,34 @@ def _positions(
 
 
 @dataclass(frozen=True, slots=True)
-class BloomFilter:
+class BloomFilterIndex:
     """A stored filter; it is read when it is first asked."""
 
-    blob: Blob
+    source: ByteSource
     data_type: AtomicType
 
-    def is_made_with(self, items: int, fpp: float) -> bool:
+    def is_built_with(self, items: int, fpp: float) -> bool:
         """Tell whether the filter has the size that these options ask for."""
-        bits, functions = parameters(items, fpp)
-        return self.blob.length == _HEAD.size + bits // 8 and self.blob.ints(0, 1) == (functions,)
+        bits, functions = compute_bloom_filter_parameters(items, fpp)
+        return self.source.length == _HEAD.size + bits // 8 and self.source.read_ints(0, 1) == (
+            functions,
+        )
 
     def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
         """Return no rows if none can hold one of the keys, else None."""
         if op not in ("=", "in"):
             return None
-        data = self.blob.bytes()
+        data = self.source.bytes()
         (functions,) = _HEAD.unpack_from(data)
         bits = 8 * (len(data) - _HEAD.size)
         if not 0 < functions < 128 or not bits:
             raise ValueError(f"a bloom filter of {bits} bits and {functions} functions")
-        return None if any(self._may_hold(data, functions, bits, key) for key in keys) else BitMap()
+        return (
+            None if any(self._may_contain(data, functions, bits, key) for key in keys) else BitMap()
+        )
 
-    def _may_hold(self, data: bytes, functions: int, bits: int, key: Key) -> bool:
-        found = hash_of_key(key, self.data_type)
+    def _may_contain(self, data: bytes, functions: int, bits: int, key: Key) -> bool:
+        found = hash_key(key, self.data_type)
         first, second = found & 0xFFFFFFFF, found >> 32
         for _ in range(functions):
             first = (first + second) & 0xFFFFFFFF
@@ -119,10 +123,10 @@ class BloomFilter:
 
 
 @lru_cache(maxsize=1024)
-def hash_of_key(key: Key, data_type: AtomicType) -> int:
+def hash_key(key: Key, data_type: AtomicType) -> int:
     """Return the hash of one key."""
     if isinstance(key, bytes):
-        return int(hashes(pa.array([key], pa.binary()), data_type)[0])
-    assert not is_bytes(data_type)
+        return int(hash_keys(pa.array([key], pa.binary()), data_type)[0])
+    assert not has_byte_keys(data_type)
     dtype = np.int32 if data_type.name == "FLOAT" else np.int64
-    return int(hashes(np.array([key], dtype), data_type)[0])
+    return int(hash_keys(np.array([key], dtype), data_type)[0])

@@ -11,44 +11,46 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.bytes.roaring import (
-    all_rows,
-    deserialized,
-    serialized_mask,
-    serialized_size,
+    build_full_bitmap,
+    deserialize_bitmap,
+    read_serialized_size,
+    serialize_mask,
 )
-from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
-from paimon_orch.format.file_index.container import Blob
+from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
+from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.values import EncodedColumn, Key
 from paimon_orch.format.types.data_types import AtomicType
 
 _VERSION = 1
 _HEAD = struct.Struct(">bi")
 _SEGMENT = struct.Struct(">bqq")
-_I = struct.Struct(">i")
-_LEAST = -(2**63)
+_INT32 = struct.Struct(">i")
+_MIN_INT64 = -(2**63)
 
 
-def encode_bsi(column: EncodedColumn) -> bytes:
+def encode_bit_slice_index(column: EncodedColumn) -> bytes:
     """Return the index of a column; raises :class:`InputError` for the number -2^63, which it cannot hold."""
     keys = np.append(np.asarray(column.keys, np.int64), 0)
-    if keys.min() == _LEAST:
-        raise InputError(f"a bsi index cannot hold the number {_LEAST}; use a range-bitmap index")
+    if keys.min() == _MIN_INT64:
+        raise InputError(
+            f"a bsi index cannot hold the number {_MIN_INT64}; use a range-bitmap index"
+        )
     values = keys[column.codes]  # 0 for null, the last one
     positive = (column.codes >= 0) & (values >= 0)
     return (
         _HEAD.pack(_VERSION, column.row_count)
-        + _segment(positive, np.maximum(values, 0))
-        + _segment(values < 0, np.maximum(-values, 0))
+        + _encode_segment(positive, np.maximum(values, 0))
+        + _encode_segment(values < 0, np.maximum(-values, 0))
     )
 
 
-def _segment(rows: npt.NDArray[np.bool_], values: npt.NDArray[np.int64]) -> bytes:
+def _encode_segment(rows: npt.NDArray[np.bool_], values: npt.NDArray[np.int64]) -> bytes:
     if not rows.any():
         return b"\0"
     largest = int(values.max())
-    slices = serialized_slices(values, largest.bit_length())
+    slices = serialize_bit_slices(values, largest.bit_length())
     head = b"\x01" + _SEGMENT.pack(_VERSION, 0, largest)
-    return b"".join([head, serialized_mask(rows), _I.pack(len(slices)), *slices])
+    return b"".join([head, serialize_mask(rows), _INT32.pack(len(slices)), *slices])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,14 @@ class _Segment:
         return self.slices.above(least - self.low - 1)
 
 
-_NOTHING = _Segment(0, -1, BitSlices(BitMap(), 0, lambda _: BitMap()))
+_EMPTY_SEGMENT = _Segment(0, -1, BitSlices(BitMap(), 0, lambda _: BitMap()))
 
 
 @dataclass(frozen=True)
 class BitSliceIndex:
     """A stored index."""
 
-    blob: Blob
+    source: ByteSource
     data_type: AtomicType
 
     @property
@@ -91,7 +93,7 @@ class BitSliceIndex:
         numbers = [key for key in keys if isinstance(key, int)]
         match op:
             case "is null":
-                return all_rows(rows) - existing
+                return build_full_bitmap(rows) - existing
             case "is not null":
                 return existing
             case "=" | "in":
@@ -123,7 +125,7 @@ class BitSliceIndex:
 
     @cached_property
     def _parts(self) -> tuple[int, _Segment, _Segment]:
-        data = self.blob.bytes()
+        data = self.source.bytes()
         version, rows = _HEAD.unpack_from(data)
         if version != _VERSION:
             raise UnsupportedError(f"bsi indexes of version {version} are not supported")
@@ -136,21 +138,21 @@ class BitSliceIndex:
 
 def _decode_segment(data: bytes, at: int, rows: int) -> tuple[_Segment, int]:
     if not data[at]:
-        return _NOTHING, at + 1
+        return _EMPTY_SEGMENT, at + 1
     version, low, high = _SEGMENT.unpack_from(data, at + 1)
     if version != _VERSION or not 0 <= low <= high:
         raise ValueError(f"a segment of version {version} from {low} to {high}")
-    existing, at = _next_bitmap(data, at + 1 + _SEGMENT.size, rows)
-    (count,), at = _I.unpack_from(data, at), at + 4
+    existing, at = _read_bitmap(data, at + 1 + _SEGMENT.size, rows)
+    (count,), at = _INT32.unpack_from(data, at), at + 4
     if not 0 <= count <= 64:
         raise ValueError(f"a segment of {count} slices")
     slices = []
     for _ in range(count):
-        part, at = _next_bitmap(data, at, rows)
+        part, at = _read_bitmap(data, at, rows)
         slices.append(part)
     return _Segment(low, high, BitSlices(existing, count, slices.__getitem__)), at
 
 
-def _next_bitmap(data: bytes, at: int, rows: int) -> tuple[BitMap, int]:
-    end = at + serialized_size(data, at)
-    return deserialized(data[at:end], rows), end
+def _read_bitmap(data: bytes, at: int, rows: int) -> tuple[BitMap, int]:
+    end = at + read_serialized_size(data, at)
+    return deserialize_bitmap(data[at:end], rows), end

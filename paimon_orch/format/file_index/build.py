@@ -8,25 +8,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
-from paimon_orch.format.file_index.bloom_filter import BloomFilter, BloomFilterBuilder
-from paimon_orch.format.file_index.bsi import encode_bsi
-from paimon_orch.format.file_index.container import Blob, encode_container
+from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
+from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder, BloomFilterIndex
+from paimon_orch.format.file_index.bsi import encode_bit_slice_index
+from paimon_orch.format.file_index.container import ByteSource, encode_container
 from paimon_orch.format.file_index.index_options import (
-    NEWEST_BITMAP,
-    VERSION,
+    BITMAP_VERSION,
+    LATEST_BITMAP_VERSION,
     IndexSpec,
-    container_order,
+    compute_container_order,
 )
-from paimon_orch.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
+from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex, encode_range_bitmap_index
 from paimon_orch.format.file_index.values import (
     BITMAP,
     BLOOM_FILTER,
     BSI,
     RANGE_BITMAP,
     EncodedColumn,
-    encoded_column,
-    present_keys,
+    encode_column,
+    encode_non_null_keys,
 )
 from paimon_orch.format.types.data_types import AtomicType, Field
 
@@ -34,7 +34,7 @@ _MAX_CHUNK = 2**31 - 1
 
 
 @dataclass(slots=True)
-class _ColumnIndexes:
+class _ColumnIndexBuilder:
     """The indexes of one column; its values are kept only for those that need all of them at once."""
 
     specs: Sequence[IndexSpec]
@@ -46,16 +46,16 @@ class _ColumnIndexes:
         for spec in self.specs:
             if spec.index == BLOOM_FILTER:
                 self.filters[spec.index] = BloomFilterBuilder(
-                    self.data_type, *_filter_options(spec)
+                    self.data_type, *_parse_bloom_filter_options(spec)
                 )
 
     def add(self, column: pa.ChunkedArray) -> None:
         for chunk in column.chunks:
             values = chunk
             if self.specs[0].key is not None:
-                values = _values_of_key(chunk, self.specs[0].key)
+                values = _extract_map_values(chunk, self.specs[0].key)
             for builder in self.filters.values():
-                builder.add(present_keys(values, self.data_type))
+                builder.add(encode_non_null_keys(values, self.data_type))
             if len(self.filters) < len(self.specs):
                 self.chunks.append(values)
 
@@ -68,29 +68,31 @@ class _ColumnIndexes:
                 continue
             if encoded is None:
                 in_order = any(spec.index == BITMAP for spec in self.specs)  # of their first rows
-                encoded = encoded_column(self.chunks, self.data_type, may_sort=not in_order)
-            found.append((spec.index, _encode(spec, encoded, self.data_type)))
+                encoded = encode_column(self.chunks, self.data_type, may_sort=not in_order)
+            found.append((spec.index, _encode_index(spec, encoded, self.data_type)))
         return found
 
 
-def is_built_with(spec: IndexSpec, blob: Blob, data_type: AtomicType) -> bool:
+def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> bool:
     """Tell whether a stored index of a column looks as its options would have it made, by its head.
 
     Raises what decoding of a damaged index raises (``ValueError`` among others).
     """
     if spec.index == BLOOM_FILTER:
-        return BloomFilter(blob, data_type).is_made_with(*_filter_options(spec))
+        return BloomFilterIndex(blob, data_type).is_built_with(*_parse_bloom_filter_options(spec))
     if spec.index == BITMAP:
-        version, block_size = _bitmap_options(spec)
+        version, block_size = _parse_bitmap_options(spec)
         # Java Paimon 0.9 writes version 1, and can read no other, whatever the default is
-        any_version = VERSION not in spec.options.values
-        return Bitmap(blob, data_type).is_made_with(None if any_version else version, block_size)
+        any_version = BITMAP_VERSION not in spec.options.values
+        return BitmapIndex(blob, data_type).is_built_with(
+            None if any_version else version, block_size
+        )
     if spec.index == RANGE_BITMAP:
-        return RangeBitmap(blob, data_type).is_made_with(_chunk_size(spec))
+        return RangeBitmapIndex(blob, data_type).is_built_with(_parse_chunk_size(spec))
     return True
 
 
-def _filter_options(spec: IndexSpec) -> tuple[int, float]:
+def _parse_bloom_filter_options(spec: IndexSpec) -> tuple[int, float]:
     text = spec.options.text("fpp", "0.1")
     try:
         return spec.options.integer("items", 1_000_000), float(text)
@@ -100,27 +102,27 @@ def _filter_options(spec: IndexSpec) -> tuple[int, float]:
         ) from error
 
 
-def _encode(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> bytes:
+def _encode_index(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> bytes:
     if spec.index == BITMAP:
-        version, block_size = _bitmap_options(spec)
-        return encode_bitmap(column, data_type, version=version, block_size=block_size)
+        version, block_size = _parse_bitmap_options(spec)
+        return encode_bitmap_index(column, data_type, version=version, block_size=block_size)
     if spec.index == BSI:
-        return encode_bsi(column)
-    return encode_range_bitmap(column, data_type, chunk_size=_chunk_size(spec))
+        return encode_bit_slice_index(column)
+    return encode_range_bitmap_index(column, data_type, chunk_size=_parse_chunk_size(spec))
 
 
-def _bitmap_options(spec: IndexSpec) -> tuple[int, int]:
-    return spec.options.integer(VERSION, NEWEST_BITMAP), spec.options.memory(
+def _parse_bitmap_options(spec: IndexSpec) -> tuple[int, int]:
+    return spec.options.integer(BITMAP_VERSION, LATEST_BITMAP_VERSION), spec.options.memory(
         "index-block-size", "16 kb"
     )
 
 
-def _chunk_size(spec: IndexSpec) -> int | None:
+def _parse_chunk_size(spec: IndexSpec) -> int | None:
     size = spec.options.values.get("chunk-size")
     return None if size is None else min(spec.options.memory("chunk-size", size), _MAX_CHUNK)
 
 
-def _values_of_key(array: pa.MapArray, key: str) -> pa.Array:
+def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
     """Return what each map has for a key, null where it has nothing."""
     offsets = np.asarray(array.offsets, np.int64)
     entries = np.flatnonzero(pc.fill_null(pc.equal(array.keys, key), False))
@@ -134,7 +136,7 @@ def _values_of_key(array: pa.MapArray, key: str) -> pa.Array:
     return array.items.take(pa.array(chosen, mask=missing))
 
 
-def _named(name: str, column: _ColumnIndexes) -> list[tuple[str, bytes]]:
+def _finish_column(name: str, column: _ColumnIndexBuilder) -> list[tuple[str, bytes]]:
     try:
         return column.finish()
     except InputError as error:
@@ -147,8 +149,8 @@ class FileIndexBuilder:
     def __init__(self, specs: Sequence[IndexSpec], fields: Sequence[Field]) -> None:
         self._rows = 0
         self._columns = [
-            (name, _ColumnIndexes(indexes, indexes[0].value_type(fields)))
-            for name, indexes in container_order(specs)
+            (name, _ColumnIndexBuilder(indexes, indexes[0].value_type(fields)))
+            for name, indexes in compute_container_order(specs)
         ]
         for spec in specs:
             spec.value_type(fields)
@@ -171,5 +173,5 @@ class FileIndexBuilder:
             if column.specs[0].key is not None and not self._rows:
                 found.append((name, [(spec.index, None) for spec in column.specs]))
             else:
-                found.append((name, [*_named(name, column)]))
+                found.append((name, [*_finish_column(name, column)]))
         return encode_container(found)

@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from paimon_orch.errors import InputError, UnsupportedError
 
-MAGIC = 1493475289347502
-VERSION = 1
-_FRONT = struct.Struct(">qii")
+CONTAINER_MAGIC = 1493475289347502
+CONTAINER_VERSION = 1
+_PREFIX = struct.Struct(">qii")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">ii")
-_EMPTY = -1
-_MAX_NAME = 65535
-_MAX_HEAD = 64 << 20
+_NO_INDEX = -1
+_MAX_NAME_BYTES = 65535
+_MAX_HEAD_BYTES = 64 << 20
 
 
-class Blob:
+class ByteSource:
     """Bytes that are read on demand, in an embedded index or in a file."""
 
     __slots__ = ("_data", "_read", "_start", "length")
@@ -33,7 +33,7 @@ class Blob:
         self.length, self._start = length, start
 
     @classmethod
-    def of(cls, data: bytes) -> "Blob":
+    def of(cls, data: bytes) -> "ByteSource":
         """Return bytes that are there already."""
         return cls(data, len(data))
 
@@ -51,34 +51,40 @@ class Blob:
             raise ValueError(f"{size} bytes at {start} are cut off")
         return found
 
-    def part(self, at: int, size: int) -> "Blob":
+    def part(self, at: int, size: int) -> "ByteSource":
         """Return a part that counts from 0."""
         if not 0 <= at <= at + size <= self.length:
             raise ValueError(f"{size} bytes at {at} do not fit into {self.length}")
-        return Blob(self._read if self._data is None else self._data, size, self._start + at)
+        return ByteSource(self._read if self._data is None else self._data, size, self._start + at)
 
-    def ints(self, at: int, count: int) -> tuple[int, ...]:
+    def read_ints(self, at: int, count: int) -> tuple[int, ...]:
         """Return 32-bit numbers."""
         return struct.unpack(f">{count}i", self.bytes(at, 4 * count))
 
 
-Indexes = Mapping[str, Mapping[str, Blob | None]]
+FileIndexes = Mapping[str, Mapping[str, ByteSource | None]]
 """By column (``m[k]`` for a key of a map) and index type; None is an index that no value was offered to."""
 
 
 def encode_container(columns: Iterable[tuple[str, Iterable[tuple[str, bytes | None]]]]) -> bytes:
     """Return a container of the columns' indexes, in this order."""
-    named = [(_modified_utf8(name), [*indexes]) for name, indexes in columns]
-    types = [[(_modified_utf8(kind), blob) for kind, blob in indexes] for _, indexes in named]
-    head = _FRONT.size + 4 + 4  # the count of columns in front, the redundant length behind
+    named = [(_encode_modified_utf8(name), [*indexes]) for name, indexes in columns]
+    types = [
+        [(_encode_modified_utf8(kind), blob) for kind, blob in indexes] for _, indexes in named
+    ]
+    head = _PREFIX.size + 4 + 4  # the count of columns in front, the redundant length behind
     for (name, _), entries in zip(named, types, strict=True):
         head += len(name) + 4 + sum(len(kind) + 8 for kind, _ in entries)
-    out, body, at = bytearray(_FRONT.pack(MAGIC, VERSION, head)), bytearray(), head
+    out, body, at = (
+        bytearray(_PREFIX.pack(CONTAINER_MAGIC, CONTAINER_VERSION, head)),
+        bytearray(),
+        head,
+    )
     out += _COUNT.pack(len(named))
     for (name, _), entries in zip(named, types, strict=True):
         out += name + _COUNT.pack(len(entries))
         for kind, blob in entries:
-            start = (_EMPTY, 0) if blob is None else (at, len(blob))
+            start = (_NO_INDEX, 0) if blob is None else (at, len(blob))
             out += kind + _ENTRY.pack(*start)
             body += blob or b""
             at = head + len(body)
@@ -105,56 +111,56 @@ class ContainerDecoder:
     def __init__(self) -> None:
         self._layout: HeadLayout | None = None
 
-    def decode(self, source: Blob) -> dict[str, dict[str, Blob | None]]:
+    def decode(self, source: ByteSource) -> dict[str, dict[str, ByteSource | None]]:
         """Return the indexes of a container by column and type.
 
         Raises :class:`UnsupportedError` for a newer version and ``ValueError`` or ``struct.error`` for garbage.
         """
-        head = source.bytes(0, _head_length(source))
+        head = source.bytes(0, _read_head_length(source))
         layout = self._layout
         if layout is not None and layout.form.size == len(head):
             values = layout.form.unpack(head)
             if values[::3] == layout.texts:
-                return _placed(source, layout, values)
-        self._layout = _layout_of(head)
-        return _placed(source, self._layout, self._layout.form.unpack(head))
+                return _locate_indexes(source, layout, values)
+        self._layout = _parse_head_layout(head)
+        return _locate_indexes(source, self._layout, self._layout.form.unpack(head))
 
 
-def decode_container(source: Blob) -> dict[str, dict[str, Blob | None]]:
+def decode_container(source: ByteSource) -> dict[str, dict[str, ByteSource | None]]:
     """Decode one container; see :meth:`ContainerDecoder.decode`."""
     return ContainerDecoder().decode(source)
 
 
-def head_layout(source: Blob) -> HeadLayout:
+def read_head_layout(source: ByteSource) -> HeadLayout:
     """Return the form of a container's head.
 
     Raises :class:`UnsupportedError` for a newer version and ``ValueError``, ``IndexError`` or ``struct.error`` for
     garbage.
     """
-    return _layout_of(source.bytes(0, _head_length(source)))
+    return _parse_head_layout(source.bytes(0, _read_head_length(source)))
 
 
-def _head_length(source: Blob) -> int:
-    magic, version, head_length = _FRONT.unpack(source.bytes(0, _FRONT.size))
-    if magic != MAGIC:
+def _read_head_length(source: ByteSource) -> int:
+    magic, version, head_length = _PREFIX.unpack(source.bytes(0, _PREFIX.size))
+    if magic != CONTAINER_MAGIC:
         raise ValueError(f"unknown magic {magic:#x} of a file index")
-    if version != VERSION:
+    if version != CONTAINER_VERSION:
         raise UnsupportedError(f"file indexes of version {version} are not supported")
-    if not _FRONT.size + 4 <= head_length <= _MAX_HEAD:
+    if not _PREFIX.size + 4 <= head_length <= _MAX_HEAD_BYTES:
         raise ValueError(f"a head of {head_length} bytes is not believed")
     return int(head_length)
 
 
-def _layout_of(head: bytes) -> HeadLayout:
-    (count,), at = _COUNT.unpack_from(head, _FRONT.size), _FRONT.size + 4
+def _parse_head_layout(head: bytes) -> HeadLayout:
+    (count,), at = _COUNT.unpack_from(head, _PREFIX.size), _PREFIX.size + 4
     columns: list[tuple[str, list[str]]] = []
     texts, begin = list[int](), 0
     for _ in range(count):
-        name, at = _name(head, at)
+        name, at = _decode_name(head, at)
         (entries,), at = _COUNT.unpack_from(head, at), at + 4
         columns.append((name, []))
         for _ in range(entries):
-            kind, at = _name(head, at)
+            kind, at = _decode_name(head, at)
             columns[-1][1].append(kind)
             texts.append(at - begin)
             at += _ENTRY.size
@@ -165,33 +171,33 @@ def _layout_of(head: bytes) -> HeadLayout:
     return HeadLayout(form, form.unpack(head)[::3], columns)
 
 
-def _placed(
-    source: Blob, layout: HeadLayout, values: tuple[int, ...]
-) -> dict[str, dict[str, Blob | None]]:
-    found: dict[str, dict[str, Blob | None]] = {}
+def _locate_indexes(
+    source: ByteSource, layout: HeadLayout, values: tuple[int, ...]
+) -> dict[str, dict[str, ByteSource | None]]:
+    found: dict[str, dict[str, ByteSource | None]] = {}
     at = 1
     for name, kinds in layout.columns:
         indexes = found.setdefault(name, {})
         for kind in kinds:
             start, length = values[at], values[at + 1]
-            indexes[kind] = None if start == _EMPTY else source.part(start, length)
+            indexes[kind] = None if start == _NO_INDEX else source.part(start, length)
             at += 3
     return found
 
 
-def _modified_utf8(text: str) -> bytes:
+def _encode_modified_utf8(text: str) -> bytes:
     """Return a name as the reference writes it: NUL as two bytes, UTF-16 units one by one."""
     units = text.encode("utf-16-be", "surrogatepass")
     out = b"".join(
         b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass")
         for (unit,) in struct.iter_unpack(">H", units)
     )
-    if len(out) > _MAX_NAME:
+    if len(out) > _MAX_NAME_BYTES:
         raise InputError(f"column name {text[:20]!r}... is too long for a file index")
     return len(out).to_bytes(2, "big") + out
 
 
-def _name(head: bytes, at: int) -> tuple[str, int]:
+def _decode_name(head: bytes, at: int) -> tuple[str, int]:
     size = head[at] << 8 | head[at + 1]
     data = head[at + 2 : at + 2 + size]
     if len(data) != size:

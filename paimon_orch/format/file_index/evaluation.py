@@ -12,28 +12,28 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from paimon_orch.format.bytes.roaring import all_rows
-from paimon_orch.format.file_index.bitmap import Bitmap
-from paimon_orch.format.file_index.bloom_filter import BloomFilter
+from paimon_orch.format.bytes.roaring import build_full_bitmap
+from paimon_orch.format.file_index.bitmap import BitmapIndex
+from paimon_orch.format.file_index.bloom_filter import BloomFilterIndex
 from paimon_orch.format.file_index.bsi import BitSliceIndex
-from paimon_orch.format.file_index.container import Blob, Indexes
-from paimon_orch.format.file_index.range_bitmap import RangeBitmap
+from paimon_orch.format.file_index.container import ByteSource, FileIndexes
+from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
 from paimon_orch.format.file_index.values import (
     BITMAP,
     BLOOM_FILTER,
     BSI,
     RANGE_BITMAP,
     Key,
+    encode_key,
     is_lossy,
-    key_of,
 )
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
-MAX_ROWS = 2**31 - 1  # of a file that indexes are asked for
+MAX_INDEXED_ROWS = 2**31 - 1  # of a file that indexes are asked for
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_NEGATED = {
+_NEGATED_OPERATORS = {
     "=": "<>",
     "<>": "=",
     "<": ">=",
@@ -43,11 +43,11 @@ _NEGATED = {
     "in": "not in",
     "is null": "is not null",
 }
-_NONE_OF_NOTHING = {"=", "in", "<", "<=", ">", ">=", "is not null"}
-_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_NEVER_TRUE_FOR_NULL = {"=", "in", "<", "<=", ">", ">=", "is not null"}
+_NAN_KEYS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 
 
-class Index(Protocol):
+class FileIndexReader(Protocol):
     """What every type of index can do."""
 
     def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
@@ -55,54 +55,58 @@ class Index(Protocol):
         ...
 
 
-class _Nothing:
+class _EmptyIndexReader:
     """The index of a key of a map in a file without rows."""
 
     def query(self, op: str, _keys: Sequence[Key]) -> BitMap | None:
-        return BitMap() if op in _NONE_OF_NOTHING else None
+        return BitMap() if op in _NEVER_TRUE_FOR_NULL else None
 
 
-_OPENED: Mapping[str, Callable[[Blob, AtomicType], Index]] = {
-    BLOOM_FILTER: BloomFilter,
-    BITMAP: Bitmap,
+_INDEX_READERS: Mapping[str, Callable[[ByteSource, AtomicType], FileIndexReader]] = {
+    BLOOM_FILTER: BloomFilterIndex,
+    BITMAP: BitmapIndex,
     BSI: BitSliceIndex,
-    RANGE_BITMAP: RangeBitmap,
+    RANGE_BITMAP: RangeBitmapIndex,
 }
 
 
-def open_index(kind: str, blob: Blob | None, data_type: AtomicType) -> Index | None:
+def open_index(kind: str, blob: ByteSource | None, data_type: AtomicType) -> FileIndexReader | None:
     """Return a stored index; None for a type that is not known."""
     if blob is None:
-        return _Nothing()
-    opened = _OPENED.get(kind)
+        return _EmptyIndexReader()
+    opened = _INDEX_READERS.get(kind)
     return None if opened is None else opened(blob, data_type)
 
 
-class Stored(NamedTuple):
+class StoredColumn(NamedTuple):
     """A column as its data file has it: the name and type by which its index is found and read."""
 
     name: str
     type: AtomicType
 
 
-ColumnOf = Callable[[str], Stored | None]
+StoredColumnLookup = Callable[[str], StoredColumn | None]
 """Finds the stored column of a column (or ``m[k]``) of the read schema; None where an index must not be used."""
 
 
-def stored_column(field_: Field, source: Field | None) -> Stored | None:
+def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | None:
     """Return the stored column behind a column of the read schema, if tests of the one are tests of the other (9.4)."""
     if source is None or not isinstance(source.type, AtomicType):
         return None
-    same = same_type(source.type, field_.type)
-    return Stored(source.name, source.type) if same or _widened(source.type, field_.type) else None
+    same = is_same_type(source.type, field_.type)
+    return (
+        StoredColumn(source.name, source.type)
+        if same or _is_widened(source.type, field_.type)
+        else None
+    )
 
 
-def same_type(stored: DataType, read: DataType) -> bool:
+def is_same_type(stored: DataType, read: DataType) -> bool:
     """Tell whether types are one but for null, which a column may take on later."""
     return stored.with_nullable(True) == read.with_nullable(True)
 
 
-def _widened(stored: AtomicType, read: DataType) -> bool:
+def _is_widened(stored: AtomicType, read: DataType) -> bool:
     return (
         isinstance(read, AtomicType)
         and stored.name in _INTEGERS
@@ -111,7 +115,7 @@ def _widened(stored: AtomicType, read: DataType) -> bool:
     )
 
 
-class Test(NamedTuple):
+class IndexQuery(NamedTuple):
     """One question to an index."""
 
     op: str
@@ -119,7 +123,7 @@ class Test(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class IndexEvaluation:
     """The rows that remain, and the indexes that said so (``bitmap(status)``)."""
 
     rows: BitMap | None
@@ -131,37 +135,45 @@ class IndexFilter:
     """A bound predicate that is asked of the indexes of many files."""
 
     predicate: Predicate
-    _tests: dict[tuple[int, bool, int], tuple[AtomicType, list[Test] | None]] = field(
+    _queries: dict[tuple[int, bool, int], tuple[AtomicType, list[IndexQuery] | None]] = field(
         default_factory=dict, repr=False
     )
 
-    def evaluate(self, indexes: Indexes, column_of: ColumnOf, row_count: int) -> Evaluation:
+    def evaluate(
+        self, indexes: FileIndexes, column_of: StoredColumnLookup, row_count: int
+    ) -> IndexEvaluation:
         """Return the rows of one file that may match.
 
         Raises what decoding of a damaged index raises (``ValueError`` among others).
         """
-        if row_count > MAX_ROWS:
-            return Evaluation(None)
-        asked = _Asked(self, indexes, column_of, row_count)
-        return Evaluation(asked.rows(self.predicate, negated=False), tuple(asked.used))
+        if row_count > MAX_INDEXED_ROWS:
+            return IndexEvaluation(None)
+        asked = _FileEvaluator(self, indexes, column_of, row_count)
+        return IndexEvaluation(asked.rows(self.predicate, negated=False), tuple(asked.used))
 
-    def tests(self, leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[Test] | None:
+    def plan_queries(
+        self, leaf: Leaf, data_type: AtomicType, *, negated: bool
+    ) -> list[IndexQuery] | None:
         """Return the questions whose answers together hold for all rows of a leaf; None if there are none to ask."""
         at = id(leaf), negated, id(data_type)  # both are held, and so remain what they are
-        if at not in self._tests:
-            self._tests[at] = data_type, _tests_of(leaf, data_type, negated=negated)
-        return self._tests[at][1]
+        if at not in self._queries:
+            self._queries[at] = data_type, _plan_queries(leaf, data_type, negated=negated)
+        return self._queries[at][1]
 
 
-class _Asked:
+class _FileEvaluator:
     """The indexes of one file while they are asked."""
 
     def __init__(
-        self, asking: IndexFilter, indexes: Indexes, column_of: ColumnOf, row_count: int
+        self,
+        asking: IndexFilter,
+        indexes: FileIndexes,
+        column_of: StoredColumnLookup,
+        row_count: int,
     ) -> None:
         self._filter, self._indexes, self._column_of = asking, indexes, column_of
         self._row_count = row_count
-        self._open: dict[tuple[str, str], Index | None] = {}
+        self._open: dict[tuple[str, str], FileIndexReader | None] = {}
         self.used: dict[str, None] = {}
 
     def rows(self, predicate: Predicate, *, negated: bool) -> BitMap | None:
@@ -173,7 +185,7 @@ class _Asked:
         if isinstance(predicate, And) != negated:
             found: BitMap | None = None
             for child in predicate.children:
-                found = _both(found, self.rows(child, negated=negated))
+                found = _intersect(found, self.rows(child, negated=negated))
                 if found is not None and not found:
                     break
             return found
@@ -190,7 +202,7 @@ class _Asked:
         entries = None if stored is None else self._indexes.get(stored.name)
         if stored is None or not entries:
             return None
-        tests = self._filter.tests(leaf, stored.type, negated=negated)
+        tests = self._filter.plan_queries(leaf, stored.type, negated=negated)
         if tests is None:
             return None
         found: BitMap | None = None
@@ -198,12 +210,14 @@ class _Asked:
             answer = self._answer(kind, stored, tests)
             if answer is not None:
                 self.used[f"{kind}({leaf.name})"] = None
-                found = _both(found, answer)
+                found = _intersect(found, answer)
                 if not found:
                     break
         return found
 
-    def _answer(self, kind: str, stored: Stored, tests: Sequence[Test]) -> BitMap | None:
+    def _answer(
+        self, kind: str, stored: StoredColumn, tests: Sequence[IndexQuery]
+    ) -> BitMap | None:
         at = stored.name, kind
         if at not in self._open:
             self._open[at] = open_index(kind, self._indexes[stored.name][kind], stored.type)
@@ -222,65 +236,67 @@ class _Asked:
         return found
 
 
-def _both(left: BitMap | None, right: BitMap | None) -> BitMap | None:
+def _intersect(left: BitMap | None, right: BitMap | None) -> BitMap | None:
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
-def _tests_of(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[Test] | None:
+def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[IndexQuery] | None:
     op = leaf.op
     if op == "is null":
-        return [Test("is not null" if negated else "is null")]
+        return [IndexQuery("is not null" if negated else "is null")]
     if op == "like":
         if any(char in leaf.values[0].as_py() for char in "%_\\"):
             return None
         op = "="
-    keys = _keys(leaf, data_type) if op in _NEGATED else None
+    keys = _encode_leaf_keys(leaf, data_type) if op in _NEGATED_OPERATORS else None
     if keys is None:
         return None
-    if data_type.name in _NAN:
-        return _float_tests(op, keys, _NAN[data_type.name], negated=negated)
-    op = _NEGATED[op] if negated else op
+    if data_type.name in _NAN_KEYS:
+        return _plan_float_queries(op, keys, _NAN_KEYS[data_type.name], negated=negated)
+    op = _NEGATED_OPERATORS[op] if negated else op
     if is_lossy(data_type):
         if op in ("<>", "not in"):
             return None
         op = {"<": "<=", ">": ">="}.get(op, op)  # another value may share the key
-    return [Test(op, keys)]
+    return [IndexQuery(op, keys)]
 
 
-def _keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
+def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
     """Return the values of a leaf as the column is stored; None if one of them cannot be."""
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     try:
         values = [v if v.type == target else v.cast(target) for v in leaf.values]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return tuple(key_of(value, data_type) for value in values)
+    return tuple(encode_key(value, data_type) for value in values)
 
 
-def _float_tests(op: str, keys: tuple[Key, ...], nan: int, *, negated: bool) -> list[Test] | None:
+def _plan_float_queries(
+    op: str, keys: tuple[Key, ...], nan: int, *, negated: bool
+) -> list[IndexQuery] | None:
     """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
     if nan in keys:
         return None
     zeros = (-1, 0)  # the keys of -0.0 and 0.0
     has_zero = any(key in zeros for key in keys)
-    asked = _NEGATED[op] if negated else op
+    asked = _NEGATED_OPERATORS[op] if negated else op
     if asked in ("=", "in", "<>", "not in"):
         if has_zero:
             keys = tuple(dict.fromkeys([*keys, *zeros]))
             asked = "in" if asked in ("=", "in") else "not in"
-        return [Test(asked, keys)]
+        return [IndexQuery(asked, keys)]
     if has_zero:
         keys = (-1,) if asked in ("<", ">=") else (0,)
-    tests = [Test(asked, keys)]
+    tests = [IndexQuery(asked, keys)]
     if negated and asked in ("<", "<="):  # NaN fails the test that was negated
-        tests.append(Test("=", (nan,)))
+        tests.append(IndexQuery("=", (nan,)))
     return tests
 
 
 @dataclass(frozen=True, slots=True)
-class TopRows:
+class TopN:
     """The first rows in an order by columns, of which the first one alone is looked at."""
 
     column: str
@@ -291,9 +307,9 @@ class TopRows:
 
 
 def select_rows(
-    asked: IndexFilter | TopRows | int | None,
-    indexes: Indexes | None,
-    column_of: ColumnOf,
+    asked: IndexFilter | TopN | int | None,
+    indexes: FileIndexes | None,
+    column_of: StoredColumnLookup,
     row_count: int,
     deleted: BitMap | None = None,
 ) -> BitMap | None:
@@ -301,17 +317,17 @@ def select_rows(
 
     ``deleted`` are the rows that a deletion vector hides. None stands for all rows that are not deleted.
     """
-    if row_count > MAX_ROWS or asked is None:
+    if row_count > MAX_INDEXED_ROWS or asked is None:
         return None
-    base = all_rows(row_count)
+    base = build_full_bitmap(row_count)
     if deleted is not None:
         base -= deleted
     if isinstance(asked, int):
         return BitMap(base[:asked])
     if indexes is None:
         return None
-    if isinstance(asked, TopRows):
-        found = _top(asked, indexes, column_of, base)
+    if isinstance(asked, TopN):
+        found = _select_top_n(asked, indexes, column_of, base)
     else:
         found = asked.evaluate(indexes, column_of, row_count).rows
     if found is None or (found := found & base) == base:
@@ -319,14 +335,16 @@ def select_rows(
     return found
 
 
-def _top(asked: TopRows, indexes: Indexes, column_of: ColumnOf, base: BitMap) -> BitMap | None:
+def _select_top_n(
+    asked: TopN, indexes: FileIndexes, column_of: StoredColumnLookup, base: BitMap
+) -> BitMap | None:
     if len(base) <= asked.k:
         return None
     stored = column_of(asked.column)
     blob = None if stored is None else indexes.get(stored.name, {}).get(RANGE_BITMAP)
     if stored is None or blob is None:
         return None
-    return RangeBitmap(blob, stored.type).top(
+    return RangeBitmapIndex(blob, stored.type).top(
         asked.k,
         descending=asked.descending,
         nulls_first=asked.nulls_first,
@@ -335,6 +353,6 @@ def _top(asked: TopRows, indexes: Indexes, column_of: ColumnOf, base: BitMap) ->
     )
 
 
-def positions(rows: BitMap) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def to_positions(rows: BitMap) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return row positions in ascending order."""
     return np.asarray(rows.to_array(), np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.format.file_index.ragged import Ragged
+from paimon_orch.format.file_index.ragged import BinaryArrayBatch
 
 _CHUNK = 32_768  # values whose state stays in the cache
 _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
@@ -26,7 +26,7 @@ U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
 
-def mix(numbers: I64) -> U64:
+def hash_int64(numbers: I64) -> U64:
     """Return the 64-bit hash of integers (file-index section 3.3); its shifts are arithmetic."""
     out = np.empty(len(numbers), np.int64)
     for at in range(0, len(numbers), _CHUNK):
@@ -41,16 +41,16 @@ def mix(numbers: I64) -> U64:
     return out.view(np.uint64)
 
 
-def xxh64(values: pa.BinaryArray) -> U64:
+def hash_xxh64(values: pa.BinaryArray) -> U64:
     """Return the XXH64 hash, with seed 0, of values that are not null."""
-    ragged = Ragged.of(values)
+    ragged = BinaryArrayBatch.of(values)
     out = np.empty(len(ragged.starts), np.uint64)
-    for rows in _longest_first(ragged.lengths):
-        out[rows] = _xxh64(ragged, ragged.starts[rows], ragged.lengths[rows])
+    for rows in _chunk_longest_first(ragged.lengths):
+        out[rows] = _hash_xxh64_chunk(ragged, ragged.starts[rows], ragged.lengths[rows])
     return out
 
 
-def _longest_first(lengths: I64) -> "list[I64] | list[slice]":
+def _chunk_longest_first(lengths: I64) -> "list[I64] | list[slice]":
     starts = range(0, len(lengths), _CHUNK)
     if not len(lengths) or lengths.min() == lengths.max():
         return [slice(at, at + _CHUNK) for at in starts]
@@ -58,45 +58,45 @@ def _longest_first(lengths: I64) -> "list[I64] | list[slice]":
     return [order[at : at + _CHUNK] for at in starts]
 
 
-def _where(mask: npt.NDArray[np.bool_]) -> "I64 | slice":
+def _find_rows(mask: npt.NDArray[np.bool_]) -> "I64 | slice":
     """Return where a mask holds; numpy is faster if that is everywhere, and is told so."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
-def _rotated(value: U64, bits: int) -> U64:
+def _rotate_left(value: U64, bits: int) -> U64:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
 def _round(state: U64, word: U64) -> U64:
-    return _rotated(state + word * _PRIME2, 31) * _PRIME1
+    return _rotate_left(state + word * _PRIME2, 31) * _PRIME1
 
 
-def _xxh64(ragged: Ragged, at: I64, lengths: I64) -> U64:
+def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U64:
     """Hash values in descending order of their lengths."""
     words = ragged.words()
     state = np.full(len(at), _PRIME5, np.uint64)
     stripes = lengths >> 5
     long = int(np.count_nonzero(stripes))
     if long:
-        state[:long] = _stripes(words, at[:long], stripes[:long])
+        state[:long] = _hash_stripes(words, at[:long], stripes[:long])
     state += lengths.astype(np.uint64)
     at, left = at + (stripes << 5), lengths & 31
     for _ in range(int(left.max(initial=0)) >> 3):
-        rows = _where(left >= 8)
+        rows = _find_rows(left >= 8)
         word = _round(np.zeros(1, np.uint64), words[at[rows]])
-        state[rows] = _rotated(state[rows] ^ word, 27) * _PRIME1 + _PRIME4
+        state[rows] = _rotate_left(state[rows] ^ word, 27) * _PRIME1 + _PRIME4
         at[rows] += 8
         left[rows] -= 8
     if (left >= 4).any():
-        rows = _where(left >= 4)
+        rows = _find_rows(left >= 4)
         word = (words[at[rows]] & np.uint64(0xFFFFFFFF)) * _PRIME1
-        state[rows] = _rotated(state[rows] ^ word, 23) * _PRIME2 + _PRIME3
+        state[rows] = _rotate_left(state[rows] ^ word, 23) * _PRIME2 + _PRIME3
         at[rows] += 4
         left[rows] -= 4
     for byte in range(int(left.max(initial=0))):
-        rows = _where(left > byte)
+        rows = _find_rows(left > byte)
         word = ragged.data[at[rows] + byte].astype(np.uint64) * _PRIME5
-        state[rows] = _rotated(state[rows] ^ word, 11) * _PRIME1
+        state[rows] = _rotate_left(state[rows] ^ word, 11) * _PRIME1
     state ^= state >> np.uint64(33)
     state *= _PRIME2
     state ^= state >> np.uint64(29)
@@ -104,7 +104,7 @@ def _xxh64(ragged: Ragged, at: I64, lengths: I64) -> U64:
     return state ^ state >> np.uint64(32)
 
 
-def _stripes(words: U64, at: I64, stripes: I64) -> U64:
+def _hash_stripes(words: U64, at: I64, stripes: I64) -> U64:
     """Return the state behind the whole stripes of 32 bytes; each value has one at least."""
     with np.errstate(over="ignore"):
         seeds = (_PRIME1 + _PRIME2, _PRIME2, np.uint64(0), np.uint64(0) - _PRIME1)
@@ -117,33 +117,35 @@ def _stripes(words: U64, at: I64, stripes: I64) -> U64:
             lane[:active] = _round(lane[:active], words[at[:active] + 32 * stripe + 8 * number])
     rotations = zip(lanes, (1, 7, 12, 18), strict=True)
     state: U64 = sum(
-        (_rotated(lane, bits) for lane, bits in rotations), np.zeros(len(at), np.uint64)
+        (_rotate_left(lane, bits) for lane, bits in rotations), np.zeros(len(at), np.uint64)
     )
     for lane in lanes:
         state = (state ^ _round(np.zeros(1, np.uint64), lane)) * _PRIME1 + _PRIME4
     return state
 
 
-def murmur(values: pa.BinaryArray) -> U32:
+def hash_paimon_murmur3_array(values: pa.BinaryArray) -> U32:
     """Return the 32-bit hash of strings in the reference's tables (file-index section 11.2)."""
-    ragged = Ragged.of(values)
+    ragged = BinaryArrayBatch.of(values)
     out = np.empty(len(ragged.starts), np.uint32)
-    for rows in _longest_first(ragged.lengths):
-        out[rows] = _murmur(ragged, ragged.starts[rows], ragged.lengths[rows])
+    for rows in _chunk_longest_first(ragged.lengths):
+        out[rows] = _hash_murmur3_chunk(ragged, ragged.starts[rows], ragged.lengths[rows])
     return out
 
 
-def _murmur(ragged: Ragged, at: I64, lengths: I64) -> U32:
+def _hash_murmur3_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U32:
     """Hash values in descending order of their lengths."""
     words, counts = ragged.words(), lengths >> 2
     state = np.full(len(at), 42, np.uint32)
     for word in range(int(counts.max(initial=0))):
         active = int(np.searchsorted(-counts, -word, side="left"))
-        state[:active] = _mixed(state[:active], words[at[:active] + 4 * word].astype(np.uint32))
+        state[:active] = _mix_murmur3_block(
+            state[:active], words[at[:active] + 4 * word].astype(np.uint32)
+        )
     for byte in range(3):  # each of the last bytes counts like a word
         rows = np.flatnonzero(lengths & 3 > byte)
         block = ragged.data[(at + 4 * counts)[rows] + byte].astype(np.int8).astype(np.int32)
-        state[rows] = _mixed(state[rows], block.view(np.uint32))
+        state[rows] = _mix_murmur3_block(state[rows], block.view(np.uint32))
     state ^= lengths.astype(np.uint32)
     state ^= state >> np.uint32(16)
     state *= np.uint32(0x85EBCA6B)
@@ -152,7 +154,7 @@ def _murmur(ragged: Ragged, at: I64, lengths: I64) -> U32:
     return state ^ state >> np.uint32(16)
 
 
-def _mixed(state: U32, block: npt.NDArray[np.integer]) -> U32:
+def _mix_murmur3_block(state: U32, block: npt.NDArray[np.integer]) -> U32:
     word = block.astype(np.uint32) * np.uint32(0xCC9E2D51)
     word = (word << np.uint32(15) | word >> np.uint32(17)) * np.uint32(0x1B873593)
     state = state ^ word

@@ -6,17 +6,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.file_index.java_hash_order import string_hash, table_order
-from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, checked_type
+from paimon_orch.format.file_index.java_hash_order import (
+    compute_index_hash_map_order,
+    compute_java_string_hash,
+)
+from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, check_indexable_type
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType
 
-VERSION = "version"
-NEWEST_BITMAP = 2
+BITMAP_VERSION = "version"
+LATEST_BITMAP_VERSION = 2
 _PREFIX, _COLUMNS = "file-index.", ".columns"
-THRESHOLD = "file-index.in-manifest-threshold"
-READ_ENABLED = "file-index.read.enabled"
-STRICT = "file-index.strict"
+FILE_INDEX_IN_MANIFEST_THRESHOLD = "file-index.in-manifest-threshold"
+FILE_INDEX_READ_ENABLED = "file-index.read.enabled"
+FILE_INDEX_STRICT = "file-index.strict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class IndexSpec:
                 raise InputError(f"{where}, but {self.column!r} is no map with text keys")
             found = found.value
         try:
-            return checked_type(self.index, found)
+            return check_indexable_type(self.index, found)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
 
@@ -56,7 +59,7 @@ def _is_text(data_type: DataType) -> bool:
     return isinstance(data_type, AtomicType) and data_type.name in ("CHAR", "VARCHAR")
 
 
-def index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
+def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
     """Return the indexes that a table's options declare, in the order of the options.
 
     Raises :class:`InputError` for a blank column name, an unknown type of index, and for options of a column that is
@@ -73,17 +76,17 @@ def index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
             for name in text.split(","):
                 if not name.strip():
                     raise InputError(f"option {key!r} = {text!r} has a blank column name")
-                declared[(index, *_split(name.strip()))] = None
-    settings = dict(_settings(options, declared))
+                declared[(index, *_split_map_key(name.strip()))] = None
+    settings = dict(_parse_settings(options, declared))
     return [
         IndexSpec(*spec, Options({**settings.get((spec[0], spec[1], None), {}), **settings.get(spec, {})}))
         for spec in declared
     ]  # fmt: skip
 
 
-def with_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexSpec]:
+def set_default_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexSpec]:
     """Return the indexes with a version for those bitmap indexes whose options name none."""
-    default = {VERSION: str(version)}
+    default = {BITMAP_VERSION: str(version)}
     return [
         replace(spec, options=Options(default | dict(spec.options.values)))
         if spec.index == BITMAP
@@ -92,14 +95,14 @@ def with_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexS
     ]
 
 
-def _split(name: str) -> tuple[str, str | None]:
+def _split_map_key(name: str) -> tuple[str, str | None]:
     if name.endswith("]") and "[" in name:
         column, key = name[:-1].split("[", 1)
         return column, key
     return name, None
 
 
-def _settings(
+def _parse_settings(
     options: Mapping[str, str], declared: Mapping[tuple[str, str, str | None], None]
 ) -> Iterator[tuple[tuple[str, str, str | None], dict[str, str]]]:
     """Yield the options of each index; those of a map column count for all of its keys."""
@@ -109,7 +112,7 @@ def _settings(
         parts = name.removeprefix(_PREFIX).split(".")
         if not name.startswith(_PREFIX) or name.endswith(_COLUMNS) or len(parts) != 3:
             continue
-        at = parts[0], *_split(parts[1])
+        at = parts[0], *_split_map_key(parts[1])
         if at not in declared and at not in maps:
             raise InputError(
                 f"option {name!r} is of a column that '{_PREFIX}{parts[0]}{_COLUMNS}' does not name"
@@ -118,44 +121,50 @@ def _settings(
     yield from found.items()
 
 
-def container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
+def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
     """Return the columns as a container lists them, each with its indexes (section 11.3)."""
     pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
-    declared = [pairs[at] for at in _if_absent([_pair_hash(*pair) for pair in pairs])]
+    declared = [
+        pairs[at] for at in _order_of_put_if_absent([_hash_column_key(*pair) for pair in pairs])
+    ]
     calls: list[str] = []
     for index in INDEX_TYPES:
         of_type = {(spec.column, spec.key) for spec in specs if spec.index == index}
         present = [pair for pair in declared if pair in of_type]
-        for column in _put(list(dict.fromkeys(column for column, _ in present))):
+        for column in _order_of_put(list(dict.fromkeys(column for column, _ in present))):
             keys = [key for name, key in present if name == column and key is not None]
-            nested = [f"{column}[{key}]" for key in _put(keys)]
-            calls += _put(nested) if nested else [column]
+            nested = [f"{column}[{key}]" for key in _order_of_put(keys)]
+            calls += _order_of_put(nested) if nested else [column]
     names = list(dict.fromkeys(calls))
     again = bool(calls) and calls[-1] in calls[:-1]
-    order = _if_absent([string_hash(name) for name in names], asked_again=again)
+    order = _order_of_put_if_absent(
+        [compute_java_string_hash(name) for name in names], asked_again=again
+    )
     by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
     return [(names[at], [spec for spec in by_type if spec.name == names[at]]) for at in order]
 
 
-def _pair_hash(column: str, key: str | None) -> int:
-    nested = 0 if key is None else string_hash(key)
-    code = 31 * (31 + string_hash(column)) + nested
+def _hash_column_key(column: str, key: str | None) -> int:
+    nested = 0 if key is None else compute_java_string_hash(key)
+    code = 31 * (31 + compute_java_string_hash(column)) + nested
     return (31 * code + (1237 if key is None else 1231)) & 0xFFFFFFFF
 
 
-def _if_absent(hashes: Sequence[int], *, asked_again: bool = False) -> list[int]:
-    found: list[int] = table_order(np.array(hashes, np.uint32), asked_again=asked_again).tolist()
+def _order_of_put_if_absent(hashes: Sequence[int], *, asked_again: bool = False) -> list[int]:
+    found: list[int] = compute_index_hash_map_order(
+        np.array(hashes, np.uint32), asked_again=asked_again
+    ).tolist()
     return found
 
 
-def _put(names: Sequence[str]) -> list[str]:
+def _order_of_put(names: Sequence[str]) -> list[str]:
     """Return names as a table lists them that grows when a name was put in, at the end of its chain."""
     capacity = 16
     while len(names) * 4 > capacity * 3:
         capacity *= 2
 
     def slot(name: str) -> int:
-        code = string_hash(name)
+        code = compute_java_string_hash(name)
         return (code ^ code >> 16) & (capacity - 1)
 
     return sorted(names, key=slot)

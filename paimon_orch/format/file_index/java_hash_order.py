@@ -10,35 +10,37 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.format.file_index.hashing import murmur
-from paimon_orch.format.file_index.values import Keys, bits_of
+from paimon_orch.format.file_index.hashing import hash_paimon_murmur3_array
+from paimon_orch.format.file_index.values import Keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType
 
 _FIRST_CAPACITY = 16
 _TREE_CAPACITY = 64
-_LONG_CHAIN = 7
+_MAX_CHAIN_LENGTH = 7
 
 
-def key_hashes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint32]:
+def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint32]:
     """Return the hash code of each key of a bitmap index."""
     if isinstance(keys, pa.BinaryArray):
-        return murmur(keys)
+        return hash_paimon_murmur3_array(keys)
     if data_type.name == "BOOLEAN":
         return np.where(keys == 1, 1231, 1237).astype(np.uint32)
-    bits = bits_of(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
+    bits = to_float_bits(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
     if bits.dtype.itemsize < 8:
         return bits.astype(np.int32).view(np.uint32)
     wide = bits.astype(np.int64).view(np.uint64)
     return ((wide ^ wide >> np.uint64(32)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-def table_order(hashes: npt.NDArray[np.uint32], *, asked_again: bool) -> npt.NDArray[np.int64]:
+def compute_index_hash_map_order(
+    hashes: npt.NDArray[np.uint32], *, asked_again: bool
+) -> npt.NDArray[np.int64]:
     """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
 
     ``asked_again`` tells that the table was asked for a key after the last one was inserted: it grows then.
     """
     spread = hashes ^ hashes >> np.uint32(16)
-    capacity = _small_capacity(spread[:_TREE_CAPACITY].tolist())
+    capacity = _compute_small_capacity(spread[:_TREE_CAPACITY].tolist())
     while (len(hashes) - (not asked_again)) * 4 > capacity * 3:
         capacity *= 2
     slots = (spread & np.uint32(capacity - 1)).astype(np.int64)
@@ -46,7 +48,7 @@ def table_order(hashes: npt.NDArray[np.uint32], *, asked_again: bool) -> npt.NDA
     return np.lexsort((-np.arange(len(hashes)), slots))
 
 
-def _small_capacity(spread: Sequence[int]) -> int:
+def _compute_small_capacity(spread: Sequence[int]) -> int:
     """Return how large a table is after its first keys: long chains make a small one grow early."""
     capacity = _FIRST_CAPACITY
     for number, code in enumerate(spread):
@@ -55,12 +57,12 @@ def _small_capacity(spread: Sequence[int]) -> int:
         if capacity >= _TREE_CAPACITY:
             break
         chain = sum((other ^ code) & (capacity - 1) == 0 for other in spread[:number])
-        if chain >= _LONG_CHAIN:
+        if chain >= _MAX_CHAIN_LENGTH:
             capacity *= 2
     return capacity
 
 
-def string_hash(text: str) -> int:
+def compute_java_string_hash(text: str) -> int:
     """Return the 32-bit hash code of a string of the reference, by its UTF-16 units."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")

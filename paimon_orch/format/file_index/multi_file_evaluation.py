@@ -12,16 +12,22 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.bytes.binary_batch import Indices, Joined
-from paimon_orch.format.file_index.container import Blob, HeadLayout, head_layout
-from paimon_orch.format.file_index.evaluation import MAX_ROWS, ColumnOf, IndexFilter, Stored, Test
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices
+from paimon_orch.format.file_index.container import ByteSource, HeadLayout, read_head_layout
+from paimon_orch.format.file_index.evaluation import (
+    MAX_INDEXED_ROWS,
+    IndexFilter,
+    IndexQuery,
+    StoredColumn,
+    StoredColumnLookup,
+)
 from paimon_orch.format.file_index.multi_file_indexes import (
-    MANY,
-    Answer,
-    Blobs,
+    BATCH_INDEX_READERS,
+    BatchAnswer,
+    IndexRanges,
     Mask,
-    all_of,
-    any_of,
+    combine_and,
+    combine_or,
 )
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
@@ -29,105 +35,118 @@ _MAX_LAYOUTS = 16
 _ENTRY_BYTES = 8
 
 
-class Verdict(NamedTuple):
+class BatchEvaluation(NamedTuple):
     """Of each file: whether no row of it can match, and whether that is not sure before its index is asked in full."""
 
     none: Mask
     unsure: Mask
 
 
-def judge(
-    asked: IndexFilter, containers: Sequence[bytes], column_of: ColumnOf, row_counts: Indices
-) -> Verdict:
+def evaluate_batch(
+    asked: IndexFilter,
+    containers: Sequence[bytes],
+    column_of: StoredColumnLookup,
+    row_counts: Indices,
+) -> BatchEvaluation:
     """Judge files of one schema by their containers; a damaged one is never sure, and no error."""
     none, unsure = np.zeros(len(containers), bool), np.ones(len(containers), bool)
-    for lanes, indexes in _groups(Joined.of(containers)):
-        group = _Asked(asked, indexes, column_of, row_counts[lanes])
+    for lanes, indexes in _group_by_layout(BinaryBatch.of(containers)):
+        group = _BatchEvaluator(asked, indexes, column_of, row_counts[lanes])
         found = group.answer(asked.predicate, negated=False)
         none[lanes], unsure[lanes] = found.none, found.unsure
-    believed = row_counts <= MAX_ROWS
-    return Verdict(none & believed, unsure | ~believed)
+    believed = row_counts <= MAX_INDEXED_ROWS
+    return BatchEvaluation(none & believed, unsure | ~believed)
 
 
-_Indexes = Mapping[str, Mapping[str, Blobs]]
+_IndexRangesByColumn = Mapping[str, Mapping[str, IndexRanges]]
 
 
-def _groups(joined: Joined) -> Iterator[tuple[Indices, _Indexes]]:
+def _group_by_layout(joined: BinaryBatch) -> Iterator[tuple[Indices, _IndexRangesByColumn]]:
     """Yield files with equal heads and their indexes; rare heads are left out."""
     left = np.arange(len(joined.starts))
     for _ in range(_MAX_LAYOUTS):
         if not len(left):
             return
-        layout = _layout(joined, int(left[0]))
+        layout = _read_layout(joined, int(left[0]))
         if layout is None:
             left = left[1:]
             continue
-        alike = _alike(joined, left, layout)
-        yield left[alike], _placed(joined, left[alike], layout)
+        alike = _has_same_head(joined, left, layout)
+        yield left[alike], _locate_indexes(joined, left[alike], layout)
         left = left[~alike]
 
 
-def _layout(joined: Joined, lane: int) -> HeadLayout | None:
+def _read_layout(joined: BinaryBatch, lane: int) -> HeadLayout | None:
     start, length = int(joined.starts[lane]), int(joined.lengths[lane])
     try:
-        return head_layout(Blob.of(joined.data[start : start + length].tobytes()))
+        return read_head_layout(ByteSource.of(joined.data[start : start + length].tobytes()))
     except (UnsupportedError, ValueError, IndexError, struct.error):
         return None
 
 
-def _alike(joined: Joined, lanes: Indices, layout: HeadLayout) -> Mask:
+def _has_same_head(joined: BinaryBatch, lanes: Indices, layout: HeadLayout) -> Mask:
     """Tell which files have the head of the first one, but for the places of their indexes."""
     size = layout.form.size
     alike: Mask = joined.lengths[lanes] >= size
     begin = 0
     for end in [*layout.entries, size]:  # of a text: numbers follow
-        texts = joined.bytes_at(np.where(alike, joined.starts[lanes] + begin, 0), end - begin)
+        texts = joined.read_bytes_at(np.where(alike, joined.starts[lanes] + begin, 0), end - begin)
         alike &= (texts == texts[0]).all(axis=1)
         begin = end + _ENTRY_BYTES
     return alike
 
 
-def _placed(joined: Joined, lanes: Indices, layout: HeadLayout) -> _Indexes:
-    found: dict[str, dict[str, Blobs]] = {}
+def _locate_indexes(
+    joined: BinaryBatch, lanes: Indices, layout: HeadLayout
+) -> _IndexRangesByColumn:
+    found: dict[str, dict[str, IndexRanges]] = {}
     entries = iter(layout.entries)
     for name, kinds in layout.columns:
         indexes = found.setdefault(name, {})
         for kind, at in zip(kinds, entries, strict=False):
-            indexes[kind] = Blobs.at(joined, lanes, at)
+            indexes[kind] = IndexRanges.at(joined, lanes, at)
     return found
 
 
-class _Asked:
+class _BatchEvaluator:
     """The indexes of a group of files while they are asked."""
 
     def __init__(
-        self, asking: IndexFilter, indexes: _Indexes, column_of: ColumnOf, row_counts: Indices
+        self,
+        asking: IndexFilter,
+        indexes: _IndexRangesByColumn,
+        column_of: StoredColumnLookup,
+        row_counts: Indices,
     ) -> None:
         self._filter, self._indexes, self._column_of = asking, indexes, column_of
         self._row_counts = row_counts
 
-    def answer(self, predicate: Predicate, *, negated: bool) -> Answer:
+    def answer(self, predicate: Predicate, *, negated: bool) -> BatchAnswer:
         match predicate:
             case Leaf():
                 return self._leaf(predicate, negated=negated)
             case Not(child=child):
                 return self.answer(child, negated=not negated)
         parts = [self.answer(child, negated=negated) for child in predicate.children]
-        return all_of(parts) if isinstance(predicate, And) != negated else any_of(parts)
+        return combine_and(parts) if isinstance(predicate, And) != negated else combine_or(parts)
 
-    def _leaf(self, leaf: Leaf, *, negated: bool) -> Answer:
+    def _leaf(self, leaf: Leaf, *, negated: bool) -> BatchAnswer:
         stored = self._column_of(leaf.name)
         entries = None if stored is None else self._indexes.get(stored.name)
         tests = None
         if stored is not None and entries:
-            tests = self._filter.tests(leaf, stored.type, negated=negated)
+            tests = self._filter.plan_queries(leaf, stored.type, negated=negated)
         if stored is None or not entries or tests is None:
-            return Answer.silent(len(self._row_counts))
-        return all_of([self._index(kind, blobs, stored, tests) for kind, blobs in entries.items()])
+            return BatchAnswer.all_rows_remain(len(self._row_counts))
+        return combine_and(
+            [self._query_index(kind, blobs, stored, tests) for kind, blobs in entries.items()]
+        )
 
-    def _index(self, kind: str, blobs: Blobs, stored: Stored, tests: Sequence[Test]) -> Answer:
-        opened = MANY.get(kind)
+    def _query_index(
+        self, kind: str, blobs: IndexRanges, stored: StoredColumn, tests: Sequence[IndexQuery]
+    ) -> BatchAnswer:
+        opened = BATCH_INDEX_READERS.get(kind)
         if opened is None:
-            return Answer.open(len(self._row_counts))
+            return BatchAnswer.open(len(self._row_counts))
         index = opened(blobs, stored.type, self._row_counts)
-        return any_of([index.query(test.op, test.keys) for test in tests])
+        return combine_or([index.query(test.op, test.keys) for test in tests])

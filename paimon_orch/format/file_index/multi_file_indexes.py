@@ -7,33 +7,39 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.bytes.binary_batch import Indices, Joined, objects
-from paimon_orch.format.file_index.bloom_filter import hash_of_key
-from paimon_orch.format.file_index.values import BITMAP, BLOOM_FILTER, RANGE_BITMAP, Key, codec
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices, to_object_array
+from paimon_orch.format.file_index.bloom_filter import hash_key
+from paimon_orch.format.file_index.values import (
+    BITMAP,
+    BLOOM_FILTER,
+    RANGE_BITMAP,
+    Key,
+    get_key_codec,
+)
 from paimon_orch.format.types.data_types import AtomicType
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Blobs(NamedTuple):
+class IndexRanges(NamedTuple):
     """An index of each file: where it starts and ends in the joined bytes, and whether it is inside its container."""
 
-    joined: Joined
+    batch: BinaryBatch
     starts: Indices
     ends: Indices
     inside: Mask
 
     @classmethod
-    def at(cls, joined: Joined, lanes: Indices, entry: int) -> "Blobs":
+    def at(cls, joined: BinaryBatch, lanes: Indices, entry: int) -> "IndexRanges":
         """Return the indexes whose places stand at ``entry`` of the containers of some files."""
         begin = joined.starts[lanes]
-        start, length = joined.ints(begin + entry), joined.ints(begin + entry + 4)
+        start, length = joined.read_ints(begin + entry), joined.read_ints(begin + entry + 4)
         inside = (start >= 0) & (length >= 0) & (start + length <= joined.lengths[lanes])
         starts = np.where(inside, begin + start, 0)
         return cls(joined, starts, starts + np.where(inside, length, 0), inside)
 
 
-class Answer(NamedTuple):
+class BatchAnswer(NamedTuple):
     """Of each file: whether it surely has no rows, and whether that cannot be told here.
 
     ``selects`` tells whether an index selected rows of those that remain: two such selections may have no row in
@@ -45,66 +51,66 @@ class Answer(NamedTuple):
     selects: bool
 
     @classmethod
-    def silent(cls, count: int) -> "Answer":
+    def all_rows_remain(cls, count: int) -> "BatchAnswer":
         """Return that all rows of the files remain, as no index says anything."""
         return cls(np.zeros(count, bool), np.zeros(count, bool), False)
 
     @classmethod
-    def open(cls, count: int) -> "Answer":
+    def open(cls, count: int) -> "BatchAnswer":
         """Return that nothing can be told here."""
         return cls(np.zeros(count, bool), np.ones(count, bool), True)
 
     @classmethod
-    def of(cls, none: Mask, sure: Mask, *, selects: bool = True) -> "Answer":
+    def of(cls, none: Mask, sure: Mask, *, selects: bool = True) -> "BatchAnswer":
         """Return which files have no rows, where that is sure."""
         return cls(none & sure, ~sure, selects)
 
 
-def all_of(parts: Sequence[Answer]) -> Answer:
+def combine_and(parts: Sequence[BatchAnswer]) -> BatchAnswer:
     """Join answers of which each must hold for a row."""
     if len(parts) == 1:
         return parts[0]
     none = np.logical_or.reduce([part.none for part in parts])
     several = sum(part.selects for part in parts) > 1
     unsure = np.logical_or.reduce([part.unsure for part in parts]) | several
-    return Answer(none, unsure & ~none, any(part.selects for part in parts))
+    return BatchAnswer(none, unsure & ~none, any(part.selects for part in parts))
 
 
-def any_of(parts: Sequence[Answer]) -> Answer:
+def combine_or(parts: Sequence[BatchAnswer]) -> BatchAnswer:
     """Join answers of which one must hold for a row."""
     if len(parts) == 1:
         return parts[0]
     none = np.logical_and.reduce([part.none for part in parts])
     some = np.logical_or.reduce([~part.none & ~part.unsure for part in parts])
-    return Answer(none, ~none & ~some, any(part.selects for part in parts))
+    return BatchAnswer(none, ~none & ~some, any(part.selects for part in parts))
 
 
-class ManyIndexes(Protocol):
+class BatchIndexReader(Protocol):
     """What every type of index of many files can do."""
 
-    def query(self, op: str, keys: Sequence[Key]) -> Answer:
+    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
         """Return which files have no row of a test."""
         ...
 
 
-class _BloomFilters:
-    def __init__(self, blobs: Blobs, data_type: AtomicType, _row_counts: Indices) -> None:
+class _BatchBloomFilterIndex:
+    def __init__(self, blobs: IndexRanges, data_type: AtomicType, _row_counts: Indices) -> None:
         self._blobs, self._type = blobs, data_type
-        self._functions = blobs.joined.ints(blobs.starts)
+        self._functions = blobs.batch.read_ints(blobs.starts)
         self._bits = 8 * (blobs.ends - blobs.starts - 4)
         possible = (self._functions > 0) & (self._functions < 128) & (self._bits > 0)
         self._sure = blobs.inside & possible
 
-    def query(self, op: str, keys: Sequence[Key]) -> Answer:
+    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
         if op not in ("=", "in"):
-            return Answer.silent(len(self._bits))
-        held = np.logical_or.reduce([self._may_hold(key) for key in keys])
-        return Answer.of(~held, self._sure, selects=False)
+            return BatchAnswer.all_rows_remain(len(self._bits))
+        held = np.logical_or.reduce([self._may_contain(key) for key in keys])
+        return BatchAnswer.of(~held, self._sure, selects=False)
 
-    def _may_hold(self, key: Key) -> Mask:
-        found = hash_of_key(key, self._type)
+    def _may_contain(self, key: Key) -> Mask:
+        found = hash_key(key, self._type)
         first, second = found & 0xFFFFFFFF, found >> 32
-        data, body = self._blobs.joined.data, self._blobs.starts + 4
+        data, body = self._blobs.batch.data, self._blobs.starts + 4
         bits, functions = (
             np.where(self._sure, self._bits, 1),
             np.where(self._sure, self._functions, 0),
@@ -119,11 +125,11 @@ class _BloomFilters:
         return held
 
 
-class _Keys:
+class _StoredKeys:
     """Stored keys behind one another, each in front of some bytes."""
 
-    def __init__(self, blobs: Blobs, data_type: AtomicType) -> None:
-        self._joined, self._ends, self._stored = blobs.joined, blobs.ends, codec(data_type)
+    def __init__(self, blobs: IndexRanges, data_type: AtomicType) -> None:
+        self._batch, self._ends, self._stored = blobs.batch, blobs.ends, get_key_codec(data_type)
 
     @property
     def is_fixed(self) -> bool:
@@ -134,9 +140,9 @@ class _Keys:
         """Return the bytes of the keys at these places."""
         if self._stored.dtype is not None:
             return np.full(len(at), self._stored.width)
-        return 4 + self._joined.ints(at)
+        return 4 + self._batch.read_ints(at)
 
-    def fit(self, at: Indices, lanes: Indices | slice = slice(None)) -> Mask:
+    def is_inside_index(self, at: Indices, lanes: Indices | slice = slice(None)) -> Mask:
         """Tell which keys are inside their index."""
         size, ends = self.size(at), self._ends[lanes]
         fit: Mask = (at + 4 <= ends) & (size >= 0) & (at + size <= ends)
@@ -146,14 +152,14 @@ class _Keys:
         """Tell which keys at these places, all of which fit, are this one."""
         needle = np.frombuffer(self._stored.encode_one(key), np.uint8)
         found: Mask = self.size(at) == len(needle)
-        found[found] = (self._joined.bytes_at(at[found], len(needle)) == needle).all(axis=1)
+        found[found] = (self._batch.read_bytes_at(at[found], len(needle)) == needle).all(axis=1)
         return found
 
     def ordered(self, at: Indices) -> npt.NDArray[np.generic]:
         """Return the keys at these places, which all fit, as values that can be compared."""
         if self._stored.dtype is not None:
-            return self._stored.decode(self._joined.bytes_at(at, self._stored.width).tobytes())
-        return objects(self._joined.slices(at + 4, at + self.size(at)))
+            return self._stored.decode(self._batch.read_bytes_at(at, self._stored.width).tobytes())
+        return to_object_array(self._batch.slices(at + 4, at + self.size(at)))
 
     def hold(self, at: Indices, counts: Indices, behind: Indices, key: Key) -> tuple[Mask, Mask]:
         """Tell in which files ``key`` is among so many keys from a place on, and of which that is sure.
@@ -163,7 +169,7 @@ class _Keys:
         found, sure = np.zeros(len(at), bool), np.ones(len(at), bool)
         at, left, lanes = at.copy(), counts.copy(), np.flatnonzero(counts > 0)
         while len(lanes):
-            fit = self.fit(at[lanes], lanes)
+            fit = self.is_inside_index(at[lanes], lanes)
             sure[lanes[~fit]] = False
             lanes = lanes[fit]
             equal = self.equal(at[lanes], key)
@@ -174,16 +180,16 @@ class _Keys:
         return found, sure
 
 
-class _Bitmaps:
+class _BatchBitmapIndex:
     """Bitmap indexes of version 1, and of version 2 with one block."""
 
-    def __init__(self, blobs: Blobs, data_type: AtomicType, row_counts: Indices) -> None:
-        self._keys = _Keys(blobs, data_type)
-        joined, at = blobs.joined, blobs.starts
+    def __init__(self, blobs: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
+        self._keys = _StoredKeys(blobs, data_type)
+        joined, at = blobs.batch, blobs.starts
         ends = blobs.ends
-        version, rows = joined.data[at], joined.ints(at + 1)
+        version, rows = joined.data[at], joined.read_ints(at + 1)
         self._count, null = (
-            joined.ints(at + 5),
+            joined.read_ints(at + 5),
             joined.data[np.minimum(at + 9, len(joined.data) - 1)],
         )
         self._has_null = null != 0
@@ -191,47 +197,50 @@ class _Bitmaps:
         sure = blobs.inside & (ends - at >= 10) & ((version == 1) | second) & (null <= 1)
         self._head_sure = sure & (rows == row_counts) & (self._count >= 0) & (self._count <= rows)
         first = at + 10 + np.where(second, 8, 4) * self._has_null
-        blocks, key = joined.ints(first), np.minimum(first + 4, len(joined.data) - 4)
-        usual = self._keys.fit(key) & (blocks == 1)
+        blocks, key = joined.read_ints(first), np.minimum(first + 4, len(joined.data) - 4)
+        usual = self._keys.is_inside_index(key) & (blocks == 1)
         block = (
             key + np.where(usual, self._keys.size(key), 0) + 8
         )  # behind its offset and all sizes
-        usual &= (block + 4 <= ends) & (joined.ints(block - 8) == 0)
-        usual &= joined.ints(block) == self._count
+        usual &= (block + 4 <= ends) & (joined.read_ints(block - 8) == 0)
+        usual &= joined.read_ints(block) == self._count
         self._first = np.where(second, block + 4, first)
-        self._behind = np.where(second, 8, 4)
+        self._bytes_after_key = np.where(second, 8, 4)
         self._sure = self._head_sure & (~second | usual | (self._count == 0))
 
-    def query(self, op: str, keys: Sequence[Key]) -> Answer:
+    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case "=" | "in":
                 return self._equal(keys)
             case "<>" | "not in":  # nulls are among their rows, and other values
                 some = self._has_null | (self._count > len(keys))
-                return Answer.of(~some, self._head_sure & some)
+                return BatchAnswer.of(~some, self._head_sure & some)
             case "is null":
-                return Answer.of(~self._has_null, self._head_sure)
+                return BatchAnswer.of(~self._has_null, self._head_sure)
             case "is not null":
-                return Answer.of(self._count == 0, self._head_sure)
-        return Answer.silent(len(self._count))
+                return BatchAnswer.of(self._count == 0, self._head_sure)
+        return BatchAnswer.all_rows_remain(len(self._count))
 
-    def _equal(self, keys: Sequence[Key]) -> Answer:
+    def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
         counts = np.where(self._sure, self._count, 0)
         held, sure = np.zeros(len(counts), bool), self._sure
         for key in keys:
-            found, known = self._keys.hold(self._first, counts, self._behind, key)
+            found, known = self._keys.hold(self._first, counts, self._bytes_after_key, key)
             held, sure = held | found, sure & known
-        return Answer.of(~held, sure)
+        return BatchAnswer.of(~held, sure)
 
 
-class _RangeBitmaps:
+class _BatchRangeBitmapIndex:
     """Range bitmaps: their bounds, and their dictionaries of one chunk."""
 
-    def __init__(self, blobs: Blobs, data_type: AtomicType, row_counts: Indices) -> None:
-        self._keys, self._joined, self._ends = _Keys(blobs, data_type), blobs.joined, blobs.ends
-        joined, at = blobs.joined, blobs.starts
-        length, version = joined.ints(at), joined.data[np.minimum(at + 4, len(joined.data) - 1)]
-        rows, self._count = joined.ints(at + 5), joined.ints(at + 9)
+    def __init__(self, blobs: IndexRanges, data_type: AtomicType, row_counts: Indices) -> None:
+        self._keys, self._batch, self._ends = _StoredKeys(blobs, data_type), blobs.batch, blobs.ends
+        joined, at = blobs.batch, blobs.starts
+        length, version = (
+            joined.read_ints(at),
+            joined.data[np.minimum(at + 4, len(joined.data) - 1)],
+        )
+        rows, self._count = joined.read_ints(at + 5), joined.read_ints(at + 9)
         sure = blobs.inside & (blobs.ends - at >= 17) & (version == 1) & (rows == row_counts)
         sure &= (
             (self._count >= 0)
@@ -241,28 +250,28 @@ class _RangeBitmaps:
         )
         some = sure & (self._count > 0)
         self._low = np.where(some, at + 13, 0)
-        some &= self._keys.fit(self._low)
+        some &= self._keys.is_inside_index(self._low)
         self._high = np.where(some, self._low + self._keys.size(self._low), 0)
-        some &= self._keys.fit(self._high)
+        some &= self._keys.is_inside_index(self._high)
         behind = np.where(some, self._high + self._keys.size(self._high), 0)
         self._some = some & (behind == at + length)  # the length of the dictionary follows
         self._sure = sure & ((self._count == 0) | self._some)
         self._dictionary = at + 4 + length
 
-    def query(self, op: str, keys: Sequence[Key]) -> Answer:
+    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
         match op:
             case "is not null":
-                return Answer.of(self._count == 0, self._sure)
+                return BatchAnswer.of(self._count == 0, self._sure)
             case "=" | "in":
                 return self._equal(keys)
             case "<>" | "not in":
                 some = self._count > len(keys)
-                return Answer.of(~some, self._sure & (some | (self._count == 0)))
+                return BatchAnswer.of(~some, self._sure & (some | (self._count == 0)))
             case "<" | "<=":
-                return self._beyond(self._lows, keys[0], np.greater, equal=op == "<")
+                return self._find_out_of_bounds(self._lows, keys[0], np.greater, equal=op == "<")
             case ">" | ">=":
-                return self._beyond(self._highs, keys[0], np.less, equal=op == ">")
-        return Answer.open(len(self._count))
+                return self._find_out_of_bounds(self._highs, keys[0], np.less, equal=op == ">")
+        return BatchAnswer.open(len(self._count))
 
     @cached_property
     def _lanes(self) -> Indices:
@@ -276,29 +285,29 @@ class _RangeBitmaps:
     def _highs(self) -> npt.NDArray[np.generic]:
         return self._keys.ordered(self._high[self._lanes])
 
-    def _beyond(
+    def _find_out_of_bounds(
         self, bounds: npt.NDArray[np.generic], key: Key, test: Callable[..., Mask], *, equal: bool
-    ) -> Answer:
+    ) -> BatchAnswer:
         """Return which files have all values beyond a key, or at it."""
-        none, value = np.ones(len(self._count), bool), objects([key])
+        none, value = np.ones(len(self._count), bool), to_object_array([key])
         none[self._lanes] = (test(bounds, value) | (equal & (bounds == value))).astype(bool)
-        return Answer.of(none, self._sure)
+        return BatchAnswer.of(none, self._sure)
 
-    def _equal(self, keys: Sequence[Key]) -> Answer:
+    def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
         held, sure = np.zeros(len(self._count), bool), self._sure
         for key in keys:
-            inside, value = np.zeros(len(held), bool), objects([key])
+            inside, value = np.zeros(len(held), bool), to_object_array([key])
             inside[self._lanes] = (self._lows < value) & (self._highs >= value)
             held[self._lanes] |= (self._lows == value).astype(bool)
-            counts = np.where(inside & self._is_one_chunk, self._count - 1, 0)
+            counts = np.where(inside & self._has_single_chunk, self._count - 1, 0)
             found, known = self._keys.hold(self._further, counts, np.zeros_like(counts), key)
-            held, sure = held | found, sure & known & (~inside | self._is_one_chunk)
-        return Answer.of(~held, sure)
+            held, sure = held | found, sure & known & (~inside | self._has_single_chunk)
+        return BatchAnswer.of(~held, sure)
 
     @cached_property
-    def _is_one_chunk(self) -> Mask:
+    def _has_single_chunk(self) -> Mask:
         """Tell which dictionaries have one chunk: its first key is the smallest one, the others follow its head."""
-        ints, at = self._joined.ints, self._dictionary
+        ints, at = self._batch.read_ints, self._dictionary
         head = 1 + self._low_sizes + 20
         one: Mask = self._some & (ints(at) == 13) & (ints(at + 5) == 1) & (ints(at + 9) == 4)
         one &= (ints(at + 13) == head) & (ints(at + 21 + head - 12) == self._count - 1)
@@ -315,9 +324,11 @@ class _RangeBitmaps:
         return np.where(self._some, self._keys.size(self._low), 0)
 
 
-MANY: Mapping[str, Callable[[Blobs, AtomicType, Indices], ManyIndexes]] = {
-    BLOOM_FILTER: _BloomFilters,
-    BITMAP: _Bitmaps,
-    RANGE_BITMAP: _RangeBitmaps,
+BATCH_INDEX_READERS: Mapping[
+    str, Callable[[IndexRanges, AtomicType, Indices], BatchIndexReader]
+] = {
+    BLOOM_FILTER: _BatchBloomFilterIndex,
+    BITMAP: _BatchBitmapIndex,
+    RANGE_BITMAP: _BatchRangeBitmapIndex,
 }
 """How an index of many files is opened, by its type, with the rows of each file."""

@@ -12,7 +12,7 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 
-class Ragged(NamedTuple):
+class BinaryArrayBatch(NamedTuple):
     """The bytes of all values, and the start and the length of each."""
 
     data: Bytes
@@ -20,7 +20,7 @@ class Ragged(NamedTuple):
     lengths: Numbers
 
     @classmethod
-    def of(cls, values: pa.BinaryArray) -> "Ragged":
+    def of(cls, values: pa.BinaryArray) -> "BinaryArrayBatch":
         """Return the values of an array without nulls; nothing is copied but the bytes."""
         _, offsets, data = values.buffers()
         found = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
@@ -37,7 +37,9 @@ class Ragged(NamedTuple):
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
 
-def between(before: Bytes, values: Ragged, after: Bytes) -> tuple[bytes, Numbers]:
+def join_around_values(
+    before: Bytes, values: BinaryArrayBatch, after: Bytes
+) -> tuple[bytes, Numbers]:
     """Return each value behind and in front of a row of fixed bytes, and where each result ends."""
     lengths = before.shape[1] + values.lengths + after.shape[1]
     ends = np.cumsum(lengths)
@@ -56,7 +58,7 @@ def between(before: Bytes, values: Ragged, after: Bytes) -> tuple[bytes, Numbers
     return out.tobytes(), ends
 
 
-def big_endian(numbers: Numbers, *more: Numbers) -> Bytes:
+def encode_big_endian(numbers: Numbers, *more: Numbers) -> Bytes:
     """Return rows of 32-bit numbers, as bytes."""
     columns = np.stack([numbers, *more], axis=1).astype(">i4")
     return columns.view(np.uint8).reshape(len(numbers), 4 * (1 + len(more)))

@@ -15,47 +15,58 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.bytes.roaring import all_rows, deserialized, serialized_mask
-from paimon_orch.format.file_index.bit_slices import BitSlices, serialized_slices
-from paimon_orch.format.file_index.container import Blob
-from paimon_orch.format.file_index.ragged import Ragged, between, big_endian
-from paimon_orch.format.file_index.values import Codec, EncodedColumn, Key, Keys, argsorted, codec
+from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
+from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
+from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.file_index.ragged import (
+    BinaryArrayBatch,
+    encode_big_endian,
+    join_around_values,
+)
+from paimon_orch.format.file_index.values import (
+    EncodedColumn,
+    Key,
+    KeyCodec,
+    Keys,
+    argsort_stable,
+    get_key_codec,
+)
 from paimon_orch.format.types.data_types import AtomicType
 
 _VERSION = 1
-_I = struct.Struct(">i")
-_FRONT = struct.Struct(">ibii")  # header length, version, rows, cardinality
+_INT32 = struct.Struct(">i")
+_HEADER = struct.Struct(">ibii")  # header length, version, rows, cardinality
 _DICTIONARY = struct.Struct(">ibiii")
 _SLICES = struct.Struct(">ibbii")
 _CHUNK = struct.Struct(">5i")
-_NO_VALUES_SLICES = 64
-_TINY = ("BOOLEAN", "TINYINT", "SMALLINT")
+_SLICES_WITHOUT_VALUES = 64
+_SMALL_TYPES = ("BOOLEAN", "TINYINT", "SMALLINT")
 
 
 def default_chunk_size(data_type: AtomicType) -> int:
     """Return the chunk size that is used where none is set."""
-    return 0 if data_type.name in _TINY else 16_384
+    return 0 if data_type.name in _SMALL_TYPES else 16_384
 
 
-def encode_range_bitmap(
+def encode_range_bitmap_index(
     column: EncodedColumn, data_type: AtomicType, *, chunk_size: int | None = None
 ) -> bytes:
     """Return the index of a column."""
     size = default_chunk_size(data_type) if chunk_size is None else chunk_size
-    keys, ranks = _sorted(column.keys)
-    count, stored = len(keys), codec(data_type)
-    encoded, ends = _encoded(stored, keys, column.first_nan)
+    keys, ranks = _sort_keys(column.keys)
+    count, stored = len(keys), get_key_codec(data_type)
+    encoded, ends = _encode_keys(stored, keys, column.first_nan)
     ends_of = [int(end) for end in ends[[0, -2, -1]]] if count > 1 else [int(e) for e in ends] * 3
     bounds = encoded[: ends_of[0]] + encoded[0 if count == 1 else ends_of[1] :] if count else b""
-    dictionary = _dictionary(encoded, ends, stored, size)
-    head = _FRONT.pack(_FRONT.size - 4 + 4 + len(bounds), _VERSION, column.row_count, count)
-    slices = max(1, (count - 1).bit_length()) if count else _NO_VALUES_SLICES
+    dictionary = _encode_dictionary(encoded, ends, stored, size)
+    head = _HEADER.pack(_HEADER.size - 4 + 4 + len(bounds), _VERSION, column.row_count, count)
+    slices = max(1, (count - 1).bit_length()) if count else _SLICES_WITHOUT_VALUES
     numbers = np.maximum(column.codes, 0) if ranks is None else np.append(ranks, 0)[column.codes]
-    stored_slices = _bit_slices(column.codes >= 0, numbers, slices)
-    return b"".join([head, bounds, _I.pack(len(dictionary)), dictionary, stored_slices])
+    stored_slices = _encode_bit_slices(column.codes >= 0, numbers, slices)
+    return b"".join([head, bounds, _INT32.pack(len(dictionary)), dictionary, stored_slices])
 
 
-def _sorted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
+def _sort_keys(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
     """Return the keys in their order, and the place of each in it; None if that is where they are."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
@@ -63,20 +74,22 @@ def _sorted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
     else:
         if (keys[1:] > keys[:-1]).all():
             return keys, None
-        order = argsorted(keys)
+        order = argsort_stable(keys)
         found = keys[order]
     ranks = np.empty(len(order), np.int32)
     ranks[order] = np.arange(len(order))
     return found, ranks
 
 
-def _encoded(
-    stored: Codec, keys: Keys, first_nan: int | None
+def _encode_keys(
+    stored: KeyCodec, keys: Keys, first_nan: int | None
 ) -> tuple[bytes, npt.NDArray[np.int64]]:
     """Return the stored keys, and where each ends."""
     if isinstance(keys, pa.BinaryArray):
-        ragged = Ragged.of(keys)
-        return between(big_endian(ragged.lengths), ragged, np.empty((len(keys), 0), np.uint8))
+        ragged = BinaryArrayBatch.of(keys)
+        return join_around_values(
+            encode_big_endian(ragged.lengths), ragged, np.empty((len(keys), 0), np.uint8)
+        )
     data = stored.encode(keys)
     if first_nan is not None:  # NaN is the last, and stored as it was met first
         nan = first_nan & (1 << 8 * stored.width) - 1
@@ -84,8 +97,8 @@ def _encoded(
     return data, np.arange(1, len(keys) + 1) * stored.width
 
 
-def _dictionary(
-    encoded: bytes, ends: npt.NDArray[np.int64], stored: Codec, chunk_size: int
+def _encode_dictionary(
+    encoded: bytes, ends: npt.NDArray[np.int64], stored: KeyCodec, chunk_size: int
 ) -> bytes:
     offsets, heads, areas, areas_size = bytearray(), bytearray(), list[bytes](), 0
     begins = np.concatenate([[0], ends])
@@ -98,7 +111,7 @@ def _dictionary(
             last = min(last, first + 1 + chunk_size // 4)
         keys = encoded[start : int(ends[last - 1])]
         size = last - first - 1
-        offsets += _I.pack(len(heads))
+        offsets += _INT32.pack(len(heads))
         heads += b"\x01" + encoded[begin:start]
         if stored.dtype is None:
             inside = (begins[first + 1 : last] - start).astype(">i4").tobytes()
@@ -113,8 +126,10 @@ def _dictionary(
     return b"".join([head, offsets, heads, *areas])
 
 
-def _bit_slices(rows: npt.NDArray[np.bool_], codes: npt.NDArray[np.int32], count: int) -> bytes:
-    existing, slices = serialized_mask(rows), serialized_slices(codes, count)
+def _encode_bit_slices(
+    rows: npt.NDArray[np.bool_], codes: npt.NDArray[np.int32], count: int
+) -> bytes:
+    existing, slices = serialize_mask(rows), serialize_bit_slices(codes, count)
     indexes, at = bytearray(), 0
     for part in slices:
         indexes += struct.pack(">ii", at, len(part))
@@ -130,8 +145,8 @@ class _Head(NamedTuple):
     distinct: int
     low: Key
     high: Key
-    dictionary: Blob
-    slices: Blob
+    dictionary: ByteSource
+    slices: ByteSource
 
 
 class _Chunk(NamedTuple):
@@ -144,10 +159,10 @@ class _Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RangeBitmap:
+class RangeBitmapIndex:
     """A stored index; only what a query needs is read."""
 
-    blob: Blob
+    source: ByteSource
     data_type: AtomicType
 
     @property
@@ -155,10 +170,10 @@ class RangeBitmap:
         """Return the rows of the file, nulls included."""
         return self._head.rows
 
-    def is_made_with(self, chunk_size: int | None) -> bool:
+    def is_built_with(self, chunk_size: int | None) -> bool:
         """Tell whether the chunks of the dictionary are as full as this size lets them be."""
         size = default_chunk_size(self.data_type) if chunk_size is None else chunk_size
-        stored = codec(self.data_type)
+        stored = get_key_codec(self.data_type)
         offset = 0 if stored.dtype is not None else 4
         fits = all(max(c.keys_length, c.offsets_length) <= size for c in self._chunks)
         return fits and all(
@@ -170,7 +185,7 @@ class RangeBitmap:
     def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
         """Return the rows of a test, without nulls; None for other tests."""
         if op == "is null":
-            return all_rows(self.row_count) - self._existing
+            return build_full_bitmap(self.row_count) - self._existing
         if op == "is not null":
             return self._existing
         if op in ("=", "in"):
@@ -201,20 +216,22 @@ class RangeBitmap:
         """
         if k < 0:
             raise InputError(f"the first {k} rows cannot be")
-        everything = all_rows(self.row_count)
+        everything = build_full_bitmap(self.row_count)
         among = everything if selection is None else selection & everything
         if not self._head.distinct:
             return everything
         nulls = among - self._existing
         values = among & self._existing
         if not nulls_first:
-            found = self._best(k, values, descending=descending, strict=strict)
-            return found | _first(nulls, k - len(found), strict=strict)
+            found = self._select_best(k, values, descending=descending, strict=strict)
+            return found | _take_first(nulls, k - len(found), strict=strict)
         if len(nulls) >= k:
-            return _first(nulls, k, strict=strict)
-        return nulls | self._best(k - len(nulls), values, descending=descending, strict=strict)
+            return _take_first(nulls, k, strict=strict)
+        return nulls | self._select_best(
+            k - len(nulls), values, descending=descending, strict=strict
+        )
 
-    def _best(self, k: int, among: BitMap, *, descending: bool, strict: bool) -> BitMap:
+    def _select_best(self, k: int, among: BitMap, *, descending: bool, strict: bool) -> BitMap:
         if k == 0 or len(among) <= k:
             return BitMap() if k == 0 else among
         sure, tied = self._slices.largest(k, among, smallest=not descending)
@@ -226,16 +243,16 @@ class RangeBitmap:
     def _equal(self, keys: Sequence[Key]) -> BitMap:
         found = BitMap()
         for key in keys:
-            code, exact = self._find(key)
+            code, exact = self._find_code(key)
             if exact:
                 found |= self._slices.equal(code)
         return found
 
     def _above(self, key: Key, *, equal: bool) -> BitMap:
-        code, exact = self._find(key)
+        code, exact = self._find_code(key)
         return self._slices.above(code if exact and not equal else code - 1)
 
-    def _find(self, key: Key) -> tuple[int, bool]:
+    def _find_code(self, key: Key) -> tuple[int, bool]:
         """Return the number of a key, or of the first larger one, and whether it is the key's own."""
         head = self._head
         if not head.distinct or key < head.low:  # type: ignore[operator]
@@ -256,28 +273,28 @@ class RangeBitmap:
 
     @cached_property
     def _head(self) -> _Head:
-        length, version, rows, count = _FRONT.unpack(self.blob.bytes(0, _FRONT.size))
+        length, version, rows, count = _HEADER.unpack(self.source.bytes(0, _HEADER.size))
         if version != _VERSION:
             raise UnsupportedError(f"range-bitmap indexes of version {version} are not supported")
-        if rows < 0 or not 0 <= count <= rows or length < _FRONT.size:
+        if rows < 0 or not 0 <= count <= rows or length < _HEADER.size:
             raise ValueError(f"a range-bitmap index of {count} values in {rows} rows")
-        data = self.blob.bytes(_FRONT.size, length + 4 - _FRONT.size)
-        low, at = self._key(data, 0) if count else (0, 0)
-        high, at = self._key(data, at) if count else (0, 0)
-        (size,) = _I.unpack_from(data, at)
+        data = self.source.bytes(_HEADER.size, length + 4 - _HEADER.size)
+        low, at = self._decode_key(data, 0) if count else (0, 0)
+        high, at = self._decode_key(data, at) if count else (0, 0)
+        (size,) = _INT32.unpack_from(data, at)
         start = 4 + length
-        dictionary = self.blob.part(start, size)
+        dictionary = self.source.part(start, size)
         return _Head(
             rows, count, low, high, dictionary,
-            self.blob.part(start + size, self.blob.length - start - size),
+            self.source.part(start + size, self.source.length - start - size),
         )  # fmt: skip
 
-    def _key(self, data: bytes, at: int) -> tuple[Key, int]:
-        stored = codec(self.data_type)
+    def _decode_key(self, data: bytes, at: int) -> tuple[Key, int]:
+        stored = get_key_codec(self.data_type)
         if stored.dtype is not None:
             end = at + stored.width
             return int(stored.decode(data[at:end])[0]), end
-        (length,) = _I.unpack_from(data, at)
+        (length,) = _INT32.unpack_from(data, at)
         end = at + 4 + length
         if length < 0 or end > len(data):
             raise ValueError(f"a text of {length} bytes is cut off")
@@ -292,31 +309,31 @@ class RangeBitmap:
         data = blob.bytes(_DICTIONARY.size + offsets, heads)
         areas, found, at = _DICTIONARY.size + offsets + heads, [], 0
         for _ in range(count):
-            key, at = self._key(data, at + 1)
+            key, at = self._decode_key(data, at + 1)
             code, start, size, *lengths = _CHUNK.unpack_from(data, at)
             at += _CHUNK.size
-            if codec(self.data_type).dtype is not None:
+            if get_key_codec(self.data_type).dtype is not None:
                 lengths = [0, lengths[0]]
             found.append(_Chunk(key, code, areas + start, size, *lengths))
         return found
 
     def _further(self, chunk: _Chunk) -> Sequence[Key]:
         """Return the keys of a chunk behind its first one."""
-        stored, blob = codec(self.data_type), self._head.dictionary
+        stored, blob = get_key_codec(self.data_type), self._head.dictionary
         if stored.dtype is not None:
             keys: list[Key] = stored.decode(blob.bytes(chunk.at, chunk.keys_length)).tolist()
             return keys
         data = blob.bytes(chunk.at + chunk.offsets_length, chunk.keys_length)
         found, at = list[Key](), 0
         for _ in range(chunk.size):
-            key, at = self._key(data, at)
+            key, at = self._decode_key(data, at)
             found.append(key)
         return found
 
     @cached_property
     def _existing(self) -> BitMap:
         start, length, _ = self._layout
-        return deserialized(self._head.slices.bytes(start, length), self._head.rows)
+        return deserialize_bitmap(self._head.slices.bytes(start, length), self._head.rows)
 
     @cached_property
     def _layout(self) -> tuple[int, int, tuple[int, ...]]:
@@ -325,7 +342,7 @@ class RangeBitmap:
         length, version, count, size, indexes = _SLICES.unpack(blob.bytes(0, _SLICES.size))
         if version != _VERSION or indexes != 8 * count or length != _SLICES.size - 4 + indexes:
             raise ValueError("the slices of a range-bitmap index are damaged")
-        return 4 + length, size, blob.ints(_SLICES.size, 2 * count)
+        return 4 + length, size, blob.read_ints(_SLICES.size, 2 * count)
 
     @cached_property
     def _slices(self) -> BitSlices:
@@ -336,13 +353,13 @@ class RangeBitmap:
         def read(bit: int) -> BitMap:
             if bit not in known:
                 data = blob.bytes(start + length + indexes[2 * bit], indexes[2 * bit + 1])
-                known[bit] = deserialized(data, rows)
+                known[bit] = deserialize_bitmap(data, rows)
             return known[bit]
 
         return BitSlices(self._existing, len(indexes) // 2, read)
 
 
-def _first(rows: BitMap, count: int, *, strict: bool) -> BitMap:
+def _take_first(rows: BitMap, count: int, *, strict: bool) -> BitMap:
     """Return the first rows, or all of them where it does not matter how many."""
     if count <= 0:
         return BitMap()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
 Key: TypeAlias = int | bytes
@@ -45,23 +45,25 @@ _WIDTH = {
     "TIMESTAMP_LTZ": 8,
 }
 _NUMBERS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", *_TIMESTAMPS}
-_NAMES = {
+_SUPPORTED_TYPES = {
     BLOOM_FILTER: {*_NUMBERS, "FLOAT", "DOUBLE", *_TEXTS, *_BINARIES},
     BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", *_TEXTS},
     RANGE_BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", "DECIMAL", *_TEXTS},
     BSI: {*_NUMBERS, "DECIMAL"},
 }
 _FLOATS = ("FLOAT", "DOUBLE")
-_SAMPLE = 1 << 14  # rows that tell whether the keys of a column repeat
-_LEAST_STEP = 2  # between rows of the sample
+_SAMPLE_ROWS = 1 << 14  # rows that tell whether the keys of a column repeat
+_MIN_SAMPLE_STEP = 2  # between rows of the sample
 _CANONICAL_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 
 
-def checked_type(index: str, data_type: DataType) -> AtomicType:
+def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
     """Return the type of a column that an index of this type can be made of; raises :class:`InputError` for others."""
-    if index not in _NAMES:
-        raise InputError(f"{index!r} is no type of file index; known are {', '.join(_NAMES)}")
-    if not isinstance(data_type, AtomicType) or data_type.name not in _NAMES[index]:
+    if index not in _SUPPORTED_TYPES:
+        raise InputError(
+            f"{index!r} is no type of file index; known are {', '.join(_SUPPORTED_TYPES)}"
+        )
+    if not isinstance(data_type, AtomicType) or data_type.name not in _SUPPORTED_TYPES[index]:
         raise InputError(f"a {index} index cannot be made of a {type_to_sql(data_type)} column")
     limit = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}.get(data_type.name)
     if index == RANGE_BITMAP and limit is not None and data_type.params[0] > limit:
@@ -78,7 +80,7 @@ def is_lossy(data_type: AtomicType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class KeyCodec:
     """How the keys of one column type are stored; ``dtype`` is None for text."""
 
     dtype: np.dtype[Any] | None
@@ -92,7 +94,9 @@ class Codec:
 
     def encode(self, keys: Numbers) -> bytes:
         """Return stored numbers."""
-        return bits_of(keys).astype(self.dtype).tobytes() if self.is_float else self._plain(keys)
+        return (
+            to_float_bits(keys).astype(self.dtype).tobytes() if self.is_float else self._plain(keys)
+        )
 
     def _plain(self, keys: Numbers) -> bytes:
         return keys.astype(self.dtype).tobytes()
@@ -109,51 +113,51 @@ class Codec:
         """Return the keys of stored numbers."""
         assert self.dtype is not None
         found = np.frombuffer(data, self.dtype).astype(self.dtype.newbyteorder("="))
-        return sortable(found) if self.is_float else found
+        return to_sortable(found) if self.is_float else found
 
 
 _CODECS = {
-    **{name: Codec(np.dtype(f">i{width}"), name in _FLOATS) for name, width in _WIDTH.items()},
-    **dict.fromkeys(_TEXTS, Codec(None)),
+    **{name: KeyCodec(np.dtype(f">i{width}"), name in _FLOATS) for name, width in _WIDTH.items()},
+    **dict.fromkeys(_TEXTS, KeyCodec(None)),
 }
 
 
-def codec(data_type: AtomicType) -> Codec:
+def get_key_codec(data_type: AtomicType) -> KeyCodec:
     """Return how the values of a column are stored in a bitmap or range bitmap."""
     return _CODECS[data_type.name]
 
 
-def sortable(bits: Numbers) -> Numbers:
+def to_sortable(bits: Numbers) -> Numbers:
     """Return the bits of floating point numbers as integers in their order, every NaN above infinity and alike."""
     top = 8 * bits.dtype.itemsize - 1
     infinity, nan = (0x7F800000, 0x7FC00000) if top == 31 else (0x7FF << 52, 0x7FF8 << 48)
     magnitude = bits & bits.dtype.type((1 << top) - 1)
-    return np.where(magnitude > infinity, bits.dtype.type(nan), bits_of(bits))
+    return np.where(magnitude > infinity, bits.dtype.type(nan), to_float_bits(bits))
 
 
-def bits_of(keys: Numbers) -> Numbers:
-    """Return the bits of floating point numbers that were made :func:`sortable`."""
+def to_float_bits(keys: Numbers) -> Numbers:
+    """Return the bits of floating point numbers that were made :func:`to_sortable`."""
     top = 8 * keys.dtype.itemsize - 1
     return keys ^ (keys >> top & keys.dtype.type((1 << top) - 1))
 
 
-def numbers_of(array: pa.Array, data_type: AtomicType) -> Numbers:
+def encode_number_keys(array: pa.Array, data_type: AtomicType) -> Numbers:
     """Return the keys of a column's values but text; where the array is null stands any number."""
     name, start, end = data_type.name, array.offset, array.offset + len(array)
     if name == "BOOLEAN":
         return np.asarray(array.cast(pa.int8()).fill_null(0), np.int8)
     if name == "DECIMAL":
-        return _unscaled(array)
+        return _unscale_decimals(array)
     data = array.buffers()[1]
     bits = np.frombuffer(data, f"<i{_WIDTH[name]}")[start:end] if data is not None else None
     if bits is None:
         return np.zeros(len(array), f"<i{_WIDTH[name]}")
     if name in _FLOATS:
-        return sortable(bits)
+        return to_sortable(bits)
     return bits // 1000 if is_lossy(data_type) else bits
 
 
-def _unscaled(array: pa.Array) -> npt.NDArray[np.int64]:
+def _unscale_decimals(array: pa.Array) -> npt.NDArray[np.int64]:
     """Return unscaled decimals; raises :class:`InputError` for one that needs more than 64 bits."""
     data = array.buffers()[1]
     words = np.frombuffer(data, "<i8").reshape(-1, 2)[array.offset : array.offset + len(array)]
@@ -165,22 +169,22 @@ def _unscaled(array: pa.Array) -> npt.NDArray[np.int64]:
     return words[:, 0]
 
 
-def is_bytes(data_type: AtomicType) -> bool:
+def has_byte_keys(data_type: AtomicType) -> bool:
     """Tell whether the keys of a type are bytes."""
     return data_type.name in _TEXTS or data_type.name in _BINARIES
 
 
-def present_keys(array: pa.Array, data_type: AtomicType) -> Keys:
+def encode_non_null_keys(array: pa.Array, data_type: AtomicType) -> Keys:
     """Return the keys of the values that are not null, in the order of the rows."""
-    if is_bytes(data_type):
+    if has_byte_keys(data_type):
         return array.drop_null().cast(pa.binary())
-    numbers = numbers_of(array, data_type)
+    numbers = encode_number_keys(array, data_type)
     return numbers[array.is_valid().to_numpy(zero_copy_only=False)] if array.null_count else numbers
 
 
-def key_of(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
+def encode_key(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
     """Return the key of one value of a column."""
-    keys = present_keys(pa.array([value], arrow_type(data_type)), data_type)
+    keys = encode_non_null_keys(pa.array([value], to_arrow_type(data_type)), data_type)
     return bytes(keys[0].as_py()) if isinstance(keys, pa.BinaryArray) else int(keys[0])
 
 
@@ -201,43 +205,43 @@ class EncodedColumn:
         return len(self.codes)
 
 
-def encoded_column(
+def encode_column(
     chunks: list[pa.Array], data_type: AtomicType, *, may_sort: bool = False
 ) -> EncodedColumn:
     """Return the distinct keys of a column; with ``may_sort`` sorted, if that is quicker: where few keys repeat."""
     if not any(len(chunk) for chunk in chunks):
-        empty = pa.array([], pa.binary()) if is_bytes(data_type) else np.empty(0, np.int64)
+        empty = pa.array([], pa.binary()) if has_byte_keys(data_type) else np.empty(0, np.int64)
         return EncodedColumn(np.empty(0, np.int32), empty)
-    if may_sort and not is_bytes(data_type):
-        numbers = np.concatenate([numbers_of(chunk, data_type) for chunk in chunks])
-        if _hardly_repeats(numbers):
-            return _sorted_column(numbers, chunks, data_type)
-    arrays = [_key_array(chunk, data_type) for chunk in chunks]
+    if may_sort and not has_byte_keys(data_type):
+        numbers = np.concatenate([encode_number_keys(chunk, data_type) for chunk in chunks])
+        if _is_mostly_distinct(numbers):
+            return _encode_sorted_column(numbers, chunks, data_type)
+    arrays = [_encode_key_array(chunk, data_type) for chunk in chunks]
     encoded = pa.chunked_array(arrays).dictionary_encode()
     codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks]
     keys = encoded.chunks[-1].dictionary
     return EncodedColumn(
         codes[0] if len(codes) == 1 else np.concatenate(codes),
-        keys if is_bytes(data_type) else keys.to_numpy(),
-        _first_nan(chunks, data_type),
+        keys if has_byte_keys(data_type) else keys.to_numpy(),
+        _find_first_nan(chunks, data_type),
     )
 
 
-def _hardly_repeats(numbers: Numbers) -> bool:
-    step = len(numbers) // _SAMPLE
-    if step < _LEAST_STEP:
+def _is_mostly_distinct(numbers: Numbers) -> bool:
+    step = len(numbers) // _SAMPLE_ROWS
+    if step < _MIN_SAMPLE_STEP:
         return False
-    return len(np.unique(numbers[::step])) > 0.97 * _SAMPLE
+    return len(np.unique(numbers[::step])) > 0.97 * _SAMPLE_ROWS
 
 
-def _sorted_column(
+def _encode_sorted_column(
     numbers: Numbers, chunks: list[pa.Array], data_type: AtomicType
 ) -> EncodedColumn:
     valid = None
     if any(chunk.null_count for chunk in chunks):
         valid = np.concatenate([c.is_valid().to_numpy(zero_copy_only=False) for c in chunks])
         numbers = numbers[valid]
-    order = argsorted(numbers)
+    order = argsort_stable(numbers)
     found = numbers[order]
     is_new = np.empty(len(found), bool)
     is_new[:1] = True
@@ -247,16 +251,16 @@ def _sorted_column(
     if valid is not None:
         codes, present = np.full(len(valid), -1, np.int32), codes
         codes[valid] = present
-    return EncodedColumn(codes, found[is_new], _first_nan(chunks, data_type))
+    return EncodedColumn(codes, found[is_new], _find_first_nan(chunks, data_type))
 
 
-def argsorted(numbers: Numbers) -> npt.NDArray[np.int64]:
+def argsort_stable(numbers: Numbers) -> npt.NDArray[np.int64]:
     """Return the places of numbers in their order, equal ones as they come.
 
     Numbers are sorted with their places in their lowest bits, which is quicker than sorting places. Where there is no
     room for all bits, those that were cut off are put right afterwards: a sort of what is all but sorted.
     """
-    if len(numbers) < _SAMPLE:
+    if len(numbers) < _SAMPLE_ROWS:
         return np.argsort(numbers, kind="stable")
     low, high = int(numbers.min()), int(numbers.max())
     place_bits = (len(numbers) - 1).bit_length()
@@ -273,19 +277,19 @@ def argsorted(numbers: Numbers) -> npt.NDArray[np.int64]:
     return order
 
 
-def _key_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
-    if is_bytes(data_type):
+def _encode_key_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
+    if has_byte_keys(data_type):
         return array.cast(pa.binary())
     mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    return pa.array(numbers_of(array, data_type), mask=mask)
+    return pa.array(encode_number_keys(array, data_type), mask=mask)
 
 
-def _first_nan(chunks: list[pa.Array], data_type: AtomicType) -> int | None:
+def _find_first_nan(chunks: list[pa.Array], data_type: AtomicType) -> int | None:
     if data_type.name not in _FLOATS:
         return None
     nan = _CANONICAL_NAN[data_type.name]
     for chunk in chunks:
-        at = np.flatnonzero(numbers_of(chunk.drop_null(), data_type) == nan)
+        at = np.flatnonzero(encode_number_keys(chunk.drop_null(), data_type) == nan)
         if len(at):
             found = chunk.drop_null()
             bits = np.frombuffer(found.buffers()[1], f"<i{_WIDTH[data_type.name]}")

@@ -11,13 +11,13 @@ from typing import Any
 
 from paimon_orch.errors import UnsupportedError
 
-Definition = Mapping[str, Any]
+FieldDefinition = Mapping[str, Any]
 """A field of an Avro record: name, type, default. A type of None cannot be carried."""
 
-_NAMED = frozenset(("record", "enum", "fixed"))
+_NAMED_TYPES = frozenset(("record", "enum", "fixed"))
 _NULL = "null"
-_MOST_TYPES = 10_000  # in one field
-_FAMILIES = {
+_MAX_TYPES = 10_000  # in one field
+_TYPE_FAMILIES = {
     **dict.fromkeys(("int", "long", "float", "double"), "number"),
     **dict.fromkeys(("bytes", "fixed"), "bytes"),
     **dict.fromkeys(("string", "enum"), "text"),
@@ -32,19 +32,19 @@ class AdditionalFields:
     All records of a file share its ``definitions``; a path below a null has no value.
     """
 
-    definitions: Mapping[str, Definition]
+    definitions: Mapping[str, FieldDefinition]
     values: Mapping[str, Any]
 
     @classmethod
     def of(
-        cls, definitions: Mapping[str, Definition], record: Mapping[str, Any], under: str = ""
+        cls, definitions: Mapping[str, FieldDefinition], record: Mapping[str, Any], under: str = ""
     ) -> "AdditionalFields | None":
         """Take the fields of a decoded record, which is at the path ``under``; None if its file has none."""
         if not definitions:
             return None
         values = {}
         for path in definitions:
-            parent = _parent(record, path.removeprefix(under))
+            parent = _find_parent(record, path.removeprefix(under))
             if parent is not None:
                 values[path] = parent[path.rpartition(".")[2]]
         return cls(definitions, values)
@@ -52,12 +52,12 @@ class AdditionalFields:
     def put(self, record: dict[str, Any], under: str = "") -> None:
         """Add the fields to a record that is to be encoded."""
         for path, value in self.values.items():
-            parent = _parent(record, path.removeprefix(under))
+            parent = _find_parent(record, path.removeprefix(under))
             if parent is not None:
                 parent[path.rpartition(".")[2]] = value
 
 
-def _parent(record: Any, path: str) -> Any:
+def _find_parent(record: Any, path: str) -> Any:
     for name in path.split(".")[:-1]:
         record = None if record is None else record[name]
     return record
@@ -67,62 +67,65 @@ KnownFields = Mapping[str, "KnownFields | None"]
 """The names of a record's fields; with those of the fields that are records themselves, or arrays of records."""
 
 
-def known_fields(schema: Any) -> KnownFields:
+def collect_known_fields(schema: Any) -> KnownFields:
     """Return the names of the fields of a schema."""
-    record = _record_of(schema)
+    record = _find_nested_record_type(schema)
     assert record is not None
     types = {field["name"]: field["type"] for field in record["fields"]}
-    return {name: known_fields(kind) if _record_of(kind) else None for name, kind in types.items()}
+    return {
+        name: collect_known_fields(kind) if _find_nested_record_type(kind) else None
+        for name, kind in types.items()
+    }
 
 
-def unknown_fields(known: KnownFields, written: Any) -> dict[str, Definition]:
+def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefinition]:
     """Return the fields of a file's schema that are not known, by dotted path; their types refer to no others."""
-    found: dict[str, Definition] = {}
-    _find_unknown(known, written, "", found)
+    found: dict[str, FieldDefinition] = {}
+    _collect_unknown_fields(known, written, "", found)
     if found:
         names: dict[str, Any] = {}
-        _collect_names(written, names)
+        _collect_named_types(written, names)
         for path, definition in found.items():
             try:
-                kind = _Inlining(names).type(definition["type"], ())
-            except _TooLargeError:
+                kind = _ReferenceInliner(names).type(definition["type"], ())
+            except _TypeTooLargeError:
                 kind = None
             found[path] = {**definition, "type": kind}
     return found
 
 
-def _find_unknown(
-    known: KnownFields, written: Any, prefix: str, found: dict[str, Definition]
+def _collect_unknown_fields(
+    known: KnownFields, written: Any, prefix: str, found: dict[str, FieldDefinition]
 ) -> None:
-    record = _record_of(written)
+    record = _find_nested_record_type(written)
     for field in () if record is None else record["fields"]:
         name = field["name"]
         if name not in known:
             found[prefix + name] = field
         elif (nested := known[name]) is not None:
-            _find_unknown(nested, field["type"], f"{prefix}{name}.", found)
+            _collect_unknown_fields(nested, field["type"], f"{prefix}{name}.", found)
 
 
-def _record_of(schema: Any) -> Mapping[str, Any] | None:
+def _find_nested_record_type(schema: Any) -> Mapping[str, Any] | None:
     """Return a record type, also out of an array or a union with null."""
     if isinstance(schema, list):
         others = [option for option in schema if option != _NULL]
-        return _record_of(others[0]) if len(others) == 1 else None
+        return _find_nested_record_type(others[0]) if len(others) == 1 else None
     if not isinstance(schema, dict):
         return None
     if schema["type"] == "array":
-        return _record_of(schema["items"])
+        return _find_nested_record_type(schema["items"])
     return schema if schema["type"] == "record" else None
 
 
-def _collect_names(schema: Any, names: dict[str, Any]) -> None:
-    if isinstance(schema, dict) and schema["type"] in _NAMED:
+def _collect_named_types(schema: Any, names: dict[str, Any]) -> None:
+    if isinstance(schema, dict) and schema["type"] in _NAMED_TYPES:
         names[schema["name"]] = schema
-    for part in _parts(schema):
-        _collect_names(part, names)
+    for part in _list_child_types(schema):
+        _collect_named_types(part, names)
 
 
-def _parts(schema: Any) -> Sequence[Any]:
+def _list_child_types(schema: Any) -> Sequence[Any]:
     if isinstance(schema, list):
         return schema
     if not isinstance(schema, dict):
@@ -131,8 +134,8 @@ def _parts(schema: Any) -> Sequence[Any]:
     return [*nested, *(field["type"] for field in schema.get("fields", ()))]
 
 
-def _rebuilt(schema: Any, parts: Sequence[Any]) -> Any:
-    """Return a type with other parts, in the order of :func:`_parts`."""
+def _replace_child_types(schema: Any, parts: Sequence[Any]) -> Any:
+    """Return a type with other parts, in the order of :func:`_list_child_types`."""
     if not parts:
         return schema
     if isinstance(schema, list):
@@ -147,12 +150,12 @@ def _rebuilt(schema: Any, parts: Sequence[Any]) -> Any:
     return changed
 
 
-class _TooLargeError(Exception):
+class _TypeTooLargeError(Exception):
     """Raised for types whose references expand to more than ``_MOST_TYPES`` types."""
 
 
 @dataclass(slots=True)
-class _Inlining:
+class _ReferenceInliner:
     """Replaces the names of types by what they name."""
 
     names: Mapping[str, Any]
@@ -161,18 +164,20 @@ class _Inlining:
     def type(self, schema: Any, inside: tuple[str, ...]) -> Any:
         """Return a type without references to others; a recursive reference stays a name."""
         self.count += 1
-        if self.count > _MOST_TYPES:
-            raise _TooLargeError
+        if self.count > _MAX_TYPES:
+            raise _TypeTooLargeError
         if isinstance(schema, str):
             if schema not in self.names or schema in inside:
                 return schema
             schema = self.names[schema]
-        if isinstance(schema, dict) and schema["type"] in _NAMED:
+        if isinstance(schema, dict) and schema["type"] in _NAMED_TYPES:
             inside = (*inside, schema["name"])
-        return _rebuilt(schema, [self.type(part, inside) for part in _parts(schema)])
+        return _replace_child_types(
+            schema, [self.type(part, inside) for part in _list_child_types(schema)]
+        )
 
 
-def without_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
+def strip_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
     """Return a file's schema by which the values of unknown fields are decoded as they are stored."""
     chosen = frozenset(unknown)
 
@@ -186,7 +191,9 @@ def without_logical_types(schema: Any, unknown: Iterable[str]) -> Any:
                 kind = strip(field["type"], below, inside=inside or below in chosen)
                 fields.append({**field, "type": kind})
             return {**part, "fields": fields}
-        return _rebuilt(part, [strip(item, path, inside=inside) for item in _parts(part)])
+        return _replace_child_types(
+            part, [strip(item, path, inside=inside) for item in _list_child_types(part)]
+        )
 
     return strip(schema, "", inside=False)
 
@@ -197,7 +204,7 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
     The same object is returned where there are none. Raises :class:`UnsupportedError` for a field that cannot be
     carried.
     """
-    added = {path: item for group in groups for path, item in _union(group).items()}
+    added = {path: item for group in groups for path, item in _merge_definitions(group).items()}
     if not added:
         return schema
     for path, definition in added.items():
@@ -207,29 +214,29 @@ def extend_schema(schema: Any, *groups: Sequence[AdditionalFields | None]) -> An
                 f"({definition['type'] or 'not of an Avro file, or too large a type'}) cannot be carried "
                 "over into a new file; use a version that knows it"
             )
-    return _define_once(_with_fields(_full_names(schema), added), {})
+    return _define_once(_add_fields(_qualify_names(schema), added), {})
 
 
-def _union(group: Sequence[AdditionalFields | None]) -> dict[str, Definition]:
+def _merge_definitions(group: Sequence[AdditionalFields | None]) -> dict[str, FieldDefinition]:
     distinct = {
         id(item.definitions) if item else 0: item.definitions if item else {} for item in group
     }
-    union: dict[str, Definition] = {}
+    union: dict[str, FieldDefinition] = {}
     for definitions in distinct.values():
         for path, definition in definitions.items():
             union[path] = _merge_field(union.get(path, definition), definition, path)
     for path, definition in union.items():
         if any(path not in definitions for definitions in distinct.values()):
-            union[path] = _nullable_field(definition)
+            union[path] = _make_nullable(definition)
     return union
 
 
-def _merge_field(one: Definition, other: Definition, path: str) -> dict[str, Any]:
+def _merge_field(one: FieldDefinition, other: FieldDefinition, path: str) -> dict[str, Any]:
     if one == other:
         return dict(one)
     merged = _merge_types(one["type"], other["type"], path)
     changed = {**one, "type": merged}
-    return _nullable_field(changed) if isinstance(merged, list) else changed
+    return _make_nullable(changed) if isinstance(merged, list) else changed
 
 
 def _merge_types(one: Any, other: Any, path: str) -> Any:
@@ -237,7 +244,7 @@ def _merge_types(one: Any, other: Any, path: str) -> Any:
     if one == other:
         return one
     if isinstance(one, list) or isinstance(other, list):
-        options = [[x for x in _options(part) if x != _NULL] for part in (one, other)]
+        options = [[x for x in _list_union_branches(part) if x != _NULL] for part in (one, other)]
         if all(len(option) == 1 for option in options):
             return [_NULL, _merge_types(options[0][0], options[1][0], path)]
     elif isinstance(one, dict) and isinstance(other, dict):
@@ -254,23 +261,23 @@ def _merge_types(one: Any, other: Any, path: str) -> Any:
 
 
 def _merge_fields(
-    one: Sequence[Definition], other: Sequence[Definition], path: str
+    one: Sequence[FieldDefinition], other: Sequence[FieldDefinition], path: str
 ) -> list[dict[str, Any]]:
     ours, theirs = ({field["name"]: field for field in fields} for fields in (one, other))
     return [
         _merge_field(ours[name], theirs[name], f"{path}.{name}")
         if name in ours and name in theirs
-        else _nullable_field(field)
+        else _make_nullable(field)
         for name, field in (ours | theirs).items()
     ]
 
 
-def _options(schema: Any) -> Sequence[Any]:
+def _list_union_branches(schema: Any) -> Sequence[Any]:
     return schema if isinstance(schema, list) else [schema]
 
 
-def _nullable_field(definition: Definition) -> dict[str, Any]:
-    others = [option for option in _options(definition["type"]) if option != _NULL]
+def _make_nullable(definition: FieldDefinition) -> dict[str, Any]:
+    others = [option for option in _list_union_branches(definition["type"]) if option != _NULL]
     return {**definition, "type": [_NULL, *others], "default": None}
 
 
@@ -280,39 +287,41 @@ def _can_carry(schema: Any) -> bool:
         return False
     if isinstance(schema, list) and len(schema) > 2:
         kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
-        if sum(kind in _NAMED for kind in kinds) > 1:  # their values come with the name
-            kinds = [kind for kind in kinds if kind not in _NAMED]
-        families = [_FAMILIES.get(kind, kind) for kind in kinds]
+        if sum(kind in _NAMED_TYPES for kind in kinds) > 1:  # their values come with the name
+            kinds = [kind for kind in kinds if kind not in _NAMED_TYPES]
+        families = [_TYPE_FAMILIES.get(kind, kind) for kind in kinds]
         if len(set(families)) < len(families):
             return False
-    return all(map(_can_carry, _parts(schema)))
+    return all(map(_can_carry, _list_child_types(schema)))
 
 
-def _full_names(schema: Any) -> Any:
-    changed = _rebuilt(schema, list(map(_full_names, _parts(schema))))
+def _qualify_names(schema: Any) -> Any:
+    changed = _replace_child_types(schema, list(map(_qualify_names, _list_child_types(schema))))
     if isinstance(changed, dict) and "namespace" in changed:
         name = f"{changed['namespace']}.{changed['name']}"
         return {key: item for key, item in changed.items() if key != "namespace"} | {"name": name}
     return changed
 
 
-def _with_fields(schema: Any, added: Mapping[str, Definition]) -> Any:
+def _add_fields(schema: Any, added: Mapping[str, FieldDefinition]) -> Any:
     if not added:
         return schema
     if not isinstance(schema, dict) or "fields" not in schema:
-        return _rebuilt(schema, [_with_fields(part, added) for part in _parts(schema)])
-    fields: list[Definition] = []
+        return _replace_child_types(
+            schema, [_add_fields(part, added) for part in _list_child_types(schema)]
+        )
+    fields: list[FieldDefinition] = []
     for field in schema["fields"]:
         start = f"{field['name']}."
         below = {p.removeprefix(start): d for p, d in added.items() if p.startswith(start)}
-        fields.append({**field, "type": _with_fields(field["type"], below)})
+        fields.append({**field, "type": _add_fields(field["type"], below)})
     fields += [definition for path, definition in added.items() if "." not in path]
     return {**schema, "fields": fields}
 
 
 def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
     """Replace every definition of a named type but the first by its name, as Avro requires."""
-    if isinstance(schema, dict) and schema["type"] in _NAMED:
+    if isinstance(schema, dict) and schema["type"] in _NAMED_TYPES:
         name = schema["name"]
         if name in defined:
             if defined[name] != schema:
@@ -322,4 +331,6 @@ def _define_once(schema: Any, defined: dict[str, Any]) -> Any:
                 )
             return name
         defined[name] = schema
-    return _rebuilt(schema, [_define_once(part, defined) for part in _parts(schema)])
+    return _replace_child_types(
+        schema, [_define_once(part, defined) for part in _list_child_types(schema)]
+    )

@@ -12,18 +12,18 @@ Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _PADDING = bytes(16)
-_LONGEST = 70  # bits of the longest varint
-_NUMBERS = ("int", "long")
-_SPANS = ("string", "bytes")
-_ARITY_AND_BITS = 12  # a serialized row without fields
+_MAX_VARINT_BITS = 70  # bits of the longest varint
+_INTEGER_TYPES = ("int", "long")
+_BYTE_TYPES = ("string", "bytes")
+_EMPTY_ROW_BYTES = 12  # a serialized row without fields
 
 
-class UnexpectedError(Exception):
+class UnexpectedAvroError(Exception):
     """The schema or the data is not what the walk knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AvroColumn:
     """One field of all records: numbers, or where bytes and arrays lie (``values`` to ``ends``).
 
     ``valid`` is None where nothing is null. Arrays have an ``item_type``, and ``items`` where they hold numbers and are
@@ -33,12 +33,12 @@ class Column:
     values: Indices
     ends: Indices | None = None
     valid: Mask | None = None
-    items: "tuple[Column, ...] | None" = None
+    items: "tuple[AvroColumn, ...] | None" = None
     item_type: Any = None
 
-    def take(self, rows: Indices) -> "Column":
+    def take(self, rows: Indices) -> "AvroColumn":
         """Return the field of some records."""
-        return Column(
+        return AvroColumn(
             self.values[rows],
             None if self.ends is None else self.ends[rows],
             None if self.valid is None else self.valid[rows],
@@ -46,14 +46,14 @@ class Column:
             self.item_type,
         )
 
-    def spread(self, lanes: Indices, valid: Mask) -> "Column":
+    def scatter(self, lanes: Indices, valid: Mask) -> "AvroColumn":
         """Return the field of all records from that of the ``lanes`` that have it."""
         values = np.zeros((2, len(valid)), np.int64)
         values[0][lanes] = self.values
         if self.ends is None:
-            return Column(values[0], None, valid)
+            return AvroColumn(values[0], None, valid)
         values[1][lanes] = self.ends
-        return Column(values[0], values[1], valid, None, self.item_type)
+        return AvroColumn(values[0], values[1], valid, None, self.item_type)
 
     @property
     def is_null(self) -> bool:
@@ -64,7 +64,7 @@ class Column:
         """Return the numbers, None for null."""
         if self.is_null:
             return [None] * len(self.values)
-        return self._or_none(self.values.tolist())
+        return self._null_where_invalid(self.values.tolist())
 
     def slices(self, data: bytes) -> list[Any]:
         """Return the bytes of every record, None for null."""
@@ -73,26 +73,26 @@ class Column:
         assert self.ends is not None
         ends = self.ends.tolist()
         parts = [data[one:two] for one, two in zip(self.values.tolist(), ends, strict=True)]
-        return self._or_none(parts)
+        return self._null_where_invalid(parts)
 
     def arrays(self, data: bytes) -> list[Any]:
         """Return arrays as tuples, None for null."""
         if self.items is not None:
             parts = [item.numbers() for item in self.items]
             rows = zip(*parts, strict=True) if parts else repeat((), len(self.values))
-            return self._or_none(list(rows))
+            return self._null_where_invalid(list(rows))
         known: dict[bytes | None, Any] = {None: None}
         found = []
         for part in self.slices(data):
             if part not in known:
-                known[part] = _tuple_of(self.item_type, part)
+                known[part] = _decode_array(self.item_type, part)
             found.append(known[part])
         return found
 
-    def values_of(self, schema: Any, data: bytes) -> list[Any]:
+    def to_python_values(self, schema: Any, data: bytes) -> list[Any]:
         """Return values of a type for which :func:`is_column_type` holds, as an encoder takes them."""
-        kind = _type_name(schema)
-        if kind in _NUMBERS:
+        kind = _get_type_name(schema)
+        if kind in _INTEGER_TYPES:
             return self.numbers()
         if kind == "array":
             return [None if items is None else list(items) for items in self.arrays(data)]
@@ -101,13 +101,13 @@ class Column:
             return parts
         return [None if part is None else part.decode() for part in parts]
 
-    def _or_none(self, values: list[Any]) -> list[Any]:
+    def _null_where_invalid(self, values: list[Any]) -> list[Any]:
         if self.valid is None:
             return values
         return [v if valid else None for v, valid in zip(values, self.valid.tolist(), strict=True)]
 
 
-class Walk:
+class AvroBatchDecoder:
     """The joined content of an Avro file's blocks.
 
     A lane that leaves the content, or meets what cannot be, goes to a place behind the end and stays there.
@@ -118,7 +118,7 @@ class Walk:
         self._size = len(content)
         self._lost = self._size + 1
 
-    def entry_starts(self, version: int, branch: int | None) -> Indices:
+    def find_entry_starts(self, version: int, branch: int | None) -> Indices:
         """Return where a manifest entry may start: version, kind, and a partition row with its arity in front.
 
         With a ``branch``, entries are in a union, and its number comes before the version.
@@ -127,7 +127,7 @@ class Walk:
         at = np.flatnonzero(data[: self._size] == version)
         at = at[(data[at + 1] & 0xFD) == 0]  # the kinds 0 and 1
         length, row = self._longs(at + 2)
-        fits = (length >= _ARITY_AND_BITS) & (length % 8 == _ARITY_AND_BITS % 8)
+        fits = (length >= _EMPTY_ROW_BYTES) & (length % 8 == _EMPTY_ROW_BYTES % 8)
         at, row, length = at[fits], row[fits], length[fits]
         row = np.minimum(row, self._size)
         arity = data[row + 3].astype(np.int64)
@@ -140,40 +140,42 @@ class Walk:
         chosen: Indices = starts[data[starts] == branch]
         return chosen
 
-    def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, Column]]:
+    def walk(self, schema: Any, starts: Indices) -> tuple[Indices, dict[str, AvroColumn]]:
         """Walk a record from every start; return where each ends, and its fields by their dotted path."""
-        columns: dict[str, Column] = {}
-        return self._record(schema, starts, "", columns), columns
+        columns: dict[str, AvroColumn] = {}
+        return self._read_record(schema, starts, "", columns), columns
 
-    def _record(self, schema: Any, at: Indices, prefix: str, out: dict[str, Column]) -> Indices:
+    def _read_record(
+        self, schema: Any, at: Indices, prefix: str, out: dict[str, AvroColumn]
+    ) -> Indices:
         """Walk a record that is there, though its type may be a union with null."""
         if isinstance(schema, list):
             branch, at = self._longs(at)
-            at[branch != _other_than_null(schema)] = self._lost
-        for part in record_of(schema)["fields"]:
+            at[branch != _find_non_null_branch(schema)] = self._lost
+        for part in find_record_type(schema)["fields"]:
             name = prefix + part["name"]
-            if record_of(part["type"]):
-                at = self._record(part["type"], at, f"{name}.", out)
+            if find_record_type(part["type"]):
+                at = self._read_record(part["type"], at, f"{name}.", out)
             else:
                 at, out[name] = self._value(part["type"], at)
         return at
 
-    def _value(self, schema: Any, at: Indices) -> tuple[Indices, Column]:
+    def _value(self, schema: Any, at: Indices) -> tuple[Indices, AvroColumn]:
         kind = schema["type"] if isinstance(schema, dict) else schema
         if isinstance(kind, list):
-            return self._union(kind, at)
-        if kind in _NUMBERS:
+            return self._read_union(kind, at)
+        if kind in _INTEGER_TYPES:
             values, at = self._longs(at)
-            return at, Column(values)
-        if kind in _SPANS:
+            return at, AvroColumn(values)
+        if kind in _BYTE_TYPES:
             length, start = self._longs(at)
-            at = self._moved(start, length)
-            return at, Column(start, at)
+            at = self._advance(start, length)
+            return at, AvroColumn(start, at)
         if kind == "array":
-            return self._array(schema["items"], at)
-        raise UnexpectedError(f"a field of type {kind}")
+            return self._read_array(schema["items"], at)
+        raise UnexpectedAvroError(f"a field of type {kind}")
 
-    def _moved(self, at: Indices, length: Indices) -> Indices:
+    def _advance(self, at: Indices, length: Indices) -> Indices:
         possible = (length >= 0) & (length <= self._size)
         moved: Indices = np.where(possible, at + np.where(possible, length, 0), self._lost)
         return np.minimum(moved, self._lost)
@@ -187,7 +189,7 @@ class Walk:
         if len(more):
             raw &= np.uint64(0x7F)
         shift = 7
-        while len(more) and shift < _LONGEST:
+        while len(more) and shift < _MAX_VARINT_BITS:
             lanes = at[more]
             byte = self._bytes[lanes]
             raw[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
@@ -198,9 +200,9 @@ class Walk:
         half = (raw >> np.uint64(1)).view(np.int64)
         return half ^ -(raw & np.uint64(1)).view(np.int64), at
 
-    def _union(self, kinds: Sequence[Any], at: Indices) -> tuple[Indices, Column]:
+    def _read_union(self, kinds: Sequence[Any], at: Indices) -> tuple[Indices, AvroColumn]:
         """Null or one other type."""
-        other = _other_than_null(kinds)
+        other = _find_non_null_branch(kinds)
         branch, at = self._longs(at)
         at[(branch < 0) | (branch > 1)] = self._lost
         valid = branch == other
@@ -209,9 +211,9 @@ class Walk:
         lanes = np.flatnonzero(valid)
         after, part = self._value(kinds[other], at[lanes])
         at[lanes] = after
-        return at, part.spread(lanes, valid)
+        return at, part.scatter(lanes, valid)
 
-    def _array(self, kind: Any, at: Indices) -> tuple[Indices, Column]:
+    def _read_array(self, kind: Any, at: Indices) -> tuple[Indices, AvroColumn]:
         start, items, lanes = at, [], np.arange(len(at))
         at = at.copy()
         uniform = isinstance(kind, str | list)
@@ -227,13 +229,15 @@ class Walk:
             uniform = uniform and (bool(open_.all()) or not open_.any())
             lanes, left = lanes[open_], count[open_]
             uniform = uniform and (not len(left) or bool((left == left[0]).all()))
-            items += self._items(kind, at, lanes, left)
+            items += self._read_items(kind, at, lanes, left)
         is_whole = uniform and all(
             item.ends is None and len(item.values) == len(at) for item in items
         )
-        return at, Column(start, at, None, tuple(items) if is_whole else None, kind)
+        return at, AvroColumn(start, at, None, tuple(items) if is_whole else None, kind)
 
-    def _items(self, kind: Any, at: Indices, lanes: Indices, left: Indices) -> list[Column]:
+    def _read_items(
+        self, kind: Any, at: Indices, lanes: Indices, left: Indices
+    ) -> list[AvroColumn]:
         """Walk the items of a block of every lane; ``at`` is moved on."""
         found = []
         while len(lanes):
@@ -247,66 +251,66 @@ class Walk:
         return found
 
 
-def record_of(schema: Any) -> Mapping[str, Any]:
+def find_record_type(schema: Any) -> Mapping[str, Any]:
     """Return a record type, also out of a union with null; an empty mapping if it is no record."""
     if isinstance(schema, list) and len(schema) == 2:
-        schema = schema[_other_than_null(schema)]
+        schema = schema[_find_non_null_branch(schema)]
     is_record = isinstance(schema, dict) and schema["type"] == "record"
     return schema if is_record else {}
 
 
 def is_column_type(schema: Any) -> bool:
-    """Return whether the values of a field of this type can be read from a :class:`Column`."""
-    kind = _type_name(schema)
+    """Return whether the values of a field of this type can be read from a :class:`AvroColumn`."""
+    kind = _get_type_name(schema)
     if kind != "array":
-        return kind in (*_NUMBERS, *_SPANS)
-    return _type_name(_without_null(schema)["items"]) in (*_NUMBERS, *_SPANS)
+        return kind in (*_INTEGER_TYPES, *_BYTE_TYPES)
+    return _get_type_name(_strip_null(schema)["items"]) in (*_INTEGER_TYPES, *_BYTE_TYPES)
 
 
-def _type_name(schema: Any) -> Any:
-    plain = _without_null(schema)
+def _get_type_name(schema: Any) -> Any:
+    plain = _strip_null(schema)
     return plain["type"] if isinstance(plain, dict) else plain
 
 
-def _without_null(schema: Any) -> Any:
-    return schema[_other_than_null(schema)] if isinstance(schema, list) else schema
+def _strip_null(schema: Any) -> Any:
+    return schema[_find_non_null_branch(schema)] if isinstance(schema, list) else schema
 
 
-def _other_than_null(kinds: Sequence[Any]) -> int:
+def _find_non_null_branch(kinds: Sequence[Any]) -> int:
     if len(kinds) != 2 or "null" not in kinds:
-        raise UnexpectedError(f"a union of {kinds}")
+        raise UnexpectedAvroError(f"a union of {kinds}")
     return 1 - kinds.index("null")
 
 
-def _tuple_of(schema: Any, data: bytes) -> tuple[Any, ...]:
+def _decode_array(schema: Any, data: bytes) -> tuple[Any, ...]:
     """Decode one array."""
     found = []
-    count, at = _zigzag(data, 0)
+    count, at = _decode_zigzag(data, 0)
     while count:
         if count < 0:  # the block's length in bytes follows
-            at = _zigzag(data, at)[1]
+            at = _decode_zigzag(data, at)[1]
         for _ in range(abs(count)):
-            value, at = _item(schema, data, at)
+            value, at = _decode_item(schema, data, at)
             found.append(value)
-        count, at = _zigzag(data, at)
+        count, at = _decode_zigzag(data, at)
     return tuple(found)
 
 
-def _item(schema: Any, data: bytes, at: int) -> tuple[Any, int]:
+def _decode_item(schema: Any, data: bytes, at: int) -> tuple[Any, int]:
     if isinstance(schema, list):
-        branch, at = _zigzag(data, at)
+        branch, at = _decode_zigzag(data, at)
         schema = schema[branch]
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "null":
         return None, at
-    number, at = _zigzag(data, at)
-    if kind in _NUMBERS:
+    number, at = _decode_zigzag(data, at)
+    if kind in _INTEGER_TYPES:
         return number, at
     value = data[at : at + number]
     return value.decode() if kind == "string" else value, at + number
 
 
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+def _decode_zigzag(data: bytes, at: int) -> tuple[int, int]:
     raw = shift = 0
     while True:
         byte = data[at]

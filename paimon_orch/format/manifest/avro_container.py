@@ -8,24 +8,24 @@ from typing import Any
 
 import fastavro
 
-from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest.additional_fields import (
-    Definition,
+    FieldDefinition,
     KnownFields,
-    unknown_fields,
-    without_logical_types,
+    find_unknown_fields,
+    strip_logical_types,
 )
 
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
-MAGIC = b"Obj\x01"
+AVRO_MAGIC = b"Obj\x01"
 _BLOCK_BYTES = 64_000  # as Java: fewer and better compressed blocks than by default
 
 HEADER_SCHEMA = {
     "type": "record",
     "name": "org.apache.avro.file.Header",
     "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(AVRO_MAGIC)}},
         {"name": "meta", "type": {"type": "map", "values": "bytes"}},
         {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
     ],
@@ -33,7 +33,7 @@ HEADER_SCHEMA = {
 AvroRecord = Mapping[str, Any]
 
 
-def record(name: str, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def build_record_schema(name: str, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return a record schema; union fields default to null, which Java expects as first branch."""
     encoded = []
     for field_name, field_type in fields:
@@ -44,20 +44,20 @@ def record(name: str, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {"type": "record", "name": name, "namespace": NAMESPACE, "fields": encoded}
 
 
-def nullable(schema: Any) -> list[Any]:
+def union_with_null(schema: Any) -> list[Any]:
     """Return the union of null and a type, null first."""
     return ["null", schema]
 
 
-def simple_stats_schema(name: str) -> dict[str, Any]:
+def build_simple_stats_schema(name: str) -> dict[str, Any]:
     """Return the schema of a SimpleStats record (section 4.5)."""
-    counts = nullable({"type": "array", "items": nullable("long")})
-    return record(
+    counts = union_with_null({"type": "array", "items": union_with_null("long")})
+    return build_record_schema(
         name, [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", counts)]
     )
 
 
-def encode(
+def encode_avro_file(
     schema: Any, records: Iterable[AvroRecord], codec: str = "zstandard", level: int = 1
 ) -> bytes:
     """Return a container file; no records make a valid, empty one."""
@@ -70,23 +70,23 @@ def encode(
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class DecodedRecords:
     """The records of a file, and the definitions of fields that are not known here, by dotted path."""
 
     values: list[dict[str, Any]]
-    unknown: Mapping[str, Definition]
+    unknown: Mapping[str, FieldDefinition]
 
 
-def decode(data: bytes, path: str, known: KnownFields) -> Records:
+def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecords:
     """Return all records of a container; ``path`` is named in errors, ``known`` are the fields that have a meaning here."""
-    with corrupt_unless_decoded(path):
-        if data[: len(MAGIC)] != MAGIC:
+    with wrap_decode_errors(path):
+        if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
             raise ValueError("it is not an Avro file")
         reader: Any = fastavro.block_reader(io.BytesIO(data))
-        _check_sizes(reader.writer_schema)
-        unknown = unknown_fields(known, reader.writer_schema)
+        _refuse_zero_length_types(reader.writer_schema)
+        unknown = find_unknown_fields(known, reader.writer_schema)
         if unknown:
-            reader = _verbatim_reader(data, unknown)
+            reader = _open_verbatim_reader(data, unknown)
         records = []
         for block in reader:
             records += block
@@ -94,14 +94,14 @@ def decode(data: bytes, path: str, known: KnownFields) -> Records:
                 raise ValueError(
                     f"{left} bytes are left behind the {block.num_records} records of a block"
                 )
-        return Records(records, unknown)
+        return DecodedRecords(records, unknown)
 
 
-def _verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
+def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
     """Return a reader by which unknown fields have the values that are stored, not what logical types make of them."""
     source = io.BytesIO(data)
     header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
-    schema = without_logical_types(json.loads(header["meta"]["avro.schema"]), unknown)
+    schema = strip_logical_types(json.loads(header["meta"]["avro.schema"]), unknown)
     changed = {**header["meta"], "avro.schema": json.dumps(schema).encode()}
     target = io.BytesIO()
     fastavro.schemaless_writer(target, HEADER_SCHEMA, {**header, "meta": changed})
@@ -110,36 +110,36 @@ def _verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
     return fastavro.block_reader(target, return_named_type=True, return_named_type_override=True)
 
 
-def _check_sizes(schema: Any) -> None:
+def _refuse_zero_length_types(schema: Any) -> None:
     """Refuse records and items that take no bytes: a small file could hold any number of them."""
-    for part in _nested(schema):
-        if part.get("type") == "array" and not _takes_bytes(part["items"]):
+    for part in _iterate_types(schema):
+        if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
             raise ValueError("an array of nothing is not believed")
-    if not _takes_bytes(schema):
+    if not _has_nonzero_length(schema):
         raise ValueError("records of nothing are not believed")
 
 
-def _nested(schema: Any) -> Iterator[Mapping[str, Any]]:
+def _iterate_types(schema: Any) -> Iterator[Mapping[str, Any]]:
     parts = schema if isinstance(schema, list) else []
     if isinstance(schema, dict):
         yield schema
         parts = [schema.get("items"), schema.get("values"), schema.get("type")]
         parts += [field["type"] for field in schema.get("fields", ())]
     for part in parts:
-        yield from _nested(part)
+        yield from _iterate_types(part)
 
 
-def _takes_bytes(schema: Any) -> bool:
+def _has_nonzero_length(schema: Any) -> bool:
     if isinstance(schema, list):
         return True
     if not isinstance(schema, dict):
         return bool(schema != "null")
     if schema["type"] == "record":
-        return any(_takes_bytes(field["type"]) for field in schema["fields"])
-    return schema.get("size") != 0 and _takes_bytes(schema["type"])
+        return any(_has_nonzero_length(field["type"]) for field in schema["fields"])
+    return schema.get("size") != 0 and _has_nonzero_length(schema["type"])
 
 
-def check_version(value: Mapping[str, Any], supported: int, path: str) -> None:
+def check_record_version(value: Mapping[str, Any], supported: int, path: str) -> None:
     """Refuse a record whose ``_VERSION`` means something else than what is implemented."""
     version = value["_VERSION"]
     if version != supported:

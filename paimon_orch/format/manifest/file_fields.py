@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from paimon_orch.format.bytes.binary_batch import Indices
-from paimon_orch.format.manifest.columnar_manifest import Manifest, ManifestColumns
+from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest, Manifest
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 
-_ATTRIBUTES = {
+_ATTRIBUTE_BY_FIELD = {
     "_ROW_COUNT": "row_count",
     "_SCHEMA_ID": "schema_id",
     "_KEY_STATS._MIN_VALUES": "key_stats.min_values",
@@ -42,7 +42,7 @@ class FileFields(Protocol):
         ...
 
 
-class FieldsOfFiles:
+class ObjectFileFields:
     """The fields of objects."""
 
     def __init__(self, files: Sequence[DataFileMeta]) -> None:
@@ -55,17 +55,17 @@ class FieldsOfFiles:
 
     def get(self, field: str) -> Sequence[Any]:
         """Return one field of all files."""
-        return list(map(attrgetter(_ATTRIBUTES[field]), self._files))
+        return list(map(attrgetter(_ATTRIBUTE_BY_FIELD[field]), self._files))
 
-    def take(self, rows: Indices) -> "FieldsOfFiles":
+    def take(self, rows: Indices) -> "ObjectFileFields":
         """Return some of the files."""
-        return FieldsOfFiles([self._files[row] for row in rows.tolist()])
+        return ObjectFileFields([self._files[row] for row in rows.tolist()])
 
 
-class FieldsOfManifest:
+class ManifestFileFields:
     """The fields of some entries of a manifest."""
 
-    def __init__(self, manifest: ManifestColumns, rows: Indices) -> None:
+    def __init__(self, manifest: ColumnarManifest, rows: Indices) -> None:
         self._manifest, self._rows = manifest, rows
 
     @property
@@ -83,13 +83,13 @@ class FieldsOfManifest:
             return column.arrays(data)
         return column.numbers() if column.ends is None else column.slices(data)
 
-    def take(self, rows: Indices) -> "FieldsOfManifest":
+    def take(self, rows: Indices) -> "ManifestFileFields":
         """Return some of the files."""
-        return FieldsOfManifest(self._manifest, self._rows[rows])
+        return ManifestFileFields(self._manifest, self._rows[rows])
 
 
-def file_fields(manifest: Manifest, rows: Indices | None = None) -> FileFields:
+def build_file_fields(manifest: Manifest, rows: Indices | None = None) -> FileFields:
     """Return the fields of some entries' files."""
-    if isinstance(manifest, ManifestColumns):
-        return FieldsOfManifest(manifest, np.arange(len(manifest)) if rows is None else rows)
-    return FieldsOfFiles([entry.file for entry in manifest.entries(rows)])
+    if isinstance(manifest, ColumnarManifest):
+        return ManifestFileFields(manifest, np.arange(len(manifest)) if rows is None else rows)
+    return ObjectFileFields([entry.file for entry in manifest.entries(rows)])

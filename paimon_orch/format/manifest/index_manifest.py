@@ -4,20 +4,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paimon_orch.errors import CommitConflictError, corrupt_unless_decoded
+from paimon_orch.errors import CommitConflictError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
-    Definition,
+    FieldDefinition,
+    collect_known_fields,
     extend_schema,
-    known_fields,
 )
-from paimon_orch.format.manifest.manifest_entry import FileKind, safe_file_name
+from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name
 from paimon_orch.format.manifest.records import decode_records
 
-VERSION = 1
-HASH = "HASH"
-DELETION_VECTORS = "DELETION_VECTORS"
+INDEX_MANIFEST_VERSION = 1
+HASH_INDEX = "HASH"
+DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,27 @@ class IndexManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
 
-_RANGES = "_DELETIONS_VECTORS_RANGES."
-_RANGE = avro.record(
+_RANGES_PREFIX = "_DELETIONS_VECTORS_RANGES."
+_RANGE_SCHEMA = avro.build_record_schema(
     "record__DELETIONS_VECTORS_RANGES",
-    [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", avro.nullable("long"))],
+    [
+        ("f0", "string"),
+        ("f1", "int"),
+        ("f2", "int"),
+        ("_CARDINALITY", avro.union_with_null("long")),
+    ],
 )
-_GLOBAL_INDEX = avro.record(
+_GLOBAL_INDEX_SCHEMA = avro.build_record_schema(
     "record__GLOBAL_INDEX",
     [
         ("_ROW_RANGE_START", "long"),
         ("_ROW_RANGE_END", "long"),
         ("_INDEX_FIELD_ID", "int"),
-        ("_EXTRA_FIELD_IDS", avro.nullable({"type": "array", "items": "int"})),
-        ("_INDEX_META", avro.nullable("bytes")),
+        ("_EXTRA_FIELD_IDS", avro.union_with_null({"type": "array", "items": "int"})),
+        ("_INDEX_META", avro.union_with_null("bytes")),
     ],
 )
-SCHEMA = avro.record(
+INDEX_MANIFEST_SCHEMA = avro.build_record_schema(
     avro.ROOT_RECORD,
     [
         ("_VERSION", "int"),
@@ -93,13 +98,13 @@ SCHEMA = avro.record(
         ("_ROW_COUNT", "long"),
         (
             "_DELETIONS_VECTORS_RANGES",
-            avro.nullable({"type": "array", "items": avro.nullable(_RANGE)}),
+            avro.union_with_null({"type": "array", "items": avro.union_with_null(_RANGE_SCHEMA)}),
         ),
-        ("_EXTERNAL_PATH", avro.nullable("string")),
-        ("_GLOBAL_INDEX", avro.nullable(_GLOBAL_INDEX)),
+        ("_EXTERNAL_PATH", avro.union_with_null("string")),
+        ("_GLOBAL_INDEX", avro.union_with_null(_GLOBAL_INDEX_SCHEMA)),
     ],
 )
-KNOWN_FIELDS = known_fields(SCHEMA)
+INDEX_MANIFEST_FIELDS = collect_known_fields(INDEX_MANIFEST_SCHEMA)
 
 
 def encode_index_manifest(
@@ -108,14 +113,14 @@ def encode_index_manifest(
     """Return an index manifest file."""
     entries = list(entries)
     ranges = [item.additional for entry in entries for item in entry.ranges or ()]
-    schema = extend_schema(SCHEMA, [entry.additional for entry in entries], ranges)
-    return avro.encode(schema, map(_to_avro, entries), codec, level)
+    schema = extend_schema(INDEX_MANIFEST_SCHEMA, [entry.additional for entry in entries], ranges)
+    return avro.encode_avro_file(schema, map(_to_avro, entries), codec, level)
 
 
 def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:
     index = entry.global_index
     record = {
-        "_VERSION": VERSION,
+        "_VERSION": INDEX_MANIFEST_VERSION,
         "_KIND": int(entry.kind),
         "_PARTITION": entry.partition,
         "_BUCKET": entry.bucket,
@@ -152,33 +157,35 @@ def _range_to_avro(item: DeletionVectorRange) -> dict[str, Any]:
         "_CARDINALITY": item.cardinality,
     }
     if item.additional is not None:
-        item.additional.put(record, _RANGES)
+        item.additional.put(record, _RANGES_PREFIX)
     return record
 
 
 def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     """Return the entries of an index manifest file."""
-    records = decode_records(data, path, KNOWN_FIELDS)
-    of_ranges = {name: item for name, item in records.unknown.items() if name.startswith(_RANGES)}
+    records = decode_records(data, path, INDEX_MANIFEST_FIELDS)
+    of_ranges = {
+        name: item for name, item in records.unknown.items() if name.startswith(_RANGES_PREFIX)
+    }
     of_entries = {name: item for name, item in records.unknown.items() if name not in of_ranges}
-    with corrupt_unless_decoded(path):
+    with wrap_decode_errors(path):
         return [_from_avro(value, path, of_entries, of_ranges) for value in records.values]
 
 
 def _from_avro(
     value: Mapping[str, Any],
     path: str,
-    unknown: Mapping[str, Definition],
-    unknown_of_ranges: Mapping[str, Definition],
+    unknown: Mapping[str, FieldDefinition],
+    unknown_of_ranges: Mapping[str, FieldDefinition],
 ) -> IndexManifestEntry:
-    avro.check_version(value, VERSION, path)
+    avro.check_record_version(value, INDEX_MANIFEST_VERSION, path)
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
         FileKind(value["_KIND"]),
         value["_PARTITION"],
         value["_BUCKET"],
         value["_INDEX_TYPE"],
-        safe_file_name(value["_FILE_NAME"], path),
+        check_file_name(value["_FILE_NAME"], path),
         value["_FILE_SIZE"],
         value["_ROW_COUNT"],
         None
@@ -189,18 +196,18 @@ def _from_avro(
                 r["f1"],
                 r["f2"],
                 r.get("_CARDINALITY"),
-                additional=AdditionalFields.of(unknown_of_ranges, r, _RANGES),
+                additional=AdditionalFields.of(unknown_of_ranges, r, _RANGES_PREFIX),
             )
             for r in ranges
             if r is not None
         ),
         value.get("_EXTERNAL_PATH"),
-        None if index is None else _global_index(index),
+        None if index is None else _global_index_from_avro(index),
         AdditionalFields.of(unknown, value),
     )
 
 
-def _global_index(value: Mapping[str, Any]) -> GlobalIndexMeta:
+def _global_index_from_avro(value: Mapping[str, Any]) -> GlobalIndexMeta:
     extra = value.get("_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
         value["_ROW_RANGE_START"],
@@ -211,7 +218,7 @@ def _global_index(value: Mapping[str, Any]) -> GlobalIndexMeta:
     )
 
 
-def combine(
+def apply_index_changes(
     previous: Iterable[IndexManifestEntry],
     changes: Iterable[IndexManifestEntry],
     *,
@@ -224,7 +231,9 @@ def combine(
     """
 
     def key(entry: IndexManifestEntry) -> tuple[object, ...]:
-        per_bucket = entry.index_type == HASH or (entry.index_type == DELETION_VECTORS and bucketed)
+        per_bucket = entry.index_type == HASH_INDEX or (
+            entry.index_type == DELETION_VECTORS_INDEX and bucketed
+        )
         if per_bucket:
             return entry.partition, entry.bucket, entry.index_type
         return (entry.file_name,)

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
-from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
-    Definition,
+    FieldDefinition,
+    collect_known_fields,
     extend_schema,
-    known_fields,
 )
 from paimon_orch.format.manifest.records import decode_records
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 
-VERSION = 2
-_UNSAFE = re.compile(r"[/\\\0]")
+MANIFEST_VERSION = 2
+_UNSAFE_CHARS = re.compile(r"[/\\\0]")
 
 
 class FileKind(IntEnum):
@@ -68,7 +68,7 @@ class DataFileMeta:
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
     """Fields of the file's manifest entry that are not known to this version."""
 
-    def upgraded(self, level: int) -> "DataFileMeta":
+    def with_level(self, level: int) -> "DataFileMeta":
         """Return the same file on another level."""
         return replace(self, level=level)
 
@@ -102,8 +102,8 @@ class ManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
 
-_STRINGS = {"type": "array", "items": "string"}
-_FILE_SCHEMA = avro.record(
+_STRING_ARRAY_SCHEMA = {"type": "array", "items": "string"}
+_FILE_SCHEMA = avro.build_record_schema(
     "record__FILE",
     [
         ("_FILE_NAME", "string"),
@@ -111,24 +111,27 @@ _FILE_SCHEMA = avro.record(
         ("_ROW_COUNT", "long"),
         ("_MIN_KEY", "bytes"),
         ("_MAX_KEY", "bytes"),
-        ("_KEY_STATS", avro.simple_stats_schema("record__FILE__KEY_STATS")),
-        ("_VALUE_STATS", avro.simple_stats_schema("record__FILE__VALUE_STATS")),
+        ("_KEY_STATS", avro.build_simple_stats_schema("record__FILE__KEY_STATS")),
+        ("_VALUE_STATS", avro.build_simple_stats_schema("record__FILE__VALUE_STATS")),
         ("_MIN_SEQUENCE_NUMBER", "long"),
         ("_MAX_SEQUENCE_NUMBER", "long"),
         ("_SCHEMA_ID", "long"),
         ("_LEVEL", "int"),
-        ("_EXTRA_FILES", _STRINGS),
-        ("_CREATION_TIME", avro.nullable({"type": "long", "logicalType": "timestamp-millis"})),
-        ("_DELETE_ROW_COUNT", avro.nullable("long")),
-        ("_EMBEDDED_FILE_INDEX", avro.nullable("bytes")),
-        ("_FILE_SOURCE", avro.nullable("int")),
-        ("_VALUE_STATS_COLS", avro.nullable(_STRINGS)),
-        ("_EXTERNAL_PATH", avro.nullable("string")),
-        ("_FIRST_ROW_ID", avro.nullable("long")),
-        ("_WRITE_COLS", avro.nullable(_STRINGS)),
+        ("_EXTRA_FILES", _STRING_ARRAY_SCHEMA),
+        (
+            "_CREATION_TIME",
+            avro.union_with_null({"type": "long", "logicalType": "timestamp-millis"}),
+        ),
+        ("_DELETE_ROW_COUNT", avro.union_with_null("long")),
+        ("_EMBEDDED_FILE_INDEX", avro.union_with_null("bytes")),
+        ("_FILE_SOURCE", avro.union_with_null("int")),
+        ("_VALUE_STATS_COLS", avro.union_with_null(_STRING_ARRAY_SCHEMA)),
+        ("_EXTERNAL_PATH", avro.union_with_null("string")),
+        ("_FIRST_ROW_ID", avro.union_with_null("long")),
+        ("_WRITE_COLS", avro.union_with_null(_STRING_ARRAY_SCHEMA)),
     ],
 )
-SCHEMA = avro.record(
+MANIFEST_SCHEMA = avro.build_record_schema(
     avro.ROOT_RECORD,
     [
         ("_VERSION", "int"),
@@ -139,7 +142,7 @@ SCHEMA = avro.record(
         ("_FILE", _FILE_SCHEMA),
     ],
 )
-KNOWN_FIELDS = known_fields(SCHEMA)
+MANIFEST_FIELDS = collect_known_fields(MANIFEST_SCHEMA)
 
 
 def encode_manifest(
@@ -147,13 +150,13 @@ def encode_manifest(
 ) -> bytes:
     """Return a manifest file."""
     entries = list(entries)
-    schema = extend_schema(SCHEMA, [entry.file.additional for entry in entries])
-    return avro.encode(schema, map(_entry_to_avro, entries), codec, level)
+    schema = extend_schema(MANIFEST_SCHEMA, [entry.file.additional for entry in entries])
+    return avro.encode_avro_file(schema, map(_entry_to_avro, entries), codec, level)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """Return the entries of a manifest file; fields of later releases than the writer's are null."""
-    records = decode_records(data, path, KNOWN_FIELDS)
+    records = decode_records(data, path, MANIFEST_FIELDS)
     return [_entry_from_avro(value, path, records.unknown) for value in records.values]
 
 
@@ -178,7 +181,7 @@ def stats_from_avro(value: Mapping[str, Any]) -> SimpleStats:
 def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
     file = entry.file
     record = {
-        "_VERSION": VERSION,
+        "_VERSION": MANIFEST_VERSION,
         "_KIND": int(entry.kind),
         "_PARTITION": entry.partition,
         "_BUCKET": entry.bucket,
@@ -200,10 +203,10 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
             "_DELETE_ROW_COUNT": file.delete_row_count,
             "_EMBEDDED_FILE_INDEX": file.embedded_index,
             "_FILE_SOURCE": file.file_source,
-            "_VALUE_STATS_COLS": _list(file.value_stats_cols),
+            "_VALUE_STATS_COLS": _to_list(file.value_stats_cols),
             "_EXTERNAL_PATH": file.external_path,
             "_FIRST_ROW_ID": file.first_row_id,
-            "_WRITE_COLS": _list(file.write_cols),
+            "_WRITE_COLS": _to_list(file.write_cols),
         },
     }
     if file.additional is not None:
@@ -211,22 +214,22 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
     return record
 
 
-def _list(value: tuple[str, ...] | None) -> list[str] | None:
+def _to_list(value: tuple[str, ...] | None) -> list[str] | None:
     return None if value is None else list(value)
 
 
-def _tuple(value: list[str] | None) -> tuple[str, ...] | None:
+def _to_tuple(value: list[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
 def _entry_from_avro(
-    value: Mapping[str, Any], path: str, unknown: Mapping[str, Definition]
+    value: Mapping[str, Any], path: str, unknown: Mapping[str, FieldDefinition]
 ) -> ManifestEntry:
-    with corrupt_unless_decoded(path):
-        avro.check_version(value, VERSION, path)
+    with wrap_decode_errors(path):
+        avro.check_record_version(value, MANIFEST_VERSION, path)
         file = value["_FILE"]
         meta = DataFileMeta(
-            safe_file_name(file["_FILE_NAME"], path),
+            check_file_name(file["_FILE_NAME"], path),
             file["_FILE_SIZE"],
             file["_ROW_COUNT"],
             file["_MIN_KEY"],
@@ -237,15 +240,15 @@ def _entry_from_avro(
             file["_MAX_SEQUENCE_NUMBER"],
             file["_SCHEMA_ID"],
             file["_LEVEL"],
-            tuple(safe_file_name(name, path) for name in file["_EXTRA_FILES"]),
-            _millis(file.get("_CREATION_TIME")),
+            tuple(check_file_name(name, path) for name in file["_EXTRA_FILES"]),
+            _to_epoch_millis(file.get("_CREATION_TIME")),
             file.get("_DELETE_ROW_COUNT"),
             file.get("_EMBEDDED_FILE_INDEX"),
             file.get("_FILE_SOURCE"),
-            _tuple(file.get("_VALUE_STATS_COLS")),
+            _to_tuple(file.get("_VALUE_STATS_COLS")),
             file.get("_EXTERNAL_PATH"),
             file.get("_FIRST_ROW_ID"),
-            _tuple(file.get("_WRITE_COLS")),
+            _to_tuple(file.get("_WRITE_COLS")),
             AdditionalFields.of(unknown, value),
         )
         return ManifestEntry(
@@ -257,7 +260,7 @@ def _entry_from_avro(
         )
 
 
-def _millis(value: datetime | int | None) -> int | None:
+def _to_epoch_millis(value: datetime | int | None) -> int | None:
     """Return epoch milliseconds; decoders make a datetime of the logical type, in UTC if it says nothing."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -270,10 +273,10 @@ def is_safe_file_name(name: str) -> bool:
         os.fsencode(name)
     except (UnicodeEncodeError, TypeError):
         return False
-    return bool(name) and name not in (".", "..") and not _UNSAFE.search(name)
+    return bool(name) and name not in (".", "..") and not _UNSAFE_CHARS.search(name)
 
 
-def safe_file_name(name: str, path: str) -> str:
+def check_file_name(name: str, path: str) -> str:
     """Return a file name that stays inside its directory; ``path`` is the file that names it."""
     if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which lies outside its directory")
@@ -298,7 +301,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     return list(live.values())
 
 
-def live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+def filter_live_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """Return the ADD entries that no DELETE speaks of, whatever the order (the read path)."""
     entries = list(entries)
     deleted = {entry.identity for entry in entries if entry.kind is FileKind.DELETE}

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
+    collect_known_fields,
     extend_schema,
-    known_fields,
 )
 from paimon_orch.format.manifest.manifest_entry import (
-    VERSION,
+    MANIFEST_VERSION,
     FileKind,
     ManifestEntry,
-    safe_file_name,
+    check_file_name,
     stats_from_avro,
     stats_to_avro,
 )
@@ -68,7 +68,7 @@ class ManifestFileMeta:
             file_size,
             len(entries) - deleted,
             deleted,
-            partition_stats(entries, partition_fields),
+            compute_partition_stats(entries, partition_fields),
             max((entry.file.schema_id for entry in entries), default=schema_id),
             min(buckets, default=None),
             max(buckets, default=None),
@@ -79,7 +79,9 @@ class ManifestFileMeta:
         )
 
 
-def partition_stats(entries: Sequence[ManifestEntry], fields: Sequence[Field]) -> SimpleStats:
+def compute_partition_stats(
+    entries: Sequence[ManifestEntry], fields: Sequence[Field]
+) -> SimpleStats:
     """Return untruncated bounds and null counts of the partition columns over the entries."""
     types = [column.type for column in fields]
     rows = [deserialize_row(data, types) for data in {entry.partition for entry in entries}]
@@ -97,7 +99,7 @@ def partition_stats(entries: Sequence[ManifestEntry], fields: Sequence[Field]) -
     return SimpleStats.of(columns, types)
 
 
-SCHEMA = avro.record(
+MANIFEST_LIST_SCHEMA = avro.build_record_schema(
     avro.ROOT_RECORD,
     [
         ("_VERSION", "int"),
@@ -105,17 +107,17 @@ SCHEMA = avro.record(
         ("_FILE_SIZE", "long"),
         ("_NUM_ADDED_FILES", "long"),
         ("_NUM_DELETED_FILES", "long"),
-        ("_PARTITION_STATS", avro.simple_stats_schema("record__PARTITION_STATS")),
+        ("_PARTITION_STATS", avro.build_simple_stats_schema("record__PARTITION_STATS")),
         ("_SCHEMA_ID", "long"),
-        ("_MIN_BUCKET", avro.nullable("int")),
-        ("_MAX_BUCKET", avro.nullable("int")),
-        ("_MIN_LEVEL", avro.nullable("int")),
-        ("_MAX_LEVEL", avro.nullable("int")),
-        ("_MIN_ROW_ID", avro.nullable("long")),
-        ("_MAX_ROW_ID", avro.nullable("long")),
+        ("_MIN_BUCKET", avro.union_with_null("int")),
+        ("_MAX_BUCKET", avro.union_with_null("int")),
+        ("_MIN_LEVEL", avro.union_with_null("int")),
+        ("_MAX_LEVEL", avro.union_with_null("int")),
+        ("_MIN_ROW_ID", avro.union_with_null("long")),
+        ("_MAX_ROW_ID", avro.union_with_null("long")),
     ],
 )
-KNOWN_FIELDS = known_fields(SCHEMA)
+MANIFEST_LIST_FIELDS = collect_known_fields(MANIFEST_LIST_SCHEMA)
 
 
 def encode_manifest_list(
@@ -123,13 +125,13 @@ def encode_manifest_list(
 ) -> bytes:
     """Return a manifest list file."""
     manifests = list(manifests)
-    schema = extend_schema(SCHEMA, [manifest.additional for manifest in manifests])
-    return avro.encode(schema, map(_to_avro, manifests), codec, level)
+    schema = extend_schema(MANIFEST_LIST_SCHEMA, [manifest.additional for manifest in manifests])
+    return avro.encode_avro_file(schema, map(_to_avro, manifests), codec, level)
 
 
 def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:
     record = {
-        "_VERSION": VERSION,
+        "_VERSION": MANIFEST_VERSION,
         "_FILE_NAME": manifest.file_name,
         "_FILE_SIZE": manifest.file_size,
         "_NUM_ADDED_FILES": manifest.num_added_files,
@@ -150,13 +152,13 @@ def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     """Return the manifests of a list file."""
-    records = decode_records(data, path, KNOWN_FIELDS)
-    with corrupt_unless_decoded(path):
+    records = decode_records(data, path, MANIFEST_LIST_FIELDS)
+    with wrap_decode_errors(path):
         for value in records.values:
-            avro.check_version(value, VERSION, path)
+            avro.check_record_version(value, MANIFEST_VERSION, path)
         return [
             ManifestFileMeta(
-                safe_file_name(value["_FILE_NAME"], path),
+                check_file_name(value["_FILE_NAME"], path),
                 value["_FILE_SIZE"],
                 value["_NUM_ADDED_FILES"],
                 value["_NUM_DELETED_FILES"],

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from paimon_orch.errors import UnsupportedError, corrupt_unless_decoded
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
-from paimon_orch.format.manifest.additional_fields import KnownFields, unknown_fields
+from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
@@ -28,26 +28,28 @@ def check_manifest_format(options: Mapping[str, str]) -> None:
         )
 
 
-def decode_records(data: bytes, path: str, known: KnownFields) -> avro.Records:
+def decode_records(data: bytes, path: str, known: KnownFields) -> avro.DecodedRecords:
     """Return all records of a manifest, a manifest list or an index manifest; ``path`` is named in errors.
 
     Fields that are not ``known`` are among the records; their definitions are returned separately.
     """
-    with corrupt_unless_decoded(path):
+    with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
             table: pa.Table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
         elif data.startswith(_ORC_MAGIC):
             table = orc.ORCFile(io.BytesIO(data)).read()
         else:
-            return avro.decode(data, path, known)
-        return avro.Records(table.to_pylist(), unknown_fields(known, _structure(table.schema)))
+            return avro.decode_avro_file(data, path, known)
+        return avro.DecodedRecords(
+            table.to_pylist(), find_unknown_fields(known, _to_avro_structure(table.schema))
+        )
 
 
-def _structure(columns: "pa.Schema | pa.DataType") -> Any:
+def _to_avro_structure(columns: "pa.Schema | pa.DataType") -> Any:
     """Return names in the form of an Avro schema; types are None, because only Avro files carry values."""
     if isinstance(columns, pa.Schema | pa.StructType):
-        fields = [{"name": field.name, "type": _structure(field.type)} for field in columns]
+        fields = [{"name": field.name, "type": _to_avro_structure(field.type)} for field in columns]
         return {"type": "record", "name": "", "fields": fields}
     if isinstance(columns, pa.ListType):
-        return {"type": "array", "items": _structure(columns.value_type)}
+        return {"type": "array", "items": _to_avro_structure(columns.value_type)}
     return None

@@ -26,7 +26,7 @@ READ, DEFAULT_READ, WRITE_ROWS = StepKind.READ, StepKind.DEFAULT_READ, StepKind.
 COMPACT, METADATA, TAG = StepKind.COMPACT, StepKind.METADATA, StepKind.TAG
 DELETE, ALTER = StepKind.DELETE, StepKind.ALTER
 _EVERY_STEP = READ | EVERY_CHANGE
-STARTS_ELSEWHERE = (
+NON_LATEST_SCAN_MODES = (
     "compacted-full",
     "from-timestamp",
     "from-creation-timestamp",
@@ -558,7 +558,7 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         "default",
         steps=DEFAULT_READ,
         consequence="the table's default read starts elsewhere than at the newest snapshot",
-        choices=STARTS_ELSEWHERE,
+        choices=NON_LATEST_SCAN_MODES,
     ),
     changes_format(
         "scan.primary-branch",

@@ -9,9 +9,9 @@ from paimon_orch.format.options.core_options import (
     DURATION,
     INTEGER,
     MEMORY,
+    NON_LATEST_SCAN_MODES,
     NUMBER,
     READ,
-    STARTS_ELSEWHERE,
     TEXT,
     WRITE_ROWS,
     changes_format,
@@ -188,7 +188,7 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
 )
 """Options of Flink, Spark, Hive and catalogs."""
 
-OLDER_NAMES: tuple[TableOption, ...] = (
+DEPRECATED_KEYS: tuple[TableOption, ...] = (
     changes_format(
         "blob.stored-descriptor-fields",
         TEXT,
@@ -206,7 +206,7 @@ OLDER_NAMES: tuple[TableOption, ...] = (
         "default",
         steps=DEFAULT_READ,
         consequence="the table's default read starts elsewhere than at the newest snapshot",
-        choices=STARTS_ELSEWHERE,
+        choices=NON_LATEST_SCAN_MODES,
     ),
     harmless("log.scan.remove-normalize", BOOLEAN, "false"),
     changes_format(

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.typed_options import Options
 
-ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
-PRODUCERS = ("none", "input", "full-compaction", "lookup")
+MERGE_ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
+CHANGELOG_PRODUCERS = ("none", "input", "full-compaction", "lookup")
 _CHOICES = {
-    "merge-engine": ("merge engine", ENGINES),
-    "changelog-producer": ("changelog producer", PRODUCERS),
+    "merge-engine": ("merge engine", MERGE_ENGINES),
+    "changelog-producer": ("changelog producer", CHANGELOG_PRODUCERS),
     "sequence.field.sort-order": ("sort order", ("ascending", "descending")),
     "lookup-compact": ("way to compact", ("radical", "gentle")),
 }
 
 
-def check_merge_rules(
+def check_primary_key_options(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
     """Refuse options that contradict each other; the message names the rule."""
@@ -28,18 +28,18 @@ def check_merge_rules(
             raise InputError(
                 f"option {key!r} = {value!r} is not a {noun}; those are {', '.join(choices)}"
             )
-    _check_producer(options, primary_keys)
-    _check_sequence(options, primary_keys, cross_partition=cross_partition)
-    _check_deletes(options)
-    if options.deletion_vectors and primary_keys:
-        _check_vectors(options)
+    _check_changelog_producer(options, primary_keys)
+    _check_sequence_fields(options, primary_keys, cross_partition=cross_partition)
+    _check_ignore_delete(options)
+    if options.has_deletion_vectors and primary_keys:
+        _check_deletion_vectors(options)
     if options.boolean("pk-clustering-override"):
         _check_clustering_override(options)
     if "record-level.expire-time" in options.values and not options.text("record-level.time-field"):
         raise InputError("'record-level.expire-time' needs 'record-level.time-field'")
 
 
-def _check_producer(options: Options, primary_keys: Sequence[str]) -> None:
+def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> None:
     engine, producer = options.merge_engine, options.changelog_producer
     if not primary_keys and producer != "none":
         raise InputError(
@@ -72,7 +72,7 @@ def _check_producer(options: Options, primary_keys: Sequence[str]) -> None:
             )
 
 
-def _check_sequence(
+def _check_sequence_fields(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
     sequence = options.names("sequence.field")
@@ -96,7 +96,7 @@ def _check_sequence(
             )
 
 
-def _check_deletes(options: Options) -> None:
+def _check_ignore_delete(options: Options) -> None:
     removing = (
         "partial-update.remove-record-on-delete",
         "partial-update.remove-record-on-sequence-group",
@@ -110,7 +110,7 @@ def _check_deletes(options: Options) -> None:
             )
 
 
-def _check_vectors(options: Options) -> None:
+def _check_deletion_vectors(options: Options) -> None:
     if options.changelog_producer == "full-compaction":
         raise InputError("deletion vectors do not go with 'changelog-producer' = 'full-compaction'")
     if options.merge_engine == "first-row" and not options.boolean("pk-clustering-override"):
@@ -123,7 +123,7 @@ def _check_clustering_override(options: Options) -> None:
         raise InputError(f"{name} needs 'clustering.columns'")
     if options.merge_engine not in ("deduplicate", "first-row"):
         raise InputError(f"{name} does not go with 'merge-engine' = {options.merge_engine!r}")
-    if not options.deletion_vectors and options.merge_engine != "first-row":
+    if not options.has_deletion_vectors and options.merge_engine != "first-row":
         raise InputError(f"{name} needs 'deletion-vectors.enabled'")
     if options.changelog_producer not in ("none", "input"):
         raise InputError(

@@ -8,23 +8,23 @@ from paimon_orch.format.options import core_options, engine_options
 from paimon_orch.format.options.table_option import (
     PLACEHOLDER,
     TableOption,
-    by_key,
-    family_pattern,
+    compile_family_pattern,
+    index_options_by_key,
 )
 
-REGISTER = by_key(
+OPTION_REGISTRY = index_options_by_key(
     core_options.HONOURED,
     core_options.EXTERNAL,
     core_options.CHANGES_FORMAT,
     core_options.HARMLESS,
     engine_options.ENGINE_OPTIONS,
-    engine_options.OLDER_NAMES,
+    engine_options.DEPRECATED_KEYS,
     engine_options.UNDOCUMENTED,
 )
 """All options with a fixed key."""
 
-_FAMILIES = [(family_pattern(option.key), option) for option in core_options.FAMILIES]
-_TABLE_OPTIONS = by_key(
+_FAMILIES = [(compile_family_pattern(option.key), option) for option in core_options.FAMILIES]
+_TABLE_OPTIONS = index_options_by_key(
     core_options.HONOURED,
     core_options.EXTERNAL,
     core_options.CHANGES_FORMAT,
@@ -44,7 +44,7 @@ _FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
 
 def find_option(key: str) -> TableOption | None:
     """Return the option registered for a key, None for a key that no release documents."""
-    option = REGISTER.get(key)
+    option = OPTION_REGISTRY.get(key)
     if option is not None:
         return option
     return next((option for pattern, option in _FAMILIES if pattern.fullmatch(key)), None)
@@ -59,9 +59,9 @@ def may_be_newer_option(key: str) -> bool:
 
 
 @cache
-def nearest_option(key: str) -> str | None:
+def find_nearest_option(key: str) -> str | None:
     """Return the known key most similar to an unknown one, None if no key is similar."""
     names = ".".join(key.split(".")[1:-1])
     families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
-    matches = difflib.get_close_matches(key, [*REGISTER, *families], n=1, cutoff=0.75)
+    matches = difflib.get_close_matches(key, [*OPTION_REGISTRY, *families], n=1, cutoff=0.75)
     return matches[0] if matches else None

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.options.register import find_option, may_be_newer_option, nearest_option
+from paimon_orch.format.options.register import (
+    find_nearest_option,
+    find_option,
+    may_be_newer_option,
+)
 from paimon_orch.format.options.table_option import EVERY_CHANGE, OptionClass, StepKind, TableOption
 
 
@@ -27,7 +31,7 @@ NO_ALLOWANCES = Allowances()
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class BlockingOption:
     """One option of a table that forbids a step; ``option`` is None if its key is unknown."""
 
     key: str
@@ -48,7 +52,7 @@ class Obstacle:
     def describe(self) -> str:
         """Return the option with its value, and what would go wrong."""
         if self.option is None:
-            nearest = nearest_option(self.key)
+            nearest = find_nearest_option(self.key)
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
             return (
                 f"option {self.key!r} = {self.value!r} is not known{hint}; "
@@ -78,15 +82,15 @@ class Obstacle:
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 
-def find_obstacles(options: Mapping[str, str], step: StepKind) -> Iterator[Obstacle]:
+def find_blocking_options(options: Mapping[str, str], step: StepKind) -> Iterator[BlockingOption]:
     """Yield the options that forbid a step; unknown ones forbid changes, not reads."""
     for key, value in sorted(options.items()):
         option = find_option(key)
         if option is None:
             if step & EVERY_CHANGE and may_be_newer_option(key):
-                yield Obstacle(key, value, None)
+                yield BlockingOption(key, value, None)
         elif option.blocks(value, step):
-            yield Obstacle(key, value, option)
+            yield BlockingOption(key, value, option)
 
 
 def check_step(
@@ -94,21 +98,21 @@ def check_step(
     options: Mapping[str, str],
     step: StepKind,
     allowances: Allowances = NO_ALLOWANCES,
-) -> tuple[Obstacle, ...]:
+) -> tuple[BlockingOption, ...]:
     """Refuse a step that the options of ``table`` forbid; return the obstacles that the user allows.
 
     Raises :class:`UnsupportedError` naming every option, its value, what would go wrong and what to do. A query
     authorization (``query-auth.enabled``) cannot be allowed for reads.
     """
-    obstacles = list(find_obstacles(options, step))
+    obstacles = list(find_blocking_options(options, step))
     reads = bool(step & (StepKind.READ | StepKind.DEFAULT_READ))
     refused = [o for o in obstacles if reads or not o.is_allowed(allowances)]
     if refused:
-        refuse(table, refused, step)
+        raise_step_refused(table, refused, step)
     return tuple(obstacles)
 
 
-def refuse(table: str, obstacles: Sequence[Obstacle], step: StepKind) -> NoReturn:
+def raise_step_refused(table: str, obstacles: Sequence[BlockingOption], step: StepKind) -> NoReturn:
     """Raise the error that names the options that forbid a step."""
     reasons = "; ".join(obstacle.describe() for obstacle in obstacles)
     advice = " ".join(dict.fromkeys(obstacle.advise(step) for obstacle in obstacles))
@@ -121,20 +125,20 @@ def describe_options(options: Mapping[str, str]) -> list[str]:
     every = EVERY_CHANGE | StepKind.READ | StepKind.DEFAULT_READ | StepKind.ALTER
     obstacles = [
         f"some steps will be refused: {obstacle.describe()}"
-        for obstacle in find_obstacles(options, every)
+        for obstacle in find_blocking_options(options, every)
     ]
     misspelt = [
-        f"option {key!r} is not an option of Paimon (did you mean {nearest_option(key)!r}?)"
+        f"option {key!r} is not an option of Paimon (did you mean {find_nearest_option(key)!r}?)"
         for key in options
-        if find_option(key) is None and not may_be_newer_option(key) and nearest_option(key)
+        if find_option(key) is None and not may_be_newer_option(key) and find_nearest_option(key)
     ]
     return obstacles + misspelt
 
 
-def unknown_options(options: Mapping[str, str]) -> list[str]:
+def describe_unknown_options(options: Mapping[str, str]) -> list[str]:
     """Return a sentence for each unknown key that may belong to a newer release, for readers."""
     return [
-        Obstacle(key, value, None).describe()
+        BlockingOption(key, value, None).describe()
         for key, value in sorted(options.items())
         if may_be_newer_option(key)
     ]

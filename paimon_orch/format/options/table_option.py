@@ -158,12 +158,12 @@ PLACEHOLDER = re.compile(r"<[^>]+>")
 """The name in a key of a family that stands for any name."""
 
 
-def family_pattern(key: str) -> re.Pattern[str]:
+def compile_family_pattern(key: str) -> re.Pattern[str]:
     """Return what the keys of a family match: ``fields.<column>.distinct`` matches ``fields.a.b.distinct``."""
     return re.compile(".+".join(re.escape(part) for part in PLACEHOLDER.split(key)))
 
 
-def by_key(*groups: tuple[TableOption, ...]) -> Mapping[str, TableOption]:
+def index_options_by_key(*groups: tuple[TableOption, ...]) -> Mapping[str, TableOption]:
     """Return options by their keys; raises :class:`ValueError` for a key that is registered twice."""
     result: dict[str, TableOption] = {}
     for option in (option for group in groups for option in group):

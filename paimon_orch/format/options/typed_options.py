@@ -25,7 +25,7 @@ _MEMORY_UNITS = {
     "tb": 1 << 40,
     "tebibytes": 1 << 40,
 }
-_MILLISECONDS = {
+_DURATION_UNITS = {
     "ms": 1,
     "milli": 1,
     "millis": 1,
@@ -48,7 +48,7 @@ _MILLISECONDS = {
     "day": 86_400_000,
     "days": 86_400_000,
 }
-_OLD_IGNORE_DELETE = (
+_DEPRECATED_IGNORE_DELETE_KEYS = (
     "first-row.ignore-delete",
     "deduplicate.ignore-delete",
     "partial-update.ignore-delete",
@@ -57,7 +57,7 @@ _CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 _QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 
-def _quantity(key: str, text: str, units: Mapping[str, int], example: str) -> int:
+def _parse_quantity(key: str, text: str, units: Mapping[str, int], example: str) -> int:
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2).lower() not in units:
         raise InputError(
@@ -105,12 +105,12 @@ class Options:
 
     def memory(self, key: str, default: str) -> int:
         """Return a size in bytes; ``128 mb``, ``64 kb`` or plain bytes."""
-        return _quantity(key, self.values.get(key, default), _MEMORY_UNITS, "128 mb")
+        return _parse_quantity(key, self.values.get(key, default), _MEMORY_UNITS, "128 mb")
 
     def duration(self, key: str, default: str) -> timedelta:
         """Return a duration; ``1 h``, ``10 s``, ``500 ms``, ``1 d``."""
         text = self.values.get(key, default)
-        return timedelta(milliseconds=_quantity(key, text, _MILLISECONDS, "1 h"))
+        return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
 
     def names(self, key: str) -> list[str]:
         """Return a comma separated list of names."""
@@ -140,7 +140,7 @@ class Options:
         return self.text("changelog-producer", "none").lower()
 
     @property
-    def deletion_vectors(self) -> bool:
+    def has_deletion_vectors(self) -> bool:
         """Tell whether the table keeps deletion vectors."""
         return self.boolean("deletion-vectors.enabled")
 
@@ -152,23 +152,23 @@ class Options:
     @property
     def ignores_delete(self) -> bool:
         """Tell whether -D and -U rows have no effect; an option of one engine's name is an older name (3.2)."""
-        for key in ("ignore-delete", *_OLD_IGNORE_DELETE):
+        for key in ("ignore-delete", *_DEPRECATED_IGNORE_DELETE_KEYS):
             if key in self.values:
                 return self.boolean(key)
         return False
 
     @property
-    def need_lookup(self) -> bool:
+    def needs_lookup(self) -> bool:
         """Tell whether every level-0 row must meet its older version (merge-tree section 2.7)."""
         return (
             self.changelog_producer == "lookup"
-            or self.deletion_vectors
+            or self.has_deletion_vectors
             or self.merge_engine == "first-row"
             or self.boolean("force-lookup")
         )
 
     @property
-    def clusters_by_value(self) -> bool:
+    def is_pk_clustering_override(self) -> bool:
         """Return whether files above level 0 are sorted by ``clustering.columns`` instead of the primary key."""
         return self.boolean("pk-clustering-override")
 
@@ -178,20 +178,20 @@ class Options:
         return self.names("clustering.columns") or self.names("sink.clustering.by-columns")
 
     @property
-    def snapshot_ordering(self) -> bool:
+    def has_snapshot_ordering(self) -> bool:
         """Return whether rows of later snapshots replace earlier ones, whatever their sequence numbers are."""
         return self.boolean("sequence.snapshot-ordering")
 
     @property
-    def batch_scan_skips_level0(self) -> bool:
+    def should_skip_level0(self) -> bool:
         """Tell whether batch readers leave out level 0 (merge-tree section 7.2)."""
-        merges = self.deletion_vectors and self.boolean("deletion-vectors.merge-on-read")
+        merges = self.has_deletion_vectors and self.boolean("deletion-vectors.merge-on-read")
         return self.shows_compacted_rows and not merges
 
     @property
     def shows_compacted_rows(self) -> bool:
         """Return whether batch readers see level 0 only on request: ``first-row``, or deletion vectors."""
-        return self.deletion_vectors or self.merge_engine == "first-row"
+        return self.has_deletion_vectors or self.merge_engine == "first-row"
 
     @property
     def compaction_trigger(self) -> int:

@@ -54,7 +54,7 @@ def check_options(
     if options.boolean("primary-key.nullable") and not primary_keys:
         raise InputError("option 'primary-key.nullable' = true needs a table with a primary key")
     _check_retention(options)
-    _check_tracking(options, primary_keys)
+    _check_row_tracking(options, primary_keys)
     _check_columns(values, names)
     function = options.text("bucket-function.type", "default").lower()
     if function not in ("default", "mod", "hive"):
@@ -74,7 +74,7 @@ def _check_retention(options: Options) -> None:
             )
 
 
-def _check_tracking(options: Options, primary_keys: Sequence[str]) -> None:
+def _check_row_tracking(options: Options, primary_keys: Sequence[str]) -> None:
     tracked = options.boolean("row-tracking.enabled")
     if tracked and (primary_keys or options.bucket != -1):
         raise InputError(
@@ -86,7 +86,7 @@ def _check_tracking(options: Options, primary_keys: Sequence[str]) -> None:
 
 def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
     for key in values:
-        for name in columns_of(key, values[key]):
+        for name in parse_option_columns(key, values[key]):
             if name not in names and not key.startswith("rowkind"):
                 raise InputError(
                     f"option {key!r} = {values[key]!r} names the column {name!r}, which the table does not have; "
@@ -94,16 +94,16 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
                 )
 
 
-def columns_of(key: str, value: str) -> list[str]:
+def parse_option_columns(key: str, value: str) -> list[str]:
     """Return the columns that an option names; a path into a nested column counts as its column."""
-    named = _split(value) if _COLUMN_LISTS.fullmatch(key) else []
-    match = _column_key(key)
+    named = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
+    match = _parse_column_key(key)
     if match:
-        named += _split(match[1])
+        named += _split_names(match[1])
     return [name.split("[")[0] for name in named]
 
 
-def _column_key(key: str) -> tuple[str, str, str] | None:
+def _parse_column_key(key: str) -> tuple[str, str, str] | None:
     """Return the parts of a key like ``fields.<columns>.aggregate-function``."""
     match = _COLUMN_KEYS.fullmatch(key)
     if match is None:
@@ -112,22 +112,22 @@ def _column_key(key: str) -> tuple[str, str, str] | None:
     return head, columns, tail
 
 
-def _split(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def renamed_column(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
     """Return options with a column's new name wherever they name it."""
 
     def swapped(text: str) -> str:
-        heads = [name.partition("[") for name in _split(text)]
+        heads = [name.partition("[") for name in _split_names(text)]
         if old not in (head for head, _, _ in heads):
             return text
         return ",".join((new if head == old else head) + rest + tail for head, rest, tail in heads)
 
     result = {}
     for key, value in values.items():
-        match = _column_key(key)
+        match = _parse_column_key(key)
         renamed = key if match is None else match[0] + swapped(match[1]) + match[2]
         result[renamed] = swapped(value) if _COLUMN_LISTS.fullmatch(key) else value
     return result

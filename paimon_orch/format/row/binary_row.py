@@ -22,7 +22,7 @@ from paimon_orch.format.types.data_types import (
 _ARITY = struct.Struct(">i")
 _I64 = struct.Struct("<q")
 _I32 = struct.Struct("<i")
-_FIXED = {
+_FIXED_WIDTH_STRUCTS = {
     "BOOLEAN": struct.Struct("<?"),
     "TINYINT": struct.Struct("<b"),
     "SMALLINT": struct.Struct("<h"),
@@ -33,10 +33,10 @@ _FIXED = {
     "FLOAT": struct.Struct("<f"),
     "DOUBLE": struct.Struct("<d"),
 }
-_INLINE_MAX = 7
-_COMPACT_DECIMAL = 18
-_COMPACT_TIMESTAMP = 3
-_INT_COUNT = AtomicType(False, "INT")
+_MAX_INLINE_BYTES = 7
+_MAX_COMPACT_DECIMAL_PRECISION = 18
+_MAX_COMPACT_TIMESTAMP_PRECISION = 3
+_MULTISET_COUNT_TYPE = AtomicType(False, "INT")
 
 
 def null_bits_size(arity: int) -> int:
@@ -52,7 +52,7 @@ def encode_row(values: Sequence[object], types: Sequence[DataType], kind: int = 
     for index, (value, data_type) in enumerate(zip(values, types, strict=True)):
         if value is None:
             row[(index + 8) // 8] |= 1 << ((index + 8) % 8)
-        _put(row, head + 8 * index, value, data_type, reserve_nulls=True)
+        _write_value(row, head + 8 * index, value, data_type, reserve_nulls=True)
     return bytes(row)
 
 
@@ -64,105 +64,109 @@ def serialize_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
 EMPTY_ROW = serialize_row((), ())
 
 
-def _append(row: bytearray, slot: int, data: bytes, length: int) -> None:
+def _write_variable_part(row: bytearray, slot: int, data: bytes, length: int) -> None:
     """Put variable data behind the row, padded to eight bytes, and its offset and length in the slot."""
     offset = len(row)
     row += data + bytes(-len(data) % 8)
     _I64.pack_into(row, slot, offset << 32 | length)
 
 
-def _put(  # noqa: C901 - one case a type
+def _write_value(  # noqa: C901 - one case a type
     row: bytearray, slot: int, value: object, data_type: DataType, *, reserve_nulls: bool
 ) -> None:
     match data_type:
-        case AtomicType(name="DECIMAL", params=params) if params[0] > _COMPACT_DECIMAL:
+        case AtomicType(name="DECIMAL", params=params) if (
+            params[0] > _MAX_COMPACT_DECIMAL_PRECISION
+        ):
             if value is not None:
-                data = _minimal(_unscaled(value, params[1]))
-                _append(row, slot, data.ljust(16, b"\0"), len(data))
+                data = _encode_minimal_int(_to_unscaled_int(value, params[1]))
+                _write_variable_part(row, slot, data.ljust(16, b"\0"), len(data))
             elif reserve_nulls:
-                _append(row, slot, bytes(16), 0)
+                _write_variable_part(row, slot, bytes(16), 0)
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=params) if (
-            params[0] > _COMPACT_TIMESTAMP
+            params[0] > _MAX_COMPACT_TIMESTAMP_PRECISION
         ):
             if value is not None:
                 per_milli = 1_000 if params[0] <= 6 else 1_000_000
-                millis, rest = divmod(_integer(value), per_milli)
-                _append(row, slot, _I64.pack(millis), rest * (1_000_000 // per_milli))
+                millis, rest = divmod(_expect_int(value), per_milli)
+                _write_variable_part(row, slot, _I64.pack(millis), rest * (1_000_000 // per_milli))
             elif reserve_nulls:
-                _append(row, slot, bytes(8), 0)
+                _write_variable_part(row, slot, bytes(8), 0)
         case _ if value is None:
             return
         case AtomicType(name="DECIMAL", params=params):
-            _I64.pack_into(row, slot, _unscaled(value, params[1]))
+            _I64.pack_into(row, slot, _to_unscaled_int(value, params[1]))
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ"):
-            _I64.pack_into(row, slot, _integer(value))
-        case AtomicType(name=name) if name in _FIXED:
-            _FIXED[name].pack_into(row, slot, value)
+            _I64.pack_into(row, slot, _expect_int(value))
+        case AtomicType(name=name) if name in _FIXED_WIDTH_STRUCTS:
+            _FIXED_WIDTH_STRUCTS[name].pack_into(row, slot, value)
         case AtomicType():
-            _put_bytes(row, slot, encode_text(value) if isinstance(value, str) else _binary(value))
+            _write_bytes(
+                row, slot, encode_text(value) if isinstance(value, str) else _expect_bytes(value)
+            )
         case _:
-            data = _nested(value, data_type)
-            _append(row, slot, data, len(data))
+            data = _encode_nested(value, data_type)
+            _write_variable_part(row, slot, data, len(data))
 
 
-def _put_bytes(row: bytearray, slot: int, data: bytes) -> None:
-    if len(data) > _INLINE_MAX:
-        _append(row, slot, data, len(data))
+def _write_bytes(row: bytearray, slot: int, data: bytes) -> None:
+    if len(data) > _MAX_INLINE_BYTES:
+        _write_variable_part(row, slot, data, len(data))
     else:
         row[slot : slot + len(data)] = data
         row[slot + 7] = 0x80 | len(data)
 
 
-def _integer(value: object) -> int:
+def _expect_int(value: object) -> int:
     assert isinstance(value, int)
     return value
 
 
-def _binary(value: object) -> bytes:
+def _expect_bytes(value: object) -> bytes:
     assert isinstance(value, bytes)
     return value
 
 
-def _unscaled(value: object, scale: int) -> int:
+def _to_unscaled_int(value: object, scale: int) -> int:
     assert isinstance(value, Decimal)
     with localcontext(prec=76):
         return int(value.scaleb(scale).to_integral_exact())
 
 
-def _minimal(value: int) -> bytes:
+def _encode_minimal_int(value: int) -> bytes:
     """Return big-endian two's complement in as few bytes as hold it."""
     bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
-def _nested(value: object, data_type: DataType) -> bytes:
+def _encode_nested(value: object, data_type: DataType) -> bytes:
     match data_type:
         case ArrayType(element=element):
             assert isinstance(value, list | tuple)
-            return _array(value, element)
+            return _encode_array(value, element)
         case MapType(key=key, value=item):
-            return _map(value, key, item)
+            return _encode_map(value, key, item)
         case MultisetType(element=element):
-            return _map(value, element, _INT_COUNT)
+            return _encode_map(value, element, _MULTISET_COUNT_TYPE)
         case RowType(fields=fields):
             assert isinstance(value, list | tuple)
             return encode_row(value, [field.type for field in fields])
     raise TypeError(data_type)
 
 
-def _map(value: object, key: DataType, item: DataType) -> bytes:
+def _encode_map(value: object, key: DataType, item: DataType) -> bytes:
     assert isinstance(value, list | tuple)
-    keys = _array([pair[0] for pair in value], key)
-    return _I32.pack(len(keys)) + keys + _array([pair[1] for pair in value], item)
+    keys = _encode_array([pair[0] for pair in value], key)
+    return _I32.pack(len(keys)) + keys + _encode_array([pair[1] for pair in value], item)
 
 
 def _element_size(data_type: DataType) -> int:
-    if isinstance(data_type, AtomicType) and data_type.name in _FIXED:
-        return _FIXED[data_type.name].size
+    if isinstance(data_type, AtomicType) and data_type.name in _FIXED_WIDTH_STRUCTS:
+        return _FIXED_WIDTH_STRUCTS[data_type.name].size
     return 8
 
 
-def _array(values: Sequence[object], element: DataType) -> bytes:
+def _encode_array(values: Sequence[object], element: DataType) -> bytes:
     """Encode an array; null elements are zero and reserve nothing (section 5.3)."""
     head, size = 4 + (len(values) + 31) // 32 * 4, _element_size(element)
     array = bytearray(head + len(values) * size)
@@ -171,7 +175,7 @@ def _array(values: Sequence[object], element: DataType) -> bytes:
     for index, value in enumerate(values):
         if value is None:
             array[4 + index // 8] |= 1 << index % 8
-        _put(array, head + size * index, value, element, reserve_nulls=False)
+        _write_value(array, head + size * index, value, element, reserve_nulls=False)
     return bytes(array)
 
 
@@ -188,7 +192,7 @@ def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...
     values = []
     for index, data_type in enumerate(types):
         is_null = index >= arity or row[(index + 8) // 8] >> ((index + 8) % 8) & 1
-        values.append(None if is_null else _get(row, head + 8 * index, data_type))
+        values.append(None if is_null else _read_value(row, head + 8 * index, data_type))
     return tuple(values)
 
 
@@ -198,37 +202,41 @@ def read_field(data: bytes, index: int, data_type: DataType) -> object:
     row = memoryview(data)[4:]
     if index >= arity or row[(index + 8) // 8] >> ((index + 8) % 8) & 1:
         return None
-    return _get(row, null_bits_size(arity) + 8 * index, data_type)
+    return _read_value(row, null_bits_size(arity) + 8 * index, data_type)
 
 
-def row_arity(data: bytes) -> int:
+def read_row_arity(data: bytes) -> int:
     """Return the number of fields of a serialized row."""
     return int(_ARITY.unpack_from(data)[0])
 
 
-def _get(row: memoryview, slot: int, data_type: DataType) -> object:
+def _read_value(row: memoryview, slot: int, data_type: DataType) -> object:
     if not isinstance(data_type, AtomicType):
         return None
     name, params = data_type.name, data_type.params
-    if name in _FIXED:
-        return _FIXED[name].unpack_from(row, slot)[0]
+    if name in _FIXED_WIDTH_STRUCTS:
+        return _FIXED_WIDTH_STRUCTS[name].unpack_from(row, slot)[0]
     (word,) = _I64.unpack_from(row, slot)
     if name == "DECIMAL":
-        if params[0] > _COMPACT_DECIMAL:
-            word = int.from_bytes(_slice(row, word), "big", signed=True)
+        if params[0] > _MAX_COMPACT_DECIMAL_PRECISION:
+            word = int.from_bytes(_read_variable_part(row, word), "big", signed=True)
         with localcontext(prec=76):
             return Decimal(word).scaleb(-params[1])
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        if params[0] <= _COMPACT_TIMESTAMP:
+        if params[0] <= _MAX_COMPACT_TIMESTAMP_PRECISION:
             return word
         (millis,) = _I64.unpack_from(row, word >> 32)
         nanos = word & 0xFFFFFFFF
         return millis * 1_000 + nanos // 1_000 if params[0] <= 6 else millis * 1_000_000 + nanos
-    data = bytes(row[slot : slot + (row[slot + 7] & 0x7F)]) if word < 0 else _slice(row, word)
+    data = (
+        bytes(row[slot : slot + (row[slot + 7] & 0x7F)])
+        if word < 0
+        else _read_variable_part(row, word)
+    )
     return decode_text(data) if name in ("CHAR", "VARCHAR") else data
 
 
-def _slice(row: memoryview, word: int) -> bytes:
+def _read_variable_part(row: memoryview, word: int) -> bytes:
     offset, length = word >> 32, word & 0xFFFFFFFF
     if offset < 0 or offset + length > len(row):
         raise ValueError(

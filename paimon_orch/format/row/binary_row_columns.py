@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.bytes.binary_batch import Indices, Joined, Values
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices, Values
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.data_types import AtomicType, DataType
@@ -14,12 +14,12 @@ from paimon_orch.format.types.data_types import AtomicType, DataType
 Mask = npt.NDArray[np.bool_]
 
 _ARITY_BYTES = 4
-_WHOLE = {"BOOLEAN": np.bool_, "TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32,
+_INTEGER_DTYPES = {"BOOLEAN": np.bool_, "TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32,
           "DATE": np.int32, "TIME": np.int32, "BIGINT": np.int64}  # fmt: skip
-_FLOATS = {"FLOAT": (np.int32, np.float32), "DOUBLE": (np.int64, np.float64)}
+_FLOAT_DTYPES = {"FLOAT": (np.int32, np.float32), "DOUBLE": (np.int64, np.float64)}
 
 
-class Fields(NamedTuple):
+class FieldColumn(NamedTuple):
     """Internal values of a field, where there is one that is not null, and which rows have the arity."""
 
     values: Values
@@ -27,16 +27,16 @@ class Fields(NamedTuple):
     rows: Mask
 
 
-def read_fields(
+def read_field_column(
     rows: Sequence[bytes], index: int, arity: int, data_type: DataType
-) -> Fields | None:
+) -> FieldColumn | None:
     """Return one field of rows; None for types that are read one by one, and if a row is not what it should be."""
     if not isinstance(data_type, AtomicType):
         return None
-    joined = Joined.of(rows)
+    joined = BinaryBatch.of(rows)
     if (joined.lengths < _ARITY_BYTES).any():
         return None
-    alike = joined.ints(joined.starts) == arity
+    alike = joined.read_ints(joined.starts) == arity
     head = null_bits_size(arity)
     if (joined.lengths[alike] < _ARITY_BYTES + head + 8 * arity).any():
         return None
@@ -44,18 +44,18 @@ def read_fields(
     bit = index + 8
     last = len(joined.data) - 1
     known = alike & (joined.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
-    values = _values(joined, row, row + head + 8 * index, known, data_type)
-    return None if values is None else Fields(values, known, alike)
+    values = _decode_values(joined, row, row + head + 8 * index, known, data_type)
+    return None if values is None else FieldColumn(values, known, alike)
 
 
-def _values(
-    joined: Joined, row: Indices, slots: Indices, known: Mask, data_type: AtomicType
+def _decode_values(
+    joined: BinaryBatch, row: Indices, slots: Indices, known: Mask, data_type: AtomicType
 ) -> Values | None:
-    words, name = joined.longs(slots), data_type.name
-    if name in _WHOLE:
-        return (words & 0xFF != 0) if name == "BOOLEAN" else words.astype(_WHOLE[name])
-    if name in _FLOATS:
-        whole, floating = _FLOATS[name]
+    words, name = joined.read_longs(slots), data_type.name
+    if name in _INTEGER_DTYPES:
+        return (words & 0xFF != 0) if name == "BOOLEAN" else words.astype(_INTEGER_DTYPES[name])
+    if name in _FLOAT_DTYPES:
+        whole, floating = _FLOAT_DTYPES[name]
         return words.astype(whole).view(floating).astype(np.float64)
     ends = joined.starts + joined.lengths
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and data_type.params[0] <= 6:
@@ -64,14 +64,14 @@ def _values(
         at = row + (words >> 32)
         if ((at < row) | (at + 8 > ends))[known].any():
             return None
-        return joined.longs(at) * 1_000 + (words & 0xFFFFFFFF) // 1_000
+        return joined.read_longs(at) * 1_000 + (words & 0xFFFFFFFF) // 1_000
     if name == "VARCHAR":
-        return _texts(joined, row, slots, words, known)
+        return _decode_texts(joined, row, slots, words, known)
     return None
 
 
-def _texts(
-    joined: Joined, row: Indices, slots: Indices, words: Indices, known: Mask
+def _decode_texts(
+    joined: BinaryBatch, row: Indices, slots: Indices, words: Indices, known: Mask
 ) -> Values | None:
     inline = words < 0
     starts = np.where(inline, slots, row + (words >> 32))[known]

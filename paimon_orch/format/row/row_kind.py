@@ -19,7 +19,7 @@ class RowKind(IntEnum):
     DELETE = 3
 
 
-KIND_TEXTS = ("+I", "-U", "+U", "-D")
+ROW_KIND_SYMBOLS = ("+I", "-U", "+U", "-D")
 
 
 def is_retract(kinds: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
@@ -28,16 +28,16 @@ def is_retract(kinds: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
     return odd
 
 
-def parse_kinds(texts: pa.Array) -> pa.Array:
+def parse_row_kinds(texts: pa.Array) -> pa.Array:
     """Return codes for a column of ``+I``, ``-U``, ``+U``, ``-D``; anything else is an error."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise InputError(
-            f"the column of row kinds is {texts.type}; it must be text, one of {', '.join(KIND_TEXTS)}"
+            f"the column of row kinds is {texts.type}; it must be text, one of {', '.join(ROW_KIND_SYMBOLS)}"
         )
-    codes = pc.index_in(texts, value_set=pa.array(KIND_TEXTS))
+    codes = pc.index_in(texts, value_set=pa.array(ROW_KIND_SYMBOLS))
     if codes.null_count:
         wrong = pc.unique(texts.filter(codes.is_null())).to_pylist()[:3]
         raise InputError(
-            f"row kind {', '.join(map(repr, wrong))} must be one of {', '.join(KIND_TEXTS)}"
+            f"row kind {', '.join(map(repr, wrong))} must be one of {', '.join(ROW_KIND_SYMBOLS)}"
         )
     return codes.cast(pa.int8())

@@ -71,11 +71,11 @@ class StatsMode:
         """Reduce full statistics to what this mode keeps."""
         low, high = (stats.min, stats.max) if self.bounds else (None, None)
         if self.length is not None:
-            low, high = _truncated(low, high, self.length)
+            low, high = _truncate_bounds(low, high, self.length)
         return ColumnStats(low, high, stats.null_count if self.counts else None)
 
 
-def _truncated(low: object, high: object, length: int) -> tuple[object, object]:
+def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, object]:
     """Cut text and binary bounds; without an upper bound there is no lower one either."""
     if isinstance(low, str) and isinstance(high, str):
         text = truncate_max(high, length)

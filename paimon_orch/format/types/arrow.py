@@ -24,7 +24,7 @@ FIELD_ID = b"PARQUET:field_id"
 _NESTED_ID_BASE = 536870911
 _NESTED_ID_STEP = 1024
 
-_PLAIN: dict[str, pa.DataType] = {
+_ARROW_TYPES_BY_NAME: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -58,7 +58,7 @@ def timestamp_unit(precision: int) -> str:
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
 
-def arrow_type(data_type: DataType, field_id: int | None = None, depth: int = 0) -> pa.DataType:
+def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int = 0) -> pa.DataType:
     """Return the Arrow type; with ``field_id`` its nested children carry the ids of section 8.4."""
     match data_type:
         case AtomicType(name="DECIMAL", params=params):
@@ -68,31 +68,31 @@ def arrow_type(data_type: DataType, field_id: int | None = None, depth: int = 0)
         case AtomicType(name="TIMESTAMP_LTZ", params=params):
             return pa.timestamp(timestamp_unit(params[0]), tz="UTC")
         case AtomicType(name=name):
-            return _PLAIN[name]
+            return _ARROW_TYPES_BY_NAME[name]
         case ArrayType(element=element):
-            return pa.list_(_child("element", element, field_id, depth + 1, 1))
+            return pa.list_(_to_arrow_child("element", element, field_id, depth + 1, 1))
         case MultisetType(element=element):
-            return _map(element, AtomicType(False, "INT"), field_id, depth)
+            return _to_arrow_map(element, AtomicType(False, "INT"), field_id, depth)
         case MapType(key=key, value=value):
-            return _map(key, value, field_id, depth)
+            return _to_arrow_map(key, value, field_id, depth)
         case RowType(fields=fields):
             return pa.struct(
-                [arrow_field(field, with_ids=field_id is not None) for field in fields]
+                [to_arrow_field(field, with_ids=field_id is not None) for field in fields]
             )
     raise TypeError(data_type)
 
 
-def _map(key: DataType, value: DataType, field_id: int | None, depth: int) -> pa.DataType:
+def _to_arrow_map(key: DataType, value: DataType, field_id: int | None, depth: int) -> pa.DataType:
     return pa.map_(
-        _child("key", key.with_nullable(False), field_id, depth + 1, -1),
-        _child("value", value, field_id, depth + 1, 1),
+        _to_arrow_child("key", key.with_nullable(False), field_id, depth + 1, -1),
+        _to_arrow_child("value", value, field_id, depth + 1, 1),
     )
 
 
-def _child(
+def _to_arrow_child(
     name: str, data_type: DataType, field_id: int | None, depth: int, sign: int
 ) -> "pa.Field[pa.DataType]":
-    arrow = arrow_type(data_type, field_id, depth)
+    arrow = to_arrow_type(data_type, field_id, depth)
     field = pa.field(name, arrow, data_type.nullable)
     if field_id is None:
         return field
@@ -100,20 +100,20 @@ def _child(
     return field.with_metadata({FIELD_ID: str(child_id).encode()})
 
 
-def arrow_field(field: Field, *, with_ids: bool = False) -> "pa.Field[pa.DataType]":
+def to_arrow_field(field: Field, *, with_ids: bool = False) -> "pa.Field[pa.DataType]":
     """Return one column; ``with_ids`` adds the metadata that makes Parquet write field ids."""
     if not with_ids:
-        return pa.field(field.name, arrow_type(field.type), field.type.nullable)
-    arrow = arrow_type(field.type, field.id)
+        return pa.field(field.name, to_arrow_type(field.type), field.type.nullable)
+    arrow = to_arrow_type(field.type, field.id)
     return pa.field(field.name, arrow, field.type.nullable, {FIELD_ID: str(field.id).encode()})
 
 
-def arrow_schema(fields: Iterable[Field], *, with_ids: bool = False) -> pa.Schema:
+def to_arrow_schema(fields: Iterable[Field], *, with_ids: bool = False) -> pa.Schema:
     """Return the Arrow schema of a list of columns, in their order."""
-    return pa.schema([arrow_field(field, with_ids=with_ids) for field in fields])
+    return pa.schema([to_arrow_field(field, with_ids=with_ids) for field in fields])
 
 
-def type_of_arrow(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
+def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     """Return the Paimon type that holds an Arrow type, for tables created from Arrow schemas."""
     if arrow in _ATOMIC_OF_ARROW:
         return _ATOMIC_OF_ARROW[arrow].with_nullable(nullable)
@@ -128,22 +128,22 @@ def type_of_arrow(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
         return AtomicType(nullable, name, (_PRECISION_OF_UNIT[arrow.unit],))
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         element = arrow.value_field
-        return ArrayType(nullable, type_of_arrow(element.type, nullable=element.nullable))
+        return ArrayType(nullable, to_paimon_type(element.type, nullable=element.nullable))
     if isinstance(arrow, pa.MapType):
         item = arrow.item_field
         return MapType(
             nullable,
-            type_of_arrow(arrow.key_type, nullable=False),
-            type_of_arrow(arrow.item_type, nullable=item.nullable),
+            to_paimon_type(arrow.key_type, nullable=False),
+            to_paimon_type(arrow.item_type, nullable=item.nullable),
         )
     if isinstance(arrow, pa.StructType):
-        return RowType(nullable, tuple(fields_of_arrow(pa.schema(list(arrow)))))
+        return RowType(nullable, tuple(to_paimon_fields(pa.schema(list(arrow)))))
     raise InputError(f"Arrow type {arrow} has no Paimon type; cast the column first")
 
 
-def fields_of_arrow(schema: pa.Schema) -> list[Field]:
+def to_paimon_fields(schema: pa.Schema) -> list[Field]:
     """Return columns for an Arrow schema; the ids are provisional."""
     return [
-        Field(number, field.name, type_of_arrow(field.type, nullable=field.nullable))
+        Field(number, field.name, to_paimon_type(field.type, nullable=field.nullable))
         for number, field in enumerate(schema)
     ]

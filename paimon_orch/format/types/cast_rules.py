@@ -5,8 +5,8 @@ from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _TEXTS = ("CHAR", "VARCHAR")
 _BYTES = ("BINARY", "VARBINARY")
-_MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ")
-_TIMED = ("DATE", "TIME", *_MOMENTS)
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_DATETIME_TYPES = ("DATE", "TIME", *_TIMESTAMPS)
 _NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
 
 # to: from; what loses nothing, or only digits that the new type has no place for
@@ -19,10 +19,10 @@ _IMPLICIT: dict[str, tuple[str, ...]] = {
     "DECIMAL": _NUMBERS,
     "VARCHAR": _TEXTS,
     "VARBINARY": _BYTES,
-    "DATE": _MOMENTS,
-    "TIME": _MOMENTS,
-    "TIMESTAMP": _MOMENTS,
-    "TIMESTAMP_LTZ": _MOMENTS,
+    "DATE": _TIMESTAMPS,
+    "TIME": _TIMESTAMPS,
+    "TIMESTAMP": _TIMESTAMPS,
+    "TIMESTAMP_LTZ": _TIMESTAMPS,
 }
 _EXPLICIT: dict[str, tuple[str, ...]] = {
     "BOOLEAN": (*_TEXTS, *_INTEGERS),
@@ -31,8 +31,8 @@ _EXPLICIT: dict[str, tuple[str, ...]] = {
     "DECIMAL": (*_TEXTS, "BOOLEAN"),
     "TINYINT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
     "SMALLINT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
-    "INT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_MOMENTS),
-    "BIGINT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_MOMENTS),
+    "INT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_TIMESTAMPS),
+    "BIGINT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_TIMESTAMPS),
     "FLOAT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
     "DOUBLE": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
     "DATE": _TEXTS,
@@ -53,7 +53,7 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
         return False  # fields of a row, elements and values change one by one
     if explicit and new.name in _TEXTS:
         # Java reads days and times as STRING alone, and fails at texts of a limited length.
-        timed = isinstance(old, AtomicType) and old.name in _TIMED
+        timed = isinstance(old, AtomicType) and old.name in _DATETIME_TYPES
         return not timed or (new.name == "VARCHAR" and new.params == (MAX_LENGTH,))
     if not isinstance(old, AtomicType):
         return False

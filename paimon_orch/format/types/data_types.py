@@ -99,14 +99,14 @@ _PARAMETERS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "TIMESTAMP_LTZ": ((0, 9, 6),),
 }
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
-_UNBOUNDED = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
-_NOT_READ = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
+_UNBOUNDED_TYPES = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+_UNSUPPORTED_TYPES = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
 _TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields"))
 _FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
 _TOKEN = re.compile(r"\s*(`[^`]*`|'(?:[^']|'')*'|[A-Za-z_]\w*|\d+|[<>(),:])")
 
 
-class _Parser:
+class _TypeParser:
     """Recursive descent over the tokens of one type or one list of column definitions."""
 
     def __init__(self, text: str) -> None:
@@ -138,19 +138,19 @@ class _Parser:
         return InputError(f"type {self.text!r} cannot be understood: {reason}")
 
     def type(self) -> DataType:
-        parsed = self.nullability(self.bare_type())
+        parsed = self.parse_nullability(self.parse_bare_type())
         while self.peek().upper() in ("ARRAY", "MULTISET"):  # the suffix notation
             wrap = ArrayType if self.take().upper() == "ARRAY" else MultisetType
-            parsed = self.nullability(wrap(element=parsed))
+            parsed = self.parse_nullability(wrap(element=parsed))
         return parsed
 
-    def nullability(self, parsed: DataType) -> DataType:
+    def parse_nullability(self, parsed: DataType) -> DataType:
         if self.accept("NOT", "NULL"):
             return parsed.with_nullable(False)
         self.accept("NULL")
         return parsed
 
-    def bare_type(self) -> DataType:
+    def parse_bare_type(self) -> DataType:
         name = self.take().upper()
         if name in ("ARRAY", "MULTISET"):
             self.expect("<")
@@ -174,10 +174,10 @@ class _Parser:
         return self.atomic(name)
 
     def atomic(self, name: str) -> DataType:
-        if name in _UNBOUNDED:
-            return AtomicType(name=_UNBOUNDED[name], params=(MAX_LENGTH,))
+        if name in _UNBOUNDED_TYPES:
+            return AtomicType(name=_UNBOUNDED_TYPES[name], params=(MAX_LENGTH,))
         name = _SYNONYMS.get(name, name)
-        if name in _NOT_READ:
+        if name in _UNSUPPORTED_TYPES:
             raise UnsupportedError(f"type {self.text!r}: columns of type {name} are not supported")
         if name not in _PARAMETERS:
             raise self.error(
@@ -189,7 +189,7 @@ class _Parser:
         if self.accept("WITH", "LOCAL", "TIME", "ZONE"):
             name = "TIMESTAMP_LTZ"
         self.accept("WITHOUT", "TIME", "ZONE")
-        return AtomicType(name=name, params=self.checked(name, given))
+        return AtomicType(name=name, params=self.check_parameters(name, given))
 
     def parameters(self) -> list[int]:
         given: list[int] = []
@@ -204,7 +204,7 @@ class _Parser:
             self.expect(")")
         return given
 
-    def checked(self, name: str, given: list[int]) -> tuple[int, ...]:
+    def check_parameters(self, name: str, given: list[int]) -> tuple[int, ...]:
         limits = _PARAMETERS[name]
         if len(given) > len(limits):
             raise self.error(f"{name} takes {len(limits)} parameters, not {len(given)}")
@@ -244,7 +244,7 @@ def _tokenize(text: str) -> Iterator[str]:
 
 def parse_type(text: str) -> DataType:
     """Parse one type in SQL spelling; fields of a ROW get ids counted from 0."""
-    parser = _Parser(text)
+    parser = _TypeParser(text)
     parsed = parser.type()
     if parser.peek():
         raise parser.error(f"unexpected {parser.peek()!r}")
@@ -253,7 +253,7 @@ def parse_type(text: str) -> DataType:
 
 def parse_columns(text: str) -> list[Field]:
     """Parse ``"id BIGINT NOT NULL, v DOUBLE"``; the ids are provisional (see ``assign_field_ids``)."""
-    parser = _Parser(text)
+    parser = _TypeParser(text)
     fields = parser.columns()
     if parser.peek() or not fields:
         raise parser.error(

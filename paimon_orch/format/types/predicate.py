@@ -13,25 +13,25 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 
-COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+COMPARISON_OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-class _Combinable:
+class _PredicateOperators:
     """What predicates have in common: they are joined by ``&``, ``|`` and ``~``."""
 
     __slots__ = ()
 
     def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]  # it is one of them
-        return And((self, _predicate(other)))
+        return And((self, _check_predicate(other)))
 
     def __or__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
-        return Or((self, _predicate(other)))
+        return Or((self, _check_predicate(other)))
 
     def __invert__(self: "Predicate") -> "Predicate":  # type: ignore[misc]
         return Not(self)
 
     def __rand__(self, other: object) -> "Predicate":
-        return _predicate(other)
+        return _check_predicate(other)
 
     __ror__ = __rand__
 
@@ -42,7 +42,7 @@ class _Combinable:
         )
 
 
-def _predicate(value: object) -> "Predicate":
+def _check_predicate(value: object) -> "Predicate":
     if not isinstance(value, Leaf | And | Or | Not):
         raise InputError(
             f"{value!r} is no test of a column; put each test in parentheses: (col('a') == 1) & (col('b') == 2)"
@@ -51,10 +51,10 @@ def _predicate(value: object) -> "Predicate":
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf(_Combinable):
+class Leaf(_PredicateOperators):
     """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
 
-    ``values`` are Arrow scalars, which :func:`bind` casts to the column's type (text for ``like``). With a ``key`` the
+    ``values`` are Arrow scalars, which :func:`bind_predicate` casts to the column's type (text for ``like``). With a ``key`` the
     column is a map, and tested is what it has for this text: null where it has nothing.
     """
 
@@ -78,21 +78,21 @@ class Leaf(_Combinable):
 
 
 @dataclass(frozen=True, slots=True)
-class And(_Combinable):
+class And(_PredicateOperators):
     """All children hold."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or(_Combinable):
+class Or(_PredicateOperators):
     """At least one child holds."""
 
     children: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not(_Combinable):
+class Not(_PredicateOperators):
     """The child is false; unknown stays unknown, as in SQL."""
 
     child: "Predicate"
@@ -101,45 +101,47 @@ class Not(_Combinable):
 Predicate = Leaf | And | Or | Not
 
 
-def columns_of(predicate: Predicate) -> set[str]:
+def collect_columns(predicate: Predicate) -> set[str]:
     """Return the columns that a predicate looks at."""
-    return {leaf.column for leaf in leaves_of(predicate)}
+    return {leaf.column for leaf in iterate_leaves(predicate)}
 
 
-def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
+def iterate_leaves(predicate: Predicate) -> Iterator[Leaf]:
     """Yield all tests of a predicate."""
     match predicate:
         case Leaf():
             yield predicate
         case Not(child=child):
-            yield from leaves_of(child)
+            yield from iterate_leaves(child)
         case _:
             for child in predicate.children:
-                yield from leaves_of(child)
+                yield from iterate_leaves(child)
 
 
-def to_arrow(predicate: Predicate) -> pc.Expression:
+def to_arrow_expression(predicate: Predicate) -> pc.Expression:
     """Return an Arrow filter with SQL's three-valued logic."""
     match predicate:
         case Leaf():
-            return _leaf_to_arrow(predicate)
+            return _leaf_to_arrow_expression(predicate)
         case Not(child=child):
-            return ~to_arrow(child)
-    parts = [to_arrow(child) for child in predicate.children]
+            return ~to_arrow_expression(child)
+    parts = [to_arrow_expression(child) for child in predicate.children]
     result = parts[0]
     for part in parts[1:]:
         result = result & part if isinstance(predicate, And) else result | part
     return result
 
 
-def _leaf_to_arrow(leaf: Leaf) -> pc.Expression:
+def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
     column = leaf.field
     match leaf.op:
         case "is null":
             return column.is_null()
         case "in" if pa.types.is_floating(leaf.values[0].type):
             # hashing tells -0.0 from 0.0 and takes NaN for equal to itself; = does neither
-            return to_arrow(Or(tuple(replace(leaf, op="=", values=(v,)) for v in leaf.values)))
+            return to_arrow_expression(
+                Or(tuple(replace(leaf, op="=", values=(v,)) for v in leaf.values))
+            )
         case "in":
             found = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
@@ -160,18 +162,18 @@ def _leaf_to_arrow(leaf: Leaf) -> pc.Expression:
     return comparisons[leaf.op]
 
 
-def conjuncts(predicate: Predicate) -> Iterable[Predicate]:
+def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
     """Yield the parts that must all hold."""
     if isinstance(predicate, And):
         for child in predicate.children:
-            yield from conjuncts(child)
+            yield from split_conjuncts(child)
     else:
         yield predicate
 
 
-def restrict(predicate: Predicate, columns: set[str]) -> Predicate | None:
+def restrict_to_columns(predicate: Predicate, columns: set[str]) -> Predicate | None:
     """Return the conjuncts that look at these columns alone: a weaker predicate, or None."""
-    parts = tuple(part for part in conjuncts(predicate) if columns_of(part) <= columns)
+    parts = tuple(part for part in split_conjuncts(predicate) if collect_columns(part) <= columns)
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(parts)
@@ -187,7 +189,7 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
     return type(predicate)(tuple(map_leaves(child, change) for child in predicate.children))
 
 
-def bind(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predicate:
+def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predicate:
     """Return the predicate with its values as the types of what they are compared with; it is checked on the way.
 
     Raises :class:`InputError` for an unknown test, and for a value that the column's type cannot hold.
@@ -196,18 +198,18 @@ def bind(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType]) -> Predic
     def bound(leaf: Leaf) -> Leaf:
         target = type_of(leaf)
         count = len(leaf.values)
-        if leaf.op not in (*COMPARISONS, "in", "like", "is null"):
+        if leaf.op not in (*COMPARISON_OPERATORS, "in", "like", "is null"):
             raise InputError(f"{leaf.op!r} is no test of a column")
         if count != (0 if leaf.op == "is null" else 1) and (leaf.op != "in" or not count):
             raise InputError(f"the test {leaf.op!r} of column {leaf.name!r} got {count} values")
         if leaf.op == "like" and not pa.types.is_string(target):
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
-        return replace(leaf, values=tuple(_cast(v, target, leaf) for v in leaf.values))
+        return replace(leaf, values=tuple(_cast_literal(v, target, leaf) for v in leaf.values))
 
     return map_leaves(predicate, bound)
 
 
-def _cast(
+def _cast_literal(
     value: "pa.Scalar[pa.DataType]", target: pa.DataType, leaf: Leaf
 ) -> "pa.Scalar[pa.DataType]":
     if not value.is_valid:
@@ -216,11 +218,11 @@ def _cast(
         if value.type == target:
             return value
         if pa.types.is_string(value.type):
-            return typed_text(value.as_py(), target)
-        if not _alike(value.type, target):
+            return parse_literal(value.as_py(), target)
+        if not _is_comparable_type(value.type, target):
             raise ValueError(f"{value.type} is no {target}")
         if pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
-            return typed_text(str(value.as_py()), target)  # Arrow would round, or go by the type
+            return parse_literal(str(value.as_py()), target)  # Arrow would round, or go by the type
         found = value.cast(target)
         if (pa.types.is_date(target) or pa.types.is_boolean(target)) and (
             found.cast(value.type) != value
@@ -233,7 +235,7 @@ def _cast(
         ) from error
 
 
-def _alike(given: pa.DataType, target: pa.DataType) -> bool:
+def _is_comparable_type(given: pa.DataType, target: pa.DataType) -> bool:
     """Tell whether a constant may be of another type than its column: Arrow would take a date for a number."""
     if pa.types.is_string(target):
         return True
@@ -242,7 +244,7 @@ def _alike(given: pa.DataType, target: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(given) == pa.types.is_temporal(target))
 
 
-def typed_text(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
+def parse_literal(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
     """Return a constant that is written as text; a moment without a zone is UTC.
 
     Raises ``ValueError`` or ``pyarrow.ArrowInvalid`` if the type has no such value.

@@ -8,16 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.format.bucket.java_hash import double_bits, hash_code, table_order
+from paimon_orch.format.bucket.java_hash import (
+    compute_hash_map_order,
+    compute_java_hash_code,
+    encode_double_bits,
+)
 from paimon_orch.format.types.data_types import AtomicType, DataType
-from paimon_orch.merge.aggregate.field_aggregator import Fold
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 from paimon_orch.merge.sort.key_order import Indices
 
-Combine = Callable[[Any, Any], Any]
-_FIXED_SPACES = "\x85\xa0\u2007\u202f"
+CombineFunction = Callable[[Any, Any], Any]
+_NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"
 
 
-class PythonFold(Fold):
+class PythonAggregator(FieldAggregator):
     """A fold by a function of (accumulated value, row's value); both may be None."""
 
     def __init__(
@@ -26,14 +30,14 @@ class PythonFold(Fold):
         column: pa.Array,
         groups: int,
         *,
-        combine: Combine,
-        take_back: Combine | None = None,
+        combine: CombineFunction,
+        take_back: CombineFunction | None = None,
         commutes: bool = False,
     ) -> None:
         # as bytes: what Java stored in a nested value need not be valid text
-        super().__init__(name, column.view(without_text(column.type)), groups)
+        super().__init__(name, column.view(replace_text_by_binary(column.type)), groups)
         self._target = column.type
-        self._combine, self._take_back, self._commutes = combine, take_back, commutes
+        self._combine, self._take_back, self._is_commutative = combine, take_back, commutes
         self._state: list[Any] = [None] * groups
 
     def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
@@ -46,7 +50,9 @@ class PythonFold(Fold):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Combine the other way round."""
-        if self._commutes and not self.ignores_retract:  # Java's wrapper swaps the arguments back
+        if (
+            self._is_commutative and not self.ignores_retract
+        ):  # Java's wrapper swaps the arguments back
             self.add(groups, rows)
             return
         for group, value in self._values(groups, rows):
@@ -75,23 +81,23 @@ class PythonFold(Fold):
         return pa.array(self._state, self.column.type).view(self._target)
 
 
-def without_text(kind: pa.DataType) -> pa.DataType:
+def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
     """Return the type with binary in place of text, at any depth: the same bytes, not decoded."""
     if pa.types.is_string(kind):
         return pa.binary()
     if isinstance(kind, pa.ListType):
-        return pa.list_(kind.value_field.with_type(without_text(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(replace_text_by_binary(kind.value_type)))
     if isinstance(kind, pa.MapType):
         return pa.map_(
-            kind.key_field.with_type(without_text(kind.key_type)),
-            kind.item_field.with_type(without_text(kind.item_type)),
+            kind.key_field.with_type(replace_text_by_binary(kind.key_type)),
+            kind.item_field.with_type(replace_text_by_binary(kind.item_type)),
         )
     if isinstance(kind, pa.StructType):
-        return pa.struct([field.with_type(without_text(field.type)) for field in kind])
+        return pa.struct([field.with_type(replace_text_by_binary(field.type)) for field in kind])
     return kind
 
 
-def listagg(separator: str, *, distinct: bool) -> Combine:
+def listagg(separator: str, *, distinct: bool) -> CombineFunction:
     """Return the concatenation of UTF-8 texts; blank ones are left out."""
     delimiter = separator.encode()
     split_at = delimiter or b" "
@@ -117,23 +123,23 @@ def _is_blank(text: bytes) -> bool:
     """Tell whether there is nothing but white space as Java sees it, to which fixed spaces do not belong."""
     if text and b"!" <= text[:1] <= b"~":  # most often the first byte tells
         return False
-    return all(c.isspace() and c not in _FIXED_SPACES for c in text.decode(errors="replace"))
+    return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))
 
 
-def collect(element: DataType, *, distinct: bool) -> Combine:
+def collect(element: DataType, *, distinct: bool) -> CombineFunction:
     """Return the concatenation of arrays, with ``distinct`` of their different elements."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
         if (old is None or new is None) and (old is new or not distinct):
             return old if new is None else new
         if distinct:
-            return _distinct(old or [], new or [], element)
+            return _distinct_elements(old or [], new or [], element)
         return [*(old or ()), *(new or ())]
 
     return combine
 
 
-def _distinct(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
+def _distinct_elements(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
     """Return the different elements, in the order of Java's hash set if they have a hash code.
 
     Elements without one are compared with each other: those of ``old`` are not looked at again.
@@ -144,20 +150,20 @@ def _distinct(old: list[Any], new: list[Any], element: DataType) -> list[Any]:
         return found
     items = dict[Any, Any]()
     for item in (*old, *new):
-        items.setdefault(_identity(item), item)
+        items.setdefault(_equality_key(item), item)
     found = list(items.values())
-    hashes = [code for item in found if (code := hash_code(item, element)) is not None]
+    hashes = [code for item in found if (code := compute_java_hash_code(item, element)) is not None]
     if len(hashes) < len(found):
         return found
-    return [found[at] for at in table_order(hashes)]
+    return [found[at] for at in compute_hash_map_order(hashes)]
 
 
-def _identity(item: Any) -> Any:
+def _equality_key(item: Any) -> Any:
     """Return a key that is equal for values that Java treats as equal."""
-    return double_bits(item) if isinstance(item, float) else item
+    return encode_double_bits(item) if isinstance(item, float) else item
 
 
-def uncollect(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+def retract_collect(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
     """Remove one occurrence of every retracted element."""
     if old is None or new is None:
         return old
@@ -175,7 +181,7 @@ def merge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
     return list({**dict(old), **dict(new)}.items())
 
 
-def unmerge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+def retract_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
     """Remove the retracted keys."""
     if old is None or new is None:
         return old
@@ -183,7 +189,7 @@ def unmerge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | Non
     return [(key, value) for key, value in old if key not in gone]
 
 
-def merge_map_with_keytime(time: str) -> Combine:
+def merge_map_with_keytime(time: str) -> CombineFunction:
     """Return the union of two maps of rows; a later text in the field ``time`` wins, a null row removes its key."""
 
     def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:

@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.sort.key_order import Indices, comparable_column
-from paimon_orch.merge.sort.sort_merge_reader import dense_rank
+from paimon_orch.merge.sort.key_order import Indices, to_comparable_column
+from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
 
 Mask = npt.NDArray[np.bool_]
-_NULL = -1
+_NO_ROW = -1
 
 
-class Fold(ABC):
+class FieldAggregator(ABC):
     """The state of one column for a number of groups."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
@@ -61,27 +61,27 @@ class Fold(ABC):
         """Return one value a group."""
 
 
-class Select(Fold):
+class SelectingAggregator(FieldAggregator):
     """A fold whose value is always that of one row; the state is the row's index, -1 for null."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
-        self.at: Indices = np.full(groups, _NULL, np.int64)
+        self.at: Indices = np.full(groups, _NO_ROW, np.int64)
 
     def reset(self, groups: Indices, rows: Indices) -> None:
         """Start again from a row's value."""
-        self.at[groups] = np.where(self.valid[rows], rows, _NULL)
+        self.at[groups] = np.where(self.valid[rows], rows, _NO_ROW)
 
     def clear(self, groups: Indices) -> None:
         """Make the value null."""
-        self.at[groups] = _NULL
+        self.at[groups] = _NO_ROW
 
     def result(self) -> pa.Array:
         """Return the selected values."""
-        return self.column.take(pa.array(self.at, mask=self.at == _NULL))
+        return self.column.take(pa.array(self.at, mask=self.at == _NO_ROW))
 
 
-class LastValue(Select):
+class LastValue(SelectingAggregator):
     """``last_value``, and every column that an accepted row overwrites: nulls count."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
@@ -96,7 +96,7 @@ class LastValue(Select):
         self.clear(groups)
 
 
-class LastNonNullValue(Select):
+class LastNonNullValue(SelectingAggregator):
     """``last_non_null_value``, the default of partial-update and aggregation."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
@@ -106,15 +106,15 @@ class LastNonNullValue(Select):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Take the value only where there is none."""
-        some = self.at[groups] == _NULL
+        some = self.at[groups] == _NO_ROW
         self.add(groups[some], rows[some])
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Forget the value if the retracted one is not null."""
-        self.at[groups[self.valid[rows]]] = _NULL
+        self.at[groups[self.valid[rows]]] = _NO_ROW
 
 
-class FirstValue(Select):
+class FirstValue(SelectingAggregator):
     """``first_value``: the value of the first row, null or not."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
@@ -147,31 +147,31 @@ class FirstNonNullValue(FirstValue):
 
     def add_older(self, groups: Indices, rows: Indices) -> None:
         """Take the row's value, null or not, unless a value is there that no call has counted as the first yet."""
-        counts = ~self._has_first[groups] & (self.at[groups] != _NULL)
+        counts = ~self._has_first[groups] & (self.at[groups] != _NO_ROW)
         self.reset(groups[~counts], rows[~counts])
         self._has_first[groups[counts]] = True
 
 
-class Extreme(Select):
+class MinMaxAggregator(SelectingAggregator):
     """``max`` or ``min`` in the order of the format; nulls are left out."""
 
     def __init__(self, name: str, column: pa.Array, groups: int, *, largest: bool) -> None:
         super().__init__(name, column, groups)
-        comparable = comparable_column(column)
+        comparable = to_comparable_column(column)
         if pa.types.is_integer(comparable.type):
             ranks = comparable.fill_null(0).to_numpy()
         else:
-            ranks = dense_rank(comparable)
+            ranks = compute_dense_rank(comparable)
         self._ranks = ranks if largest else ~ranks
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Take the row's value if it is more extreme."""
         at = self.at[groups]
-        better = self.valid[rows] & ((at == _NULL) | (self._ranks[rows] > self._ranks[at]))
+        better = self.valid[rows] & ((at == _NO_ROW) | (self._ranks[rows] > self._ranks[at]))
         self.at[groups[better]] = rows[better]
 
 
-class Boolean(Fold):
+class BooleanAggregator(FieldAggregator):
     """``bool_and`` and ``bool_or``; nulls are left out."""
 
     def __init__(self, name: str, column: pa.Array, groups: int, *, conjunction: bool) -> None:

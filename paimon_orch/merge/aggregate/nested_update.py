@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.java_hash import murmur, table_order
+from paimon_orch.format.bucket.java_hash import compute_hash_map_order, hash_paimon_murmur3
 from paimon_orch.format.row.binary_row import encode_row
 from paimon_orch.format.types.data_types import DataType
-from paimon_orch.merge.sort.key_order import comparable_value
+from paimon_orch.merge.sort.key_order import to_comparable_value
 
 NestedRow = Mapping[str, Any]
-Rows = list[NestedRow | None] | None
-_Key = tuple[Any, ...]
+NestedRows = list[NestedRow | None] | None
+_SequenceKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class NestedAppend:
 
     limit: int
 
-    def add(self, old: Rows, new: Rows) -> Rows:
+    def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Append rows up to the limit; null rows are not appended, but existing ones count."""
         if new is None or (old is not None and len(old) >= self.limit):
             return old
         room = max(0, self.limit - len(old or ()))
-        return [*_some(old), *_some(new)[:room]]
+        return [*_non_null_rows(old), *_non_null_rows(new)[:room]]
 
-    def take_back(self, old: Rows, new: Rows) -> Rows:
+    def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Remove every row that equals one of those taken back."""
         if old is None or new is None:
             return old
-        return [row for row in _some(old) if row not in new]
+        return [row for row in _non_null_rows(old) if row not in new]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,65 +45,67 @@ class NestedTable:
 
     column: str
     key: Mapping[str, DataType]
-    on_null_key: str
+    null_key_strategy: str
     sequence: Mapping[str, DataType]
     limit: int
 
-    def add(self, old: Rows, new: Rows) -> Rows:
+    def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Replace the rows that are there unless they are newer, and add others while there is room."""
         if new is None:
             return old
         rows: dict[bytes, NestedRow] = {}
-        for row, is_new in [(r, False) for r in _some(old)] + [(r, True) for r in _some(new)]:
-            key = self._key_of(row)
+        for row, is_new in [(r, False) for r in _non_null_rows(old)] + [
+            (r, True) for r in _non_null_rows(new)
+        ]:
+            key = self._encode_key(row)
             if key is None:
                 continue
             if key in rows:
-                if self._sequence_of(row) >= self._sequence_of(rows[key]):
+                if self._sequence_key(row) >= self._sequence_key(rows[key]):
                     rows[key] = row
             elif not is_new or len(rows) < self.limit:
                 rows[key] = row
         return self._listed(rows)
 
-    def add_fields(self, old: Rows, new: Rows) -> Rows:
+    def update_fields(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Overwrite fields of the rows that are there by what is not null: ``nested_partial_update``."""
         if new is None:
             return old
         rows: dict[bytes, NestedRow] = {}
-        for row in (*_some(old), *_some(new)):
-            key = self._key_of(row)
+        for row in (*_non_null_rows(old), *_non_null_rows(new)):
+            key = self._encode_key(row)
             if key is not None:
                 known = rows.get(key, row)
                 rows[key] = {n: known[n] if v is None else v for n, v in row.items()}
         return self._listed(rows, computed=True)
 
-    def take_back(self, old: Rows, new: Rows) -> Rows:
+    def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
         """Remove the rows of the keys taken back."""
         if old is None or new is None:
             return old
-        gone = {self._key_of(row) for row in _some(new)}
-        kept = [(self._key_of(row), row) for row in _some(old)]
+        gone = {self._encode_key(row) for row in _non_null_rows(new)}
+        kept = [(self._encode_key(row), row) for row in _non_null_rows(old)]
         return self._listed({key: row for key, row in kept if key is not None and key not in gone})
 
-    def _key_of(self, row: NestedRow) -> bytes | None:
+    def _encode_key(self, row: NestedRow) -> bytes | None:
         """Return the key in the form that Java compares, byte by byte; None for a row that is ignored."""
         key = tuple(row[name] for name in self.key)
-        if None not in key or self.on_null_key == "merge":
+        if None not in key or self.null_key_strategy == "merge":
             return encode_row(key, list(self.key.values()))
-        if self.on_null_key == "ignore":
+        if self.null_key_strategy == "ignore":
             return None
         raise InputError(
             f"column {self.column!r}: a row has no {', '.join(self.key)}, which is its nested key; "
             f"'fields.{self.column}.nested-key-null-strategy' = 'ignore' leaves such rows out"
         )
 
-    def _sequence_of(self, row: NestedRow) -> _Key:
-        return tuple(comparable_value(row[name], kind) for name, kind in self.sequence.items())
+    def _sequence_key(self, row: NestedRow) -> _SequenceKey:
+        return tuple(to_comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
-    def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> Rows:
-        found, hashes = list(rows.values()), [murmur(key) for key in rows]
-        return [found[at] for at in table_order(hashes, computed=computed)]
+    def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> NestedRows:
+        found, hashes = list(rows.values()), [hash_paimon_murmur3(key) for key in rows]
+        return [found[at] for at in compute_hash_map_order(hashes, computed=computed)]
 
 
-def _some(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:
+def _non_null_rows(rows: Sequence[NestedRow | None] | None) -> list[NestedRow]:
     return [row for row in rows or () if row is not None]

@@ -17,32 +17,32 @@ from paimon_orch.format.types.data_types import (
     type_to_sql,
 )
 from paimon_orch.merge.aggregate.collect import (
-    PythonFold,
+    PythonAggregator,
     collect,
     listagg,
     merge_map,
     merge_map_with_keytime,
-    uncollect,
-    unmerge_map,
+    retract_collect,
+    retract_map,
 )
 from paimon_orch.merge.aggregate.field_aggregator import (
-    Boolean,
-    Extreme,
+    BooleanAggregator,
+    FieldAggregator,
     FirstNonNullValue,
     FirstValue,
-    Fold,
     LastNonNullValue,
     LastValue,
+    MinMaxAggregator,
 )
 from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
 from paimon_orch.merge.aggregate.sketches import bitmap_union, hll_sketch_union, theta_sketch_union
 from paimon_orch.merge.aggregate.sum_product import Product, Sum
 
-MakeFold = Callable[[str, pa.Array, int], Fold]
+AggregatorFactory = Callable[[str, pa.Array, int], FieldAggregator]
 _UNLIMITED = 2**31 - 1
 
 
-def function_name(schema: TableSchema, column: str) -> str | None:
+def find_aggregate_function(schema: TableSchema, column: str) -> str | None:
     """Return the aggregate function that the options name for a column, None for none."""
     options = schema.options
     return options.get(f"fields.{column}.aggregate-function") or options.get(
@@ -50,98 +50,108 @@ def function_name(schema: TableSchema, column: str) -> str | None:
     )
 
 
-_ANY: dict[str, MakeFold] = {
+_ANY_TYPE_FUNCTIONS: dict[str, AggregatorFactory] = {
     "last_value": LastValue,
     "last_non_null_value": LastNonNullValue,
     "first_value": FirstValue,
     "first_non_null_value": FirstNonNullValue,
     "first_not_null_value": FirstNonNullValue,
 }
-_NUMERIC: dict[str, MakeFold] = {"sum": Sum, "product": Product}
-_COMPARABLE: dict[str, MakeFold] = {
-    "max": partial(Extreme, largest=True),
-    "min": partial(Extreme, largest=False),
+_NUMERIC_FUNCTIONS: dict[str, AggregatorFactory] = {"sum": Sum, "product": Product}
+_COMPARABLE_FUNCTIONS: dict[str, AggregatorFactory] = {
+    "max": partial(MinMaxAggregator, largest=True),
+    "min": partial(MinMaxAggregator, largest=False),
 }
-_BOOLEAN: dict[str, MakeFold] = {
-    "bool_and": partial(Boolean, conjunction=True),
-    "bool_or": partial(Boolean, conjunction=False),
+_BOOLEAN_FUNCTIONS: dict[str, AggregatorFactory] = {
+    "bool_and": partial(BooleanAggregator, conjunction=True),
+    "bool_or": partial(BooleanAggregator, conjunction=False),
 }
-_SERIALIZED: dict[str, MakeFold] = {
-    "rbm32": partial(PythonFold, combine=bitmap_union(32)),
-    "rbm64": partial(PythonFold, combine=bitmap_union(64)),
-    "theta_sketch": partial(PythonFold, combine=theta_sketch_union()),
-    "hll_sketch": partial(PythonFold, combine=hll_sketch_union()),
+_SERIALIZED_FUNCTIONS: dict[str, AggregatorFactory] = {
+    "rbm32": partial(PythonAggregator, combine=bitmap_union(32)),
+    "rbm64": partial(PythonAggregator, combine=bitmap_union(64)),
+    "theta_sketch": partial(PythonAggregator, combine=theta_sketch_union()),
+    "hll_sketch": partial(PythonAggregator, combine=hll_sketch_union()),
 }
-_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
-_SIMPLE = _ANY | _NUMERIC | _COMPARABLE | _BOOLEAN | _SERIALIZED
+_NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+_SIMPLE_FUNCTIONS = (
+    _ANY_TYPE_FUNCTIONS
+    | _NUMERIC_FUNCTIONS
+    | _COMPARABLE_FUNCTIONS
+    | _BOOLEAN_FUNCTIONS
+    | _SERIALIZED_FUNCTIONS
+)
 
 
-def make_fold(schema: TableSchema, name: str, function: str) -> MakeFold:
+def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> AggregatorFactory:
     """Return what makes the fold of a column; refuses unknown functions and types that they do not take."""
     data_type = schema.field(name).type
-    if function in _SIMPLE:
-        _check_simple(name, function, data_type)
-        return _SIMPLE[function]
-    if function not in _WITH_OPTIONS:
-        known = ", ".join(sorted((*_SIMPLE, *_WITH_OPTIONS)))
+    if function in _SIMPLE_FUNCTIONS:
+        _check_type(name, function, data_type)
+        return _SIMPLE_FUNCTIONS[function]
+    if function not in _CONFIGURABLE_FUNCTIONS:
+        known = ", ".join(sorted((*_SIMPLE_FUNCTIONS, *_CONFIGURABLE_FUNCTIONS)))
         raise InputError(
             f"column {name!r}: {function!r} is no aggregate function; known are {known}"
         )
-    return _WITH_OPTIONS[function](schema, name, data_type)
+    return _CONFIGURABLE_FUNCTIONS[function](schema, name, data_type)
 
 
-def new_fold(schema: TableSchema, function: str, name: str, column: pa.Array, groups: int) -> Fold:
+def create_aggregator(
+    schema: TableSchema, function: str, name: str, column: pa.Array, groups: int
+) -> FieldAggregator:
     """Return the fold of a column for a number of groups, which heeds ``ignore-retract``."""
-    fold = make_fold(schema, name, function)(name, column, groups)
+    fold = find_aggregator_factory(schema, name, function)(name, column, groups)
     fold.ignores_retract = schema.typed_options.boolean(f"fields.{name}.ignore-retract")
     return fold
 
 
-def _check_simple(name: str, function: str, data_type: DataType) -> None:
+def _check_type(name: str, function: str, data_type: DataType) -> None:
     kind = data_type.name if isinstance(data_type, AtomicType) else ""
-    if function in _NUMERIC and kind not in _NUMBERS:
-        raise _mismatch(name, function, "a number", data_type)
-    if function in _COMPARABLE and not kind:
-        raise _mismatch(name, function, "a comparable type", data_type)
-    if function in _BOOLEAN and kind != "BOOLEAN":
-        raise _mismatch(name, function, "BOOLEAN", data_type)
-    if function in _SERIALIZED and kind != "VARBINARY":
-        raise _mismatch(name, function, "VARBINARY", data_type)
+    if function in _NUMERIC_FUNCTIONS and kind not in _NUMERIC_TYPES:
+        raise _type_mismatch_error(name, function, "a number", data_type)
+    if function in _COMPARABLE_FUNCTIONS and not kind:
+        raise _type_mismatch_error(name, function, "a comparable type", data_type)
+    if function in _BOOLEAN_FUNCTIONS and kind != "BOOLEAN":
+        raise _type_mismatch_error(name, function, "BOOLEAN", data_type)
+    if function in _SERIALIZED_FUNCTIONS and kind != "VARBINARY":
+        raise _type_mismatch_error(name, function, "VARBINARY", data_type)
 
 
-def _mismatch(name: str, function: str, wanted: str, found: DataType) -> InputError:
+def _type_mismatch_error(name: str, function: str, wanted: str, found: DataType) -> InputError:
     return InputError(
         f"column {name!r}: aggregate function {function!r} takes {wanted}, not {type_to_sql(found)}"
     )
 
 
-def _listagg(schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
+def _listagg_factory(schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
     if data_type.with_nullable(True) != AtomicType(True, "VARCHAR", (MAX_LENGTH,)):
-        raise _mismatch(name, "listagg", "STRING", data_type)
+        raise _type_mismatch_error(name, "listagg", "STRING", data_type)
     options = schema.typed_options
     delimiter = options.text(f"fields.{name}.list-agg-delimiter", ",")
     distinct = options.boolean(f"fields.{name}.distinct")
-    return partial(PythonFold, combine=listagg(delimiter, distinct=distinct))
+    return partial(PythonAggregator, combine=listagg(delimiter, distinct=distinct))
 
 
-def _collect(schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
+def _collect_factory(schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
     if not isinstance(data_type, ArrayType):
-        raise _mismatch(name, "collect", "an ARRAY", data_type)
+        raise _type_mismatch_error(name, "collect", "an ARRAY", data_type)
     distinct = schema.typed_options.boolean(f"fields.{name}.distinct")
     combine = collect(data_type.element, distinct=distinct)
-    return partial(PythonFold, combine=combine, take_back=uncollect, commutes=True)
+    return partial(PythonAggregator, combine=combine, take_back=retract_collect, commutes=True)
 
 
-def _merge_map(_schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
+def _merge_map_factory(_schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
     if not isinstance(data_type, MapType):
-        raise _mismatch(name, "merge_map", "a MAP", data_type)
-    return partial(PythonFold, combine=merge_map, take_back=unmerge_map)
+        raise _type_mismatch_error(name, "merge_map", "a MAP", data_type)
+    return partial(PythonAggregator, combine=merge_map, take_back=retract_map)
 
 
-def _merge_map_with_keytime(schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
+def _merge_map_with_keytime_factory(
+    schema: TableSchema, name: str, data_type: DataType
+) -> AggregatorFactory:
     value = data_type.value if isinstance(data_type, MapType) else None
     if not isinstance(value, RowType) or len(value.fields) < 2:
-        raise _mismatch(
+        raise _type_mismatch_error(
             name, "merge_map_with_keytime", "a MAP of ROWs of two fields or more", data_type
         )
     names = [field.name for field in value.fields]
@@ -156,35 +166,41 @@ def _merge_map_with_keytime(schema: TableSchema, name: str, data_type: DataType)
         raise InputError(
             f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, which is {type_to_sql(kind)}"
         )
-    return partial(PythonFold, combine=merge_map_with_keytime(time))
+    return partial(PythonAggregator, combine=merge_map_with_keytime(time))
 
 
-def _nested_update(schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
-    table = _nested(schema, name, data_type, "nested_update")
+def _nested_update_factory(
+    schema: TableSchema, name: str, data_type: DataType
+) -> AggregatorFactory:
+    table = _parse_nested_table(schema, name, data_type, "nested_update")
     if table.key:
-        return partial(PythonFold, combine=table.add, take_back=table.take_back)
+        return partial(PythonAggregator, combine=table.add, take_back=table.take_back)
     if table.sequence or f"fields.{name}.nested-key-null-strategy" in schema.options:
         raise InputError(
             f"column {name!r}: 'nested-sequence-field' and 'nested-key-null-strategy' need "
             f"'fields.{name}.nested-key'"
         )
     rows = NestedAppend(table.limit)
-    return partial(PythonFold, combine=rows.add, take_back=rows.take_back)
+    return partial(PythonAggregator, combine=rows.add, take_back=rows.take_back)
 
 
-def _nested_partial_update(schema: TableSchema, name: str, data_type: DataType) -> MakeFold:
-    table = _nested(schema, name, data_type, "nested_partial_update")
+def _nested_partial_update_factory(
+    schema: TableSchema, name: str, data_type: DataType
+) -> AggregatorFactory:
+    table = _parse_nested_table(schema, name, data_type, "nested_partial_update")
     if not table.key:
         raise InputError(
             f"column {name!r}: aggregate function 'nested_partial_update' needs 'fields.{name}.nested-key'"
         )
-    return partial(PythonFold, combine=table.add_fields)
+    return partial(PythonAggregator, combine=table.update_fields)
 
 
-def _nested(schema: TableSchema, name: str, data_type: DataType, function: str) -> NestedTable:
+def _parse_nested_table(
+    schema: TableSchema, name: str, data_type: DataType, function: str
+) -> NestedTable:
     element = data_type.element if isinstance(data_type, ArrayType) else None
     if not isinstance(element, RowType):
-        raise _mismatch(name, function, "an ARRAY of ROWs", data_type)
+        raise _type_mismatch_error(name, function, "an ARRAY of ROWs", data_type)
     options, types = schema.typed_options, {field.name: field.type for field in element.fields}
 
     def named(option: str) -> Mapping[str, DataType]:
@@ -204,11 +220,11 @@ def _nested(schema: TableSchema, name: str, data_type: DataType, function: str) 
     return NestedTable(name, named("nested-key"), strategy, named("nested-sequence-field"), limit)
 
 
-_WITH_OPTIONS: dict[str, Callable[[TableSchema, str, DataType], MakeFold]] = {
-    "listagg": _listagg,
-    "collect": _collect,
-    "merge_map": _merge_map,
-    "merge_map_with_keytime": _merge_map_with_keytime,
-    "nested_update": _nested_update,
-    "nested_partial_update": _nested_partial_update,
+_CONFIGURABLE_FUNCTIONS: dict[str, Callable[[TableSchema, str, DataType], AggregatorFactory]] = {
+    "listagg": _listagg_factory,
+    "collect": _collect_factory,
+    "merge_map": _merge_map_factory,
+    "merge_map_with_keytime": _merge_map_with_keytime_factory,
+    "nested_update": _nested_update_factory,
+    "nested_partial_update": _nested_partial_update_factory,
 }

@@ -5,21 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bytes.roaring_union import union_32, union_64
+from paimon_orch.format.bytes.roaring_union import union_bitmaps_32, union_bitmaps_64
 
-Combine = Callable[[Any, Any], Any]
+CombineFunction = Callable[[Any, Any], Any]
 _EMPTY_THETA = bytes.fromhex("01030300001e0000")
 _SINGLE_ITEM = 0x20
-_RATE_OF_ONE = struct.pack("<f", 1)
-_LEAST_LG_K = 7  # the library's unions go no lower
+_SAMPLING_RATE_ONE = struct.pack("<f", 1)
+_MIN_LG_K = 7  # the library's unions go no lower
 
 
-def bitmap_union(bits: int) -> Combine:
+def bitmap_union(bits: int) -> CombineFunction:
     """Return the union of serialized roaring bitmaps of 32 or 64 bits."""
-    return _of_both(union_32 if bits == 32 else union_64, "roaring bitmap")
+    return _combine_non_null(union_bitmaps_32 if bits == 32 else union_bitmaps_64, "roaring bitmap")
 
 
-def theta_sketch_union() -> Combine:
+def theta_sketch_union() -> CombineFunction:
     """Return the union of serialized theta sketches, as an ordered compact sketch."""
 
     def union(old: bytes, new: bytes) -> bytes:
@@ -29,34 +29,34 @@ def theta_sketch_union() -> Combine:
         for data in (old, new):
             both.update(compact_theta_sketch.deserialize(data))
         result = both.get_result()
-        return _EMPTY_THETA if result.is_empty() else _as_java(bytes(result.serialize()))
+        return _EMPTY_THETA if result.is_empty() else _to_java_theta(bytes(result.serialize()))
 
-    return _of_both(union, "theta sketch")
+    return _combine_non_null(union, "theta sketch")
 
 
-def _as_java(theta: bytes) -> bytes:
+def _to_java_theta(theta: bytes) -> bytes:
     """Write what Java's library writes and this one leaves out: that there is one item, or the sampling rate."""
     if theta[0] < 2:
         return theta[:5] + bytes([theta[5] | _SINGLE_ITEM]) + theta[6:]
-    return theta[:12] + _RATE_OF_ONE + theta[16:]
+    return theta[:12] + _SAMPLING_RATE_ONE + theta[16:]
 
 
-def hll_sketch_union() -> Combine:
+def hll_sketch_union() -> CombineFunction:
     """Return the union of serialized HLL sketches, as precise as the later one, in four bits a slot."""
 
     def union(old: bytes, new: bytes) -> bytes:
         from datasketches import hll_sketch, hll_union, tgt_hll_type
 
         earlier, later = hll_sketch.deserialize(old), hll_sketch.deserialize(new)
-        both = hll_union(max(later.lg_config_k, _LEAST_LG_K))
+        both = hll_union(max(later.lg_config_k, _MIN_LG_K))
         both.update(later)
         both.update(earlier)
         return bytes(both.get_result(tgt_hll_type.HLL_4).serialize_compact())
 
-    return _of_both(union, "HLL sketch")
+    return _combine_non_null(union, "HLL sketch")
 
 
-def _of_both(union: Callable[[bytes, bytes], bytes], name: str) -> Combine:
+def _combine_non_null(union: Callable[[bytes, bytes], bytes], name: str) -> CombineFunction:
     """Return the combination that leaves nulls out and says what it could not read."""
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.aggregate.field_aggregator import Fold, Mask
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator, Mask
 from paimon_orch.merge.sort.key_order import Indices
 
 Numbers = npt.NDArray[Any]
-_WIDE = 2.0**62
+_OVERFLOW_CHECK_ABOVE = 2.0**62
 
 
-class Numeric(Fold):
+class NumericAggregator(FieldAggregator):
     """A number for each group, null until the first one came."""
 
     def __init__(self, name: str, column: pa.Array, groups: int) -> None:
         super().__init__(name, column, groups)
-        self.bounds = _bounds(column.type)
+        self.bounds = _type_bounds(column.type)
         self.numbers = self.load(column)
         self.value: Numbers = np.zeros(groups, self.numbers.dtype)
         self.known: Mask = np.zeros(groups, bool)
@@ -50,38 +50,38 @@ class Numeric(Fold):
         """Return the result of retracting a row."""
 
     @abstractmethod
-    def first_retract(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: Numbers) -> None:
         """Take a number back where nothing came before."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are left out."""
         groups, new, known = self._split(groups, rows)
-        self._put(groups[~known], new[~known])
+        self._store(groups[~known], new[~known])
         with np.errstate(all="ignore"):
-            self._put(groups[known], self.combine(self.value[groups[known]], new[known]))
+            self._store(groups[known], self.combine(self.value[groups[known]], new[known]))
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Take the row's number back; nulls are left out."""
         groups, new, known = self._split(groups, rows)
-        self.first_retract(groups[~known], new[~known])
+        self.retract_first(groups[~known], new[~known])
         with np.errstate(all="ignore"):
-            self._put(groups[known], self.uncombine(self.value[groups[known]], new[known]))
+            self._store(groups[known], self.uncombine(self.value[groups[known]], new[known]))
 
     def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, Numbers, Mask]:
         some = self.valid[rows]
         groups = groups[some]
         return groups, self.numbers[rows[some]], self.known[groups]
 
-    def _put(self, groups: Indices, numbers: Numbers) -> None:
+    def _store(self, groups: Indices, numbers: Numbers) -> None:
         """Store results; one that leaves the type is an error, or null if it is a decimal."""
         known: Mask = np.ones(len(numbers), bool)
         if self.bounds is not None:
             known = (numbers >= self.bounds[0]) & (numbers <= self.bounds[1])
             if not known.all() and not self.is_decimal:
-                raise self.overflow()
+                raise self.overflow_error()
         self.value[groups], self.known[groups] = numbers, known
 
-    def overflow(self) -> InputError:
+    def overflow_error(self) -> InputError:
         """Return the error for an integer that leaves its type."""
         return InputError(f"column {self.name!r}: a result does not fit {self.column.type}")
 
@@ -96,27 +96,27 @@ class Numeric(Fold):
     def result(self) -> pa.Array:
         """Return the numbers in the column's type."""
         if self.is_decimal:
-            return _decimals(self.value, self.known, self.column.type)
+            return _build_decimals(self.value, self.known, self.column.type)
         # what a null stands for may lie outside of the type
         return pa.array(np.where(self.known, self.value, 0), mask=~self.known).cast(
             self.column.type
         )
 
 
-class Sum(Numeric):
+class Sum(NumericAggregator):
     """``sum``; a retract subtracts."""
 
     def load(self, column: pa.Array) -> Numbers:
         """Return floats as they are, integers and decimals in 64 bits where no sum of them overflows."""
         if self.bounds is None:
             return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        numbers = (_unscaled(column) if self.is_decimal else column).fill_null(0)
+        numbers = (_to_unscaled(column) if self.is_decimal else column).fill_null(0)
         extremes = pc.min_max(numbers).as_py()
         largest = max(abs(int(extremes["min"] or 0)), abs(int(extremes["max"] or 0)))
         largest *= max(1, len(column))
         if largest <= self.bounds[1]:
             self.bounds = None
-        return _integers(numbers, machine=largest < 2**63)
+        return _to_integers(numbers, machine=largest < 2**63)
 
     def combine(self, old: Numbers, new: Numbers) -> Numbers:
         """Add."""
@@ -126,44 +126,44 @@ class Sum(Numeric):
         """Subtract."""
         return old - new
 
-    def first_retract(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: Numbers) -> None:
         """Negate."""
-        self._put(groups, -new)
+        self._store(groups, -new)
 
 
-class Product(Numeric):
+class Product(NumericAggregator):
     """``product``; a retract divides: whole numbers are cut towards zero, decimals rounded to their scale."""
 
     def load(self, column: pa.Array) -> Numbers:
         """Return floats and integers as they are, decimals as Python's integers."""
         if self.is_decimal:
-            return _integers(_unscaled(column).fill_null(1), machine=False)
+            return _to_integers(_to_unscaled(column).fill_null(1), machine=False)
         if self.bounds is None:
             return column.fill_null(1).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        return _integers(column.fill_null(1), machine=True)
+        return _to_integers(column.fill_null(1), machine=True)
 
     def combine(self, old: Numbers, new: Numbers) -> Numbers:
         """Multiply."""
         if self.is_decimal:
-            return _rounded(old * new, self._unit)
+            return _divide_rounded(old * new, self._scale_factor)
         product = old * new
         if self.bounds is not None:
-            self._check_wide(old, new)
+            self._check_int64_overflow(old, new)
         return product
 
-    def first_retract(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: Numbers) -> None:
         """Keep null."""
 
     @property
-    def _unit(self) -> int:
+    def _scale_factor(self) -> int:
         return int(10**self.column.type.scale)
 
-    def _check_wide(self, old: Numbers, new: Numbers) -> None:
+    def _check_int64_overflow(self, old: Numbers, new: Numbers) -> None:
         """Refuse products that do not fit 64 bits."""
-        wide = np.flatnonzero(np.abs(old.astype(float) * new.astype(float)) > _WIDE)
+        wide = np.flatnonzero(np.abs(old.astype(float) * new.astype(float)) > _OVERFLOW_CHECK_ABOVE)
         for one, two in zip(old[wide].tolist(), new[wide].tolist(), strict=True):
             if not -(2**63) <= one * two < 2**63:
-                raise self.overflow()
+                raise self.overflow_error()
 
     def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
         """Divide."""
@@ -173,15 +173,15 @@ class Product(Numeric):
         if (new == 0).any():
             raise InputError(f"column {self.name!r}: a product cannot take back a factor of 0")
         if self.is_decimal:
-            return _rounded(old * self._unit, new)
+            return _divide_rounded(old * self._scale_factor, new)
         if ((old == self.bounds[0]) & (new == -1)).any():
-            raise self.overflow()
+            raise self.overflow_error()
         whole: Numbers = old // new
         truncated: Numbers = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
         return truncated
 
 
-def _bounds(kind: pa.DataType) -> tuple[int, int] | None:
+def _type_bounds(kind: pa.DataType) -> tuple[int, int] | None:
     """Return the least and the greatest whole number of a type, None for floats."""
     if pa.types.is_floating(kind):
         return None
@@ -190,13 +190,13 @@ def _bounds(kind: pa.DataType) -> tuple[int, int] | None:
     return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
 
 
-def _integers(column: pa.Array, *, machine: bool) -> Numbers:
+def _to_integers(column: pa.Array, *, machine: bool) -> Numbers:
     if machine and pa.types.is_integer(column.type):
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     return np.array([int(number) for number in column.to_pylist()], object)
 
 
-def _rounded(numbers: Numbers, divisor: Numbers | int) -> Numbers:
+def _divide_rounded(numbers: Numbers, divisor: Numbers | int) -> Numbers:
     """Return Python integers divided and rounded, halves away from zero."""
     size = np.abs(divisor)
     rounded = (2 * np.abs(numbers) + size) // (2 * size)
@@ -204,7 +204,7 @@ def _rounded(numbers: Numbers, divisor: Numbers | int) -> Numbers:
     return signed
 
 
-def _unscaled(column: pa.Array) -> pa.Array:
+def _to_unscaled(column: pa.Array) -> pa.Array:
     """Return decimals of at most 18 digits as 64-bit integers, longer ones as decimals without scale."""
     kind = column.type
     if kind.precision > 18:
@@ -216,7 +216,7 @@ def _unscaled(column: pa.Array) -> pa.Array:
     return pa.array(words[column.offset : column.offset + len(column)], mask=~valid)
 
 
-def _decimals(values: Numbers, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
+def _build_decimals(values: Numbers, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
     """Return whole numbers as decimals of a type."""
     if values.dtype != object:
         words = np.empty((len(values), 2), np.int64)

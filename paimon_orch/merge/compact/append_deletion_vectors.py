@@ -7,16 +7,19 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import (
+    BucketDeletionVectors,
+    read_deletion_vectors,
+)
 
 
-def is_unaware(schema: TableSchema) -> bool:
+def is_bucket_unaware(schema: TableSchema) -> bool:
     """Tell whether the table has neither primary key nor buckets."""
     return not schema.primary_keys and schema.typed_options.bucket == -1
 
 
 @dataclass(slots=True)
-class VectorRewrite:
+class DeletionVectorRewrite:
     """Writes the index files of one bucket anew where vectors come or go.
 
     ``stored`` are the bucket's index files; vectors of files that are not in ``live`` are left out, whoever forgot
@@ -39,29 +42,35 @@ class VectorRewrite:
         vector goes, and what is left of it comes in new ones.
         """
         added = add or {}
-        touched = [entry for entry in self.stored if _names(entry) & {*drop, *added}]
+        touched = [entry for entry in self.stored if _data_file_names(entry) & {*drop, *added}]
         if not touched and not added:
             return []
-        unaware = is_unaware(self.reader.schema)
+        unaware = is_bucket_unaware(self.reader.schema)
         reader = self.reader
-        old = read_vectors(
+        old = read_deletion_vectors(
             reader.io, reader.paths, reader.schema, touched if unaware else self.stored
         )
         left = {n: v for n, v in old.items() if n in self.live and n not in drop and n not in added}
         marked = {n: v if n not in old else old[n] | v for n, v in added.items()}
         if not unaware:
             return [self._write(left | marked)]
-        written = [self._write(part) for group in (left, marked) for part in self._rolled(group)]
+        written = [
+            self._write(part)
+            for group in (left, marked)
+            for part in self._split_by_target_size(group)
+        ]
         return [*(entry.deleted() for entry in touched), *written]
 
-    def _rolled(self, vectors: Mapping[str, DeletionVector]) -> Iterator[dict[str, DeletionVector]]:
+    def _split_by_target_size(
+        self, vectors: Mapping[str, DeletionVector]
+    ) -> Iterator[dict[str, DeletionVector]]:
         """Cut vectors into index files: one ends with the vector that takes it beyond the target size."""
         options = self.reader.schema.typed_options
         target = options.memory("deletion-vector.index-file.target-size", "2 mb")
         part, size = dict[str, DeletionVector](), 1
         for name, vector in vectors.items():
             part[name] = vector
-            size += len(vector.payload(bitmap64=options.bitmap64)) + 8
+            size += len(vector.encode_payload(bitmap64=options.bitmap64)) + 8
             if size > target:
                 yield part
                 part, size = {}, 1
@@ -70,7 +79,7 @@ class VectorRewrite:
 
     def _write(self, vectors: Mapping[str, DeletionVector]) -> IndexManifestEntry:
         reader = self.reader
-        holder = BucketVectors(dict(vectors), modified=True)
+        holder = BucketDeletionVectors(dict(vectors), modified=True)
         entry = holder.write(reader.io, reader.paths, reader.schema, self.partition, self.bucket)
         assert entry is not None
         self.written.append(entry)
@@ -78,10 +87,10 @@ class VectorRewrite:
 
     def abort(self) -> None:
         """Remove every index file that was written."""
-        remove_index_files(self.reader, self.written)
+        delete_index_files(self.reader, self.written)
 
 
-def remove_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
+def delete_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
     """Remove index files that nothing refers to."""
     for entry in entries:
         path = reader.paths.index_file(
@@ -90,5 +99,5 @@ def remove_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]
         reader.io.delete(path)
 
 
-def _names(entry: IndexManifestEntry) -> set[str]:
+def _data_file_names(entry: IndexManifestEntry) -> set[str]:
     return {item.data_file for item in entry.ranges or ()}

@@ -13,21 +13,24 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import (
+    BucketDeletionVectors,
+    read_deletion_vectors,
+)
 from paimon_orch.merge.compact.changelog_producer import ChangelogProducer
 from paimon_orch.merge.compact.lookup import PositionLookup
-from paimon_orch.merge.engine.merge_engine import drop_retracts, merge_engine, restricted
-from paimon_orch.merge.engine.record_level_expire import RecordExpiry
-from paimon_orch.merge.sort.key_order import KeyOrder
+from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts, filter_batch
+from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
+from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.sort_merge_reader import (
+    MergeBatch,
     MergeRun,
-    Step,
-    load_rows,
+    insert_rows,
     merge_runs,
-    with_rows,
+    plan_batch_rows,
 )
-from paimon_orch.merge.tree.key_range import KeySlice, first_key_between
-from paimon_orch.merge.tree.levels import oldest_first, sections
+from paimon_orch.merge.tree.key_range import KeyRange, build_first_key_predicate
+from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class CompactionTask:
     alone: tuple[DataFileMeta, ...] = ()
     groups: tuple[tuple[DataFileMeta, ...], ...] = ()
     now: int = 0
-    keys: KeySlice | None = None
-    is_part: bool = False
+    keys: KeyRange | None = None
+    is_partial: bool = False
     merges_level0: bool = False
 
     @property
@@ -64,7 +67,7 @@ class CompactionTask:
 
 
 @dataclass(slots=True)
-class CompactionOutcome:
+class BucketCompactionResult:
     """What changed: files that go, files that come, changelog files, and the bucket's new index file.
 
     ``marks`` are the rows to hide that a part of a compaction found, by file.
@@ -87,26 +90,26 @@ class BucketCompaction:
         self._key_fields = reader.schema.key_fields
         self._key_names = reader.schema.trimmed_primary_keys
         self._fields = [*SYSTEM_FIELDS, *reader.schema.fields]
-        self._vectors = BucketVectors(
-            read_vectors(reader.io, reader.paths, reader.schema, task.vectors)
+        self._vectors = BucketDeletionVectors(
+            read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
-        self._outcome = CompactionOutcome()
-        self._engine = merge_engine(reader.schema)
-        self._expiry = RecordExpiry.of(reader.schema, task.now)
+        self._outcome = BucketCompactionResult()
+        self._engine = create_merge_engine(reader.schema)
+        self._expiry = RecordLevelExpire.of(reader.schema, task.now)
         self._writers: list[RollingFileWriter] = []
         self._writer_factory: FileWriterFactory | None = None
-        self._settles = False
+        self._is_lookup_merge = False
 
-    def run(self) -> CompactionOutcome:
+    def run(self) -> BucketCompactionResult:
         """Compact and return what changed; on failure what was written is removed again."""
         reader, task = self._reader, self._task
         try:
             self._compact()
             for file in task.alone:
                 self._merge_sections([[[file]]], level=file.level)
-            if task.is_part:
+            if task.is_partial:
                 self._outcome.marks = self._vectors.marks
-            elif self._options.deletion_vectors:
+            elif self._options.has_deletion_vectors:
                 self._outcome.index = self._vectors.write(
                     reader.io, reader.paths, self._schema, task.partition, task.bucket
                 )
@@ -119,12 +122,12 @@ class BucketCompaction:
     def _compact(self) -> None:
         """Walk the sections in key order: large files that stand alone move up, the rest is merged."""
         if self._task.keys is not None:
-            self._merge_sections(sections(self._task.files, self._key_fields))
+            self._merge_sections(split_into_sections(self._task.files, self._key_fields))
             return
         target = self._options.target_file_size(primary_key=True)
         small = target * float(self._options.text("compaction.small-file-ratio", "0.7"))
         pending: list[list[list[DataFileMeta]]] = []
-        for section in sections(self._task.files, self._key_fields):
+        for section in split_into_sections(self._task.files, self._key_fields):
             if len(section) > 1:
                 pending.append(section)
                 continue
@@ -149,17 +152,17 @@ class BucketCompaction:
         """Move a file up by metadata alone where that is right, or rewrite it."""
         output = self._task.output_level
         formats = {self._options.file_format(level) for level in (file.level, output)}
-        if self._must_rewrite(file) or (file.level != output and len(formats) > 1):
+        if self._should_rewrite_file(file) or (file.level != output and len(formats) > 1):
             self._merge_sections([[[file]]])
         elif file.level != output:
-            if self._writes_changelog([file]):
+            if self._should_write_changelog([file]):
                 self._merge_sections([[[file]]], rewrite=False)
-            elif file.level == 0 and self._looks_up:
-                self._mark_replaced_rows_of(file)
+            elif file.level == 0 and self._needs_lookup:
+                self._mark_replaced_rows(file)
             self._outcome.before.append(file)
-            self._outcome.after.append(file.upgraded(output))
+            self._outcome.after.append(file.with_level(output))
 
-    def _must_rewrite(self, file: DataFileMeta) -> bool:
+    def _should_rewrite_file(self, file: DataFileMeta) -> bool:
         if self._options.boolean("compaction.force-rewrite-all-files"):
             return True
         if self._expiry is not None and self._expiry.touches(file, self._reader.schemas):
@@ -167,30 +170,30 @@ class BucketCompaction:
         may_delete, is_top = file.delete_row_count != 0, not self._task.above
         if is_top and self._task.drop_delete and may_delete:
             return True
-        if self._options.need_lookup and file.level == 0:
+        if self._options.needs_lookup and file.level == 0:
             merges_values = self._task.above and not self._engine.newest_row_wins
-            return bool(merges_values) or (self._options.deletion_vectors and may_delete)
+            return bool(merges_values) or (self._options.has_deletion_vectors and may_delete)
         return is_top and file.file_name in self._vectors.vectors
 
     @property
-    def _looks_up(self) -> bool:
-        return self._options.need_lookup and bool(self._task.above)
+    def _needs_lookup(self) -> bool:
+        return self._options.needs_lookup and bool(self._task.above)
 
-    def _writes_changelog(self, files: Iterable[DataFileMeta]) -> bool:
+    def _should_write_changelog(self, files: Iterable[DataFileMeta]) -> bool:
         """Tell whether merging these files makes changes to write down (6.3, 6.4)."""
         if self._options.changelog_producer == "lookup":
             return any(file.level == 0 for file in files)
         to_top = self._task.output_level == self._task.max_level
         return self._options.changelog_producer == "full-compaction" and to_top
 
-    def _lookup(self, values: Sequence[Field] = ()) -> PositionLookup:
+    def _create_lookup(self, values: Sequence[Field] = ()) -> PositionLookup:
         def read(file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
             return self._reader.row_groups(self._at(file), self._key_fields[0], vector)
 
         above, vectors = self._task.above, self._vectors.vectors
         # the first row of a key stays the first until a compaction drops it
         is_alive = None
-        if self._expiry is not None and values and not self._engine.first_row_wins:
+        if self._expiry is not None and values and not self._engine.is_first_row:
             is_alive = self._expiry.is_alive
         return PositionLookup(
             above, self._key_fields, read, vectors, values=values, is_alive=is_alive
@@ -201,8 +204,8 @@ class BucketCompaction:
 
     def _runs(self, section: Sequence[Sequence[DataFileMeta]]) -> list[MergeRun]:
         """Return the runs of a section, oldest first, without the rows that vectors hide."""
-        runs = oldest_first(section)
-        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+        runs = sort_oldest_first(section)
+        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
         return [
             MergeRun(self._read_run(files, load)) for files, load in zip(runs, loads, strict=True)
         ]
@@ -210,11 +213,11 @@ class BucketCompaction:
     def _read_run(
         self, files: Sequence[DataFileMeta], batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        order = KeyOrder(self._key_names)
+        order = KeyOrderChecker(self._key_names)
         for file in files:
             for batch in self._read_file(file, batch_rows):
                 order.check(file.file_name, batch)
-                rows = batch if self._expiry is None else self._expiry.alive(batch)
+                rows = batch if self._expiry is None else self._expiry.drop_expired(batch)
                 if rows.num_rows:
                     yield file.level, rows
 
@@ -223,11 +226,11 @@ class BucketCompaction:
         vector, keys = self._vectors.vectors.get(file.file_name), self._task.keys
         within = None
         if keys is not None:
-            within = first_key_between(keys.low, keys.high, self._key_fields[0])
+            within = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
         for batch in self._reader.read(
             self._at(file), self._fields, vector, predicate=within, batch_rows=batch_rows
         ):
-            rows = batch if keys is None else keys.cut(batch, self._key_fields)
+            rows = batch if keys is None else keys.slice_rows(batch, self._key_fields)
             if rows.num_rows:
                 yield rows
 
@@ -240,18 +243,18 @@ class BucketCompaction:
     ) -> None:
         """Merge sections in key order into new files, or only for the changes they make."""
         files = [file for section in pending for run in section for file in run]
-        has_changes = self._writes_changelog(files)
+        has_changes = self._should_write_changelog(files)
         merges_level0 = self._task.merges_level0 or any(file.level == 0 for file in files)
-        self._settles = self._options.need_lookup and merges_level0
+        self._is_lookup_merge = self._options.needs_lookup and merges_level0
         lookup = None
-        if self._settles and self._task.above:
+        if self._is_lookup_merge and self._task.above:
             by_value = has_changes or not self._engine.newest_row_wins
-            lookup = self._lookup(self._fields if by_value else ())
+            lookup = self._create_lookup(self._fields if by_value else ())
         output = self._writer(changelog=False, level=level) if rewrite else None
         changelog = self._writer(changelog=True) if has_changes else None
         for section in pending:
             for step in merge_runs(self._runs(section), self._key_names, self._engine.sequence):
-                self._merge_step(step, lookup, output, changelog)
+                self._merge_batch(step, lookup, output, changelog)
         if output is not None:
             self._outcome.after.extend(output.close())
             self._outcome.before.extend(files)
@@ -259,7 +262,7 @@ class BucketCompaction:
                 self._vectors.drop(file.file_name)
         if changelog is not None:
             self._outcome.changelog.extend(changelog.close())
-        if lookup is not None and self._options.deletion_vectors:
+        if lookup is not None and self._options.has_deletion_vectors:
             self._vectors.add(lookup.vectors())
 
     def _writer(self, *, changelog: bool, level: int | None = None) -> RollingFileWriter:
@@ -278,23 +281,23 @@ class BucketCompaction:
     def _factory(self) -> FileWriterFactory:
         task = self._task
         if self._writer_factory is None:
-            self._writer_factory = FileWriterFactory.replacing(
+            self._writer_factory = FileWriterFactory.for_rewrite(
                 self._reader, task.partition, task.bucket, (*task.inputs, *task.above)
             )
         return self._writer_factory
 
-    def _merge_step(
+    def _merge_batch(
         self,
-        step: Step,
+        step: MergeBatch,
         lookup: PositionLookup | None,
         output: RollingFileWriter | None,
         changelog: RollingFileWriter | None,
     ) -> None:
         if lookup is not None:
-            step = self._with_older_rows(step, lookup)
+            step = self._add_older_rows(step, lookup)
         step = self._engine.prepare(step)
         deletes = changelog is not None or not self._task.drop_delete
-        merged = self._engine.merge(step, settles=self._settles, deletes=deletes)
+        merged = self._engine.merge(step, settles=self._is_lookup_merge, deletes=deletes)
         if changelog is not None and merged.num_rows:
             changes = ChangelogProducer(self._schema, self._task.max_level).changes(step, merged)
             if changes.num_rows:
@@ -305,24 +308,24 @@ class BucketCompaction:
             if merged.num_rows:
                 output.write(merged)
 
-    def _with_older_rows(self, step: Step, lookup: PositionLookup) -> Step:
+    def _add_older_rows(self, step: MergeBatch, lookup: PositionLookup) -> MergeBatch:
         """Look up the keys that are on level 0 alone; take their older rows along if they matter."""
-        newest = step.lasts
+        newest = step.newest_row_per_key
         if step.levels.any():
-            newest = newest[~step.any_of_group(step.levels > 0)]
+            newest = newest[~step.any_in_group(step.levels > 0)]
         found = lookup.mark(step.keys.take(newest))
         if not found:
             return step
-        step = with_rows(step, found, self._key_names, self._engine.sequence)
-        if not self._engine.first_row_wins:
+        step = insert_rows(step, found, self._key_names, self._engine.sequence)
+        if not self._engine.is_first_row:
             return step
         # the first row of these keys lies above and stays there
-        known = step.any_of_group(step.levels > self._task.output_level)
-        return restricted(step, np.repeat(~known, step.sizes))
+        known = step.any_in_group(step.levels > self._task.output_level)
+        return filter_batch(step, np.repeat(~known, step.sizes))
 
-    def _mark_replaced_rows_of(self, file: DataFileMeta) -> None:
+    def _mark_replaced_rows(self, file: DataFileMeta) -> None:
         """Hide the older versions of a level-0 file's keys; the file itself stays as it is."""
-        lookup, order = self._lookup(), KeyOrder(self._key_names)
+        lookup, order = self._create_lookup(), KeyOrderChecker(self._key_names)
 
         def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
             for batch in self._reader.read(self._at(file), [SEQUENCE_NUMBER, *self._key_fields]):

@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
-from paimon_orch.format.deletion_vector import DeletionVector, decode_file, encode_file
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.format.deletion_vector import (
+    DeletionVector,
+    decode_deletion_vector_file,
+    encode_deletion_vector_file,
+)
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind
-from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 
 
-def read_vectors(
+def read_deletion_vectors(
     io: FileIO, paths: TablePaths, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> dict[str, DeletionVector]:
     """Return the vectors of some index files by data file name."""
@@ -22,18 +26,18 @@ def read_vectors(
             path = paths.index_file(
                 schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
             )
-            with corrupt_unless_decoded(path):
+            with wrap_decode_errors(path):
                 data = io.read_bytes(path)
             if len(data) != entry.file_size:
                 raise CorruptFileError(
                     path, f"has {len(data)} bytes, the index manifest says {entry.file_size}"
                 )
-            vectors |= decode_file(data, entry.ranges, path)
+            vectors |= decode_deletion_vector_file(data, entry.ranges, path)
     return vectors
 
 
 @dataclass(slots=True)
-class BucketVectors:
+class BucketDeletionVectors:
     """All vectors of a bucket; remembers whether they differ from what is stored, and the ``marks`` that were added."""
 
     vectors: dict[str, DeletionVector]
@@ -59,8 +63,10 @@ class BucketVectors:
         """Write one index file with all vectors, even none, if anything changed."""
         if not self.modified:
             return None
-        data, ranges = encode_file(self.vectors, bitmap64=schema.typed_options.bitmap64)
-        name = FileNames().next("index-")
+        data, ranges = encode_deletion_vector_file(
+            self.vectors, bitmap64=schema.typed_options.bitmap64
+        )
+        name = FileNameGenerator().next("index-")
         place = paths.new_index_file(schema, partition, bucket, name)
         with io.open_output(place.path) as sink:
             sink.write(data)
@@ -68,7 +74,7 @@ class BucketVectors:
             FileKind.ADD,
             partition,
             bucket,
-            DELETION_VECTORS,
+            DELETION_VECTORS_INDEX,
             name,
             len(data),
             len(ranges),

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.sort.key_order import Indices
-from paimon_orch.merge.sort.sort_merge_reader import Step
+from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
 
-_NOTHING = -1
+_NO_ROW = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +27,25 @@ class ChangelogProducer:
     max_level: int
 
     @property
-    def _by_lookup(self) -> bool:
+    def _is_lookup(self) -> bool:
         return self.schema.typed_options.changelog_producer == "lookup"
 
-    def changes(self, step: Step, merged: pa.Table) -> pa.Table:
+    def changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
         """Return +I, -U, +U and -D rows in key order; ``merged`` has one row for each group of ``step``.
 
         As in Java, the first row of a key has the kind with which it was written.
         """
         options = self.schema.typed_options
         levels = step.levels[step.order]
-        is_before = levels > 0 if self._by_lookup else levels == self.max_level
+        is_before = levels > 0 if self._is_lookup else levels == self.max_level
         touched = np.logical_or.reduceat(~is_before, step.starts)
-        before = _last_row(step, is_before)
-        before[before != _NOTHING] = np.where(
-            is_retract(step.rows.column(VALUE_KIND.name))[before[before != _NOTHING]],
-            _NOTHING,
-            before[before != _NOTHING],
+        before = _last_flagged_row(step, is_before)
+        before[before != _NO_ROW] = np.where(
+            is_retract(step.rows.column(VALUE_KIND.name))[before[before != _NO_ROW]],
+            _NO_ROW,
+            before[before != _NO_ROW],
         )
-        existed = before != _NOTHING
+        existed = before != _NO_ROW
         exists = ~is_retract(merged.column(VALUE_KIND.name))
         inserted = np.flatnonzero(touched & ~existed & exists)
         deleted = np.flatnonzero(touched & existed & ~exists)
@@ -56,10 +56,10 @@ class ChangelogProducer:
         updated = self._changed(updated, step.rows, before, merged)
         groups = np.concatenate((inserted, deleted, updated, updated))
         parts = [
-            _of_kind(merged, inserted, None if first_row else RowKind.INSERT),
-            _of_kind(step.rows, before[deleted], RowKind.DELETE),
-            _of_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
-            _of_kind(merged, updated, RowKind.UPDATE_AFTER),
+            _take_with_kind(merged, inserted, None if first_row else RowKind.INSERT),
+            _take_with_kind(step.rows, before[deleted], RowKind.DELETE),
+            _take_with_kind(step.rows, before[updated], RowKind.UPDATE_BEFORE),
+            _take_with_kind(merged, updated, RowKind.UPDATE_AFTER),
         ]
         order = np.argsort(groups, kind="stable")  # -U stays in front of its +U
         return pa.concat_tables(parts).take(pa.array(order))
@@ -80,19 +80,19 @@ class ChangelogProducer:
         old, new = rows.select(names).take(pa.array(before[groups])), merged.take(pa.array(groups))
         different = np.zeros(len(groups), bool)
         for name in names:
-            different |= _different(old.column(name), new.column(name))
+            different |= _find_differences(old.column(name), new.column(name))
         return groups[different]
 
 
-def _last_row(step: Step, flags: npt.NDArray[np.bool_]) -> Indices:
+def _last_flagged_row(step: MergeBatch, flags: npt.NDArray[np.bool_]) -> Indices:
     """Return for each group its last row that has the flag (flags in the order of the step), or -1."""
-    places = np.where(flags, np.arange(len(flags)), _NOTHING)
+    places = np.where(flags, np.arange(len(flags)), _NO_ROW)
     last = np.maximum.reduceat(places, step.starts)
-    found: Indices = np.where(last == _NOTHING, _NOTHING, step.order[last])
+    found: Indices = np.where(last == _NO_ROW, _NO_ROW, step.order[last])
     return found
 
 
-def _of_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
+def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
     """Return some rows with another kind, or with None as they are."""
     chosen = rows.take(pa.array(indices, pa.int64()))
     if kind is None:
@@ -102,7 +102,7 @@ def _of_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table
     return chosen.set_column(at, chosen.schema.field(at), kinds)
 
 
-def _different(old: pa.ChunkedArray, new: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     if pa.types.is_nested(old.type):  # Arrow compares no nested values
         return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))

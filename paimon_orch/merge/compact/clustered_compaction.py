@@ -12,25 +12,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import POSITION, SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.data_file_reader import ROW_POSITION, SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.compact.bucket_compaction import CompactionOutcome, CompactionTask
-from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
-from paimon_orch.merge.engine.merge_engine import drop_retracts, merge_engine
-from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrder, key_bounds
-from paimon_orch.merge.sort.sort_merge_reader import MergeRun, load_rows, merge_runs
-from paimon_orch.merge.tree.compact_strategy import mostly_hidden
-from paimon_orch.merge.tree.levels import Ranged, oldest_first, runs_of_level
+from paimon_orch.merge.compact.bucket_compaction import BucketCompactionResult, CompactionTask
+from paimon_orch.merge.compact.bucket_deletion_vectors import (
+    BucketDeletionVectors,
+    read_deletion_vectors,
+)
+from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts
+from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrderChecker, decode_key_bounds
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs, plan_batch_rows
+from paimon_orch.merge.tree.compact_strategy import find_files_above_delete_ratio
+from paimon_orch.merge.tree.levels import RangedFile, build_level_runs, sort_oldest_first
 
 CLUSTERED_LEVEL = 1
-Group = tuple[DataFileMeta, ...]
+FileGroup = tuple[DataFileMeta, ...]
 
 
-def is_current(file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, TableSchema]) -> bool:
+def has_current_clustering(
+    file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, TableSchema]
+) -> bool:
     """Return whether a file above level 0 is sorted by the clustering columns of ``schema``, under their types."""
     if file.schema_id == schema.id:
         return True
@@ -38,26 +43,26 @@ def is_current(file: DataFileMeta, schema: TableSchema, schemas: Mapping[int, Ta
     return [(field.id, field.type) for field in own] == [(field.id, field.type) for field in now]
 
 
-def clustering_range(file: DataFileMeta, schema: TableSchema) -> Ranged:
+def decode_clustering_range(file: DataFileMeta, schema: TableSchema) -> RangedFile:
     """Return the bounds of the clustering columns of a file above level 0, and the file."""
-    return *key_bounds(file, schema.order_fields(file.level)), file
+    return *decode_key_bounds(file, schema.order_fields(file.level)), file
 
 
-def groups_to_merge(
+def select_merge_groups(
     files: Iterable[DataFileMeta], schema: TableSchema, schemas: Mapping[int, TableSchema]
-) -> list[Group]:
+) -> list[FileGroup]:
     """Return the files of level 1 that are worth merging, together with their neighbours.
 
     These are files whose ranges overlap by more than their ends, and neighbours that are small. A file that is sorted by
     other columns is merged with all others.
     """
     files = list(files)
-    if not all(is_current(file, schema, schemas) for file in files):
+    if not all(has_current_clustering(file, schema, schemas) for file in files):
         return [tuple(files)]
     small = schema.typed_options.target_file_size(primary_key=True) // 2
-    groups: list[Group] = []
+    groups: list[FileGroup] = []
     pending: list[DataFileMeta] = []
-    for section in _sections_by_range(files, schema):
+    for section in _split_by_range(files, schema):
         if len(section) > 1 or section[0].file_size < small:
             pending += section
             continue
@@ -66,13 +71,13 @@ def groups_to_merge(
     return [group for group in [*groups, tuple(pending)] if len(group) > 1]
 
 
-def choose_groups(
+def plan_clustered_compaction(
     reader: FileReader,
     files: Sequence[DataFileMeta],
     vectors: Sequence[IndexManifestEntry],
     *,
     full: bool,
-) -> tuple[list[Group], str] | None:
+) -> tuple[list[FileGroup], str] | None:
     """Return the files above level 0 to merge in a bucket, and why; None if there is nothing to do.
 
     Level 0 always moves up. A full compaction merges all files, unless they are as they would be afterwards.
@@ -80,7 +85,7 @@ def choose_groups(
     options = reader.schema.typed_options
     above = [file for file in files if file.level > 0]
     has_level0 = len(above) < len(files)
-    groups = groups_to_merge(above, reader.schema, reader.schemas)
+    groups = select_merge_groups(above, reader.schema, reader.schemas)
     grouped = {file.file_name for group in groups for file in group}
     if full:
         hidden = {r.data_file for entry in vectors for r in entry.ranges or ()}
@@ -89,18 +94,18 @@ def choose_groups(
         if not (has_level0 or groups or dirty or forced):
             return None
         return [tuple(above)] if above else [], "full compaction"
-    hollow = mostly_hidden(above, vectors, options)
+    hollow = find_files_above_delete_ratio(above, vectors, options)
     groups += [(file,) for file in hollow if file.file_name not in grouped]
     if not (has_level0 or groups):
         return None
     return groups, "level 0" if has_level0 else "hidden rows" if hollow else "overlapping files"
 
 
-def _sections_by_range(
+def _split_by_range(
     files: Iterable[DataFileMeta], schema: TableSchema
 ) -> Iterator[list[DataFileMeta]]:
     """Yield groups of files with overlapping ranges, in the order of the ranges."""
-    ranges = sorted((clustering_range(f, schema) for f in files), key=lambda item: item[:2])
+    ranges = sorted((decode_clustering_range(f, schema) for f in files), key=lambda item: item[:2])
     section: list[DataFileMeta] = []
     end: Key | None = None
     for low, high, file in ranges:
@@ -126,16 +131,16 @@ class ClusteredCompaction:
         self._fields = [*SYSTEM_FIELDS, *reader.schema.fields]
         self._keys = reader.schema.trimmed_primary_keys
         self._columns = [f.name for f in reader.schema.order_fields(CLUSTERED_LEVEL)]
-        self._engine = merge_engine(reader.schema)
-        self._vectors = BucketVectors(
-            read_vectors(reader.io, reader.paths, reader.schema, task.vectors)
+        self._engine = create_merge_engine(reader.schema)
+        self._vectors = BucketDeletionVectors(
+            read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
         )
-        self._factory = FileWriterFactory.replacing(
+        self._factory = FileWriterFactory.for_rewrite(
             reader, task.partition, task.bucket, (*task.inputs, *task.above)
         )
         self._writers: list[RollingFileWriter] = []
 
-    def run(self) -> CompactionOutcome:
+    def run(self) -> BucketCompactionResult:
         """Compact and return what changed; on failure the written files are removed."""
         try:
             return self._compact()
@@ -144,9 +149,9 @@ class ClusteredCompaction:
                 writer.abort()
             raise
 
-    def _compact(self) -> CompactionOutcome:
+    def _compact(self) -> BucketCompactionResult:
         task, options = self._task, self._schema.typed_options
-        outcome = CompactionOutcome(list(task.inputs))
+        outcome = BucketCompactionResult(list(task.inputs))
         fresh = self._sort_level0()
         sorted_writers = list(self._writers)
         # where all files above are merged, new rows are merged with them at once
@@ -160,7 +165,7 @@ class ClusteredCompaction:
             outcome.after += fresh
         for file in task.alone:
             self._vectors.drop(file.file_name)
-        if options.deletion_vectors:
+        if options.has_deletion_vectors:
             outcome.index = self._vectors.write(
                 self._reader.io, self._reader.paths, self._schema, task.partition, task.bucket
             )
@@ -178,8 +183,8 @@ class ClusteredCompaction:
     def _sort_level0(self) -> list[DataFileMeta]:
         """Merge level 0 by key and write the new rows sorted by the clustering columns, in chunks of bounded memory."""
         limit = self._schema.typed_options.memory("write-buffer-size", "256 mb")
-        runs = oldest_first([[file] for file in self._task.files])
-        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+        runs = sort_oldest_first([[file] for file in self._task.files])
+        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
         merging = [
             MergeRun(self._read_level0(files, load))
             for files, load in zip(runs, loads, strict=True)
@@ -198,7 +203,7 @@ class ClusteredCompaction:
     def _read_level0(
         self, files: Sequence[DataFileMeta], batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        order = KeyOrder(self._keys)
+        order = KeyOrderChecker(self._keys)
         for file in files:
             for rows in self._reader.read(self._at(file), self._fields, batch_rows=batch_rows):
                 order.check(file.file_name, rows)
@@ -207,8 +212,8 @@ class ClusteredCompaction:
     def _write_sorted(self, rows: pa.Table) -> list[DataFileMeta]:
         """Write rows with distinct keys, which are in key order."""
         if rows.num_rows:
-            known = self._find_older(KeyColumns.of(rows, self._keys))
-            if self._engine.first_row_wins:
+            known = self._mark_older_rows(KeyColumns.of(rows, self._keys))
+            if self._engine.is_first_row:
                 rows = rows.filter(pa.array(~known))
             else:
                 rows = drop_retracts(rows)  # the rows that they delete are marked by now
@@ -219,7 +224,7 @@ class ClusteredCompaction:
         writer.write(rows.take(pa.array(order)))
         return writer.close()
 
-    def _find_older(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
+    def _mark_older_rows(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
         """Return which of the sorted, distinct keys have a row above, and mark that row deleted unless it is kept."""
         known = np.zeros(len(keys), bool)
         for file in (*self._task.above, *self._task.alone):
@@ -233,15 +238,15 @@ class ClusteredCompaction:
             order, _ = stored.ordered()
             found, places = keys.find(stored.take(order))
             known[found] = True
-            if len(found) and not self._engine.first_row_wins:
-                positions = rows.column(POSITION).to_numpy()[order[places]]
+            if len(found) and not self._engine.is_first_row:
+                positions = rows.column(ROW_POSITION).to_numpy()[order[places]]
                 self._vectors.add({file.file_name: DeletionVector.of(np.sort(positions))})
         return known
 
     def _merge(self, files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
         """Write the rows of files that are not deleted, in the order of the clustering columns."""
         runs = self._runs(files)
-        loads = load_rows([sum(file.row_count for file in run) for run in runs])
+        loads = plan_batch_rows([sum(file.row_count for file in run) for run in runs])
         merging = [
             MergeRun(self._read_clustered(run, load)) for run, load in zip(runs, loads, strict=True)
         ]
@@ -254,28 +259,28 @@ class ClusteredCompaction:
 
     def _runs(self, files: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
         """Return files in as few sorted runs as possible; each file sorted by other columns is its own run."""
-        ranges, runs = list[Ranged](), list[list[DataFileMeta]]()
+        ranges, runs = list[RangedFile](), list[list[DataFileMeta]]()
         for file in files:
-            if is_current(file, self._schema, self._reader.schemas):
-                ranges.append(clustering_range(file, self._schema))
+            if has_current_clustering(file, self._schema, self._reader.schemas):
+                ranges.append(decode_clustering_range(file, self._schema))
             else:
                 runs.append([file])
-        return runs + runs_of_level(sorted(ranges, key=lambda item: item[:2]))
+        return runs + build_level_runs(sorted(ranges, key=lambda item: item[:2]))
 
     def _read_clustered(
         self, files: Sequence[DataFileMeta], batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        order = KeyOrder(self._columns, ", ".join(self._columns))
+        order = KeyOrderChecker(self._columns, ", ".join(self._columns))
         for file in files:
             vector = self._vectors.vectors.get(file.file_name)
             batches = self._reader.read(self._at(file), self._fields, vector, batch_rows=batch_rows)
-            if not is_current(file, self._schema, self._reader.schemas):
-                batches = self._sorted(batches)
+            if not has_current_clustering(file, self._schema, self._reader.schemas):
+                batches = self._sort_rows(batches)
             for rows in batches:
                 order.check(file.file_name, rows)
                 yield file.level, rows
 
-    def _sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _sort_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches)
         if rows.num_rows:
             order, _ = KeyColumns.of(rows, self._columns).ordered()

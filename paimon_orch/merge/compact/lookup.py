@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
 from paimon_orch.format.deletion_vector import DeletionVector, Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import AtomicType, Field
@@ -20,15 +20,15 @@ from paimon_orch.merge.sort.key_order import (
     Indices,
     Key,
     KeyColumns,
-    KeyOrder,
-    comparable_value,
-    key_bounds,
+    KeyOrderChecker,
+    decode_key_bounds,
+    to_comparable_value,
 )
 from paimon_orch.merge.sort.late_materialization import RowGroupValues
 
 LevelRows = tuple[int, pa.RecordBatch]
-_NOTHING: Indices = np.empty(0, np.int64)
-ReadGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGroup]]
+_NO_INDICES: Indices = np.empty(0, np.int64)
+ReadRowGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGroup]]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Cursor:
     file: DataFileMeta
     low: Key
     high: Key
-    order: KeyOrder
+    order: KeyOrderChecker
     groups: Iterator[RowGroup] | None = None
     group: RowGroup | None = None
     batches: Iterator[pa.RecordBatch] | None = None
@@ -59,7 +59,7 @@ class PositionLookup:
         self,
         files: Sequence[DataFileMeta],
         key_fields: Sequence[Field],
-        read: ReadGroups,
+        read: ReadRowGroups,
         vectors: Mapping[str, DeletionVector],
         values: Sequence[Field] = (),
         is_alive: Callable[[pa.RecordBatch], Mask] | None = None,
@@ -76,11 +76,14 @@ class PositionLookup:
         self._vectors = vectors
         self._values = [field for field in values if field not in key_fields]
         self._levels = [
-            [_Cursor(file, *key_bounds(file, key_fields), KeyOrder(self._names)) for file in group]
+            [
+                _Cursor(file, *decode_key_bounds(file, key_fields), KeyOrderChecker(self._names))
+                for file in group
+            ]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
         self._is_alive = is_alive
-        self._found: dict[str, list[Positions]] = {}
+        self._found_positions: dict[str, list[Positions]] = {}
         self._rows: list[LevelRows] = []
 
     def mark(self, keys: KeyColumns) -> list[LevelRows]:
@@ -102,7 +105,8 @@ class PositionLookup:
     def vectors(self) -> dict[str, DeletionVector]:
         """Return the new deletion vectors by file name, without those that were there before."""
         return {
-            name: DeletionVector.of(np.concatenate(parts)) for name, parts in self._found.items()
+            name: DeletionVector.of(np.concatenate(parts))
+            for name, parts in self._found_positions.items()
         }
 
     def _mark_in_file(self, cursor: _Cursor, keys: KeyColumns) -> Indices | None:
@@ -112,13 +116,13 @@ class PositionLookup:
         start, end = keys.count_below(cursor.low), keys.count_up_to(cursor.high)
         hits = []
         while start < end:
-            start = self._load(cursor, keys, start, end)
+            start = self._advance(cursor, keys, start, end)
             if start == end:
                 break
             assert cursor.keys is not None
             last = cursor.keys.at(len(cursor.keys) - 1)
             stop = start + keys.slice(start, end - start).count_up_to(last)
-            hits.append(start + self._hits(cursor, keys.slice(start, stop - start)))
+            hits.append(start + self._mark_hits(cursor, keys.slice(start, stop - start)))
             start = stop
         found = np.concatenate(hits) if hits else np.empty(0, np.int64)
         if not len(found):
@@ -127,7 +131,7 @@ class PositionLookup:
         missing[found] = False
         return np.flatnonzero(missing)
 
-    def _load(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
+    def _advance(self, cursor: _Cursor, keys: KeyColumns, start: int, end: int) -> int:
         """Move to the batch that may hold the first key from ``start`` on that lies in a row group; return which.
 
         That is ``end`` if this window has none. Row groups in which no key lies are passed over.
@@ -143,12 +147,15 @@ class PositionLookup:
             group = self._next_group(cursor)
             if group is None:
                 return end
-            low, high = self._bound(group.bounds.min), self._bound(group.bounds.max)
+            low, high = (
+                self._comparable_bound(group.bounds.min),
+                self._comparable_bound(group.bounds.max),
+            )
             if low is not None:
-                start = max(start, keys.firsts.count_below(low))
+                start = max(start, keys.first_column.count_below(low))
             if start >= end:
                 return end  # the row group waits for the next window
-            if high is not None and keys.firsts.at(start) > high:
+            if high is not None and keys.first_column.at(start) > high:
                 cursor.group = None
             else:
                 cursor.batches = group.read(self._key_fields)
@@ -163,30 +170,30 @@ class PositionLookup:
             cursor.done = cursor.group is None
         return cursor.group
 
-    def _bound(self, value: object) -> Key | None:
+    def _comparable_bound(self, value: object) -> Key | None:
         """Return a bound of the first key column; None if it is not known in the order of keys (-0.0 and NaN)."""
         kind = self._key_fields[0].type
         if value is None or (isinstance(kind, AtomicType) and kind.name in ("FLOAT", "DOUBLE")):
             return None
-        return (comparable_value(value, kind),)
+        return (to_comparable_value(value, kind),)
 
-    def _hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
+    def _mark_hits(self, cursor: _Cursor, keys: KeyColumns) -> Indices:
         """Mark the rows of the loaded batch that have one of the keys; return which keys those are."""
         loaded = cursor.keys
         if loaded is None or not len(keys):
-            return _NOTHING
+            return _NO_INDICES
         low, high = loaded.count_below(keys.at(0)), loaded.count_up_to(keys.at(len(keys) - 1))
         window = loaded.slice(low, high - low)
         rows, wanted = window.find(keys)
         if len(rows) and cursor.batch is not None:
             found = cursor.batch.take(pa.array(low + rows))
-            marked = found.column(POSITION).to_numpy()
-            self._found.setdefault(cursor.file.file_name, []).append(marked)
+            marked = found.column(ROW_POSITION).to_numpy()
+            self._found_positions.setdefault(cursor.file.file_name, []).append(marked)
             if self._values:
-                return wanted[self._keep(list(self._valued(cursor, found, marked)))]
+                return wanted[self._filter_alive(list(self._read_values(cursor, found, marked)))]
         return wanted
 
-    def _keep(self, rows: Sequence[LevelRows]) -> Mask:
+    def _filter_alive(self, rows: Sequence[LevelRows]) -> Mask:
         """Keep the found rows that are alive, and return which of them are."""
         if self._is_alive is None:
             self._rows += rows
@@ -199,7 +206,7 @@ class PositionLookup:
         self._rows += [(level, batch) for level, batch in alive if batch.num_rows]
         return np.concatenate(masks)
 
-    def _valued(
+    def _read_values(
         self, cursor: _Cursor, found: pa.RecordBatch, marked: Positions
     ) -> Iterator[LevelRows]:
         """Yield found rows of keys with their values."""
@@ -208,7 +215,7 @@ class PositionLookup:
             name = cursor.file.file_name
             cursor.values = RowGroupValues(name, cursor.group.read(self._values))
         parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(marked)]
-        rows = pa.Table.from_batches(parts).drop_columns(POSITION)
+        rows = pa.Table.from_batches(parts).drop_columns(ROW_POSITION)
         for name in self._names:
             rows = rows.append_column(name, found.column(name))
         for batch in rows.combine_chunks().to_batches():

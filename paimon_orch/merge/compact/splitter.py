@@ -13,17 +13,17 @@ from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.compact.bucket_compaction import CompactionTask
 from paimon_orch.merge.sort.key_order import decode_key
-from paimon_orch.merge.tree.key_range import KeySlice
-from paimon_orch.merge.tree.levels import sections
+from paimon_orch.merge.tree.key_range import KeyRange
+from paimon_orch.merge.tree.levels import split_into_sections
 
-_WORTH_SPLITTING = 4  # parts: fewer would leave one core waiting for another
+_MIN_PARTS = 4  # parts: fewer would leave one core waiting for another
 
 Section = list[list[DataFileMeta]]
-KeyStarts = Callable[[DataFileMeta], Sequence[object]]
+SplitPointsOf = Callable[[DataFileMeta], Sequence[object]]
 
 
-def parts_of(
-    task: CompactionTask, key_fields: Sequence[Field], part_bytes: int, starts: KeyStarts
+def split_task(
+    task: CompactionTask, key_fields: Sequence[Field], part_bytes: int, starts: SplitPointsOf
 ) -> list[CompactionTask]:
     """Return the tasks that do together what ``task`` does, each of about ``part_bytes`` of input.
 
@@ -31,44 +31,44 @@ def parts_of(
     also rewrites files ``alone`` stays whole: it needs the vectors of all. One that does nothing else is split by file.
     """
     if not task.files:
-        return _apart(task, part_bytes)
-    if task.alone or _size(task.files) < _WORTH_SPLITTING * part_bytes:
+        return _split_by_file(task, part_bytes)
+    if task.alone or _total_size(task.files) < _MIN_PARTS * part_bytes:
         return [task]
     parts: list[CompactionTask] = []
     together: list[DataFileMeta] = []
-    for section in sections(task.files, key_fields):
+    for section in split_into_sections(task.files, key_fields):
         files = [file for run in section for file in run]
-        if together and _size(together) + _size(files) > part_bytes:
+        if together and _total_size(together) + _total_size(files) > part_bytes:
             parts.append(replace(task, files=tuple(together)))
             together = []
-        slices = _slices(section, round(_size(files) / part_bytes), key_fields, starts)
+        slices = _split_section(section, round(_total_size(files) / part_bytes), key_fields, starts)
         if len(slices) == 1:
             together += files
         else:
-            parts += [_sliced(task, files, keys, key_fields) for keys in slices]
+            parts += [_restrict_to_range(task, files, keys, key_fields) for keys in slices]
     if together:
         parts.append(replace(task, files=tuple(together)))
     if len(parts) == 1:
         return [task]
     merges_level0 = any(file.level == 0 for file in task.files)
-    return [replace(part, is_part=True, merges_level0=merges_level0) for part in parts]
+    return [replace(part, is_partial=True, merges_level0=merges_level0) for part in parts]
 
 
-def _apart(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:
+def _split_by_file(task: CompactionTask, part_bytes: int) -> list[CompactionTask]:
     """Split files that are rewritten each by itself."""
     groups: list[list[DataFileMeta]] = []
     for file in task.alone:
-        if not groups or _size(groups[-1]) + file.file_size > part_bytes:
+        if not groups or _total_size(groups[-1]) + file.file_size > part_bytes:
             groups.append([])
         groups[-1].append(file)
-    parts = [replace(task, alone=tuple(group), is_part=True) for group in groups]
+    parts = [replace(task, alone=tuple(group), is_partial=True) for group in groups]
     return parts if len(parts) > 1 else [task]
 
 
-def _sliced(
+def _restrict_to_range(
     task: CompactionTask,
     files: Sequence[DataFileMeta],
-    keys: KeySlice,
+    keys: KeyRange,
     key_fields: Sequence[Field],
 ) -> CompactionTask:
     return replace(
@@ -76,21 +76,21 @@ def _sliced(
     )
 
 
-def _slices(
-    section: Section, count: int, key_fields: Sequence[Field], starts: KeyStarts
-) -> list[KeySlice]:
+def _split_section(
+    section: Section, count: int, key_fields: Sequence[Field], starts: SplitPointsOf
+) -> list[KeyRange]:
     """Cut a section into ``count`` slices at most, of about as much of its largest run each."""
     if len(section) == 1 or count < 2:
-        return [KeySlice(None, None)]
-    largest = max(section, key=_size)
+        return [KeyRange(None, None)]
+    largest = max(section, key=_total_size)
     first, *rest = [field.type for field in key_fields]
     values = [value for file in largest for value in starts(file) if value is not None]
     keys = [serialize_row([value, *(None for _ in rest)], [first, *rest]) for value in values]
     known = sorted(set(keys), key=lambda key: decode_key(key, key_fields))
     cuts = sorted({round(part * len(known) / count) for part in range(1, count)} - {0, len(known)})
     bounds = [None, *(known[cut] for cut in cuts), None]
-    return [KeySlice(low, high) for low, high in pairwise(bounds)]
+    return [KeyRange(low, high) for low, high in pairwise(bounds)]
 
 
-def _size(files: Sequence[DataFileMeta]) -> int:
+def _total_size(files: Sequence[DataFileMeta]) -> int:
     return sum(file.file_size for file in files)

@@ -13,28 +13,28 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.row.binary_row import read_field, row_arity
+from paimon_orch.format.row.binary_row import read_field, read_row_arity
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.merge.aggregate.field_aggregator import Mask
 from paimon_orch.merge.sort.key_order import Indices
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
-_MILLISECONDS_FROM = 10**12  # a BIGINT from here on counts milliseconds
-_TIMES = ("INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
+_MIN_MILLISECONDS = 10**12  # a BIGINT from here on counts milliseconds
+_TIME_TYPES = ("INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 @dataclass(frozen=True, slots=True)
-class RecordExpiry:
+class RecordLevelExpire:
     """Which rows of a table are too old at ``now``, in seconds since the epoch; null never is."""
 
     column: Field
-    keep: timedelta
+    expire_time: timedelta
     now: int
 
     @classmethod
-    def of(cls, schema: TableSchema, now: int) -> "RecordExpiry | None":
+    def of(cls, schema: TableSchema, now: int) -> "RecordLevelExpire | None":
         """Read the table's options; None if its rows do not expire."""
         options = schema.typed_options
         if EXPIRE_TIME not in options.values:
@@ -48,7 +48,7 @@ class RecordExpiry:
         check_time_type(column)
         return cls(column, options.duration(EXPIRE_TIME, ""), now)
 
-    def alive(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def drop_expired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are not too old."""
         alive = self.is_alive(rows)
         return rows if alive.all() else rows.filter(pa.array(alive))
@@ -56,7 +56,7 @@ class RecordExpiry:
     def is_alive(self, rows: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that are not too old."""
         column = rows.column(self.column.name)
-        expired = self.now > _seconds(column) + int(self.keep.total_seconds())
+        expired = self.now > _to_epoch_seconds(column) + int(self.expire_time.total_seconds())
         alive: Mask = ~(expired & column.is_valid().to_numpy(zero_copy_only=False))
         return alive
 
@@ -66,33 +66,33 @@ class RecordExpiry:
         stored = next((f for f in schema.fields if f.id == self.column.id), None)
         names = list(schema.names if file.value_stats_cols is None else file.value_stats_cols)
         least = file.value_stats.min_values
-        if stored is None or stored.name not in names or row_arity(least) != len(names):
+        if stored is None or stored.name not in names or read_row_arity(least) != len(names):
             return False
         value = read_field(least, names.index(stored.name), stored.type)
         if not isinstance(value, int):
             return False
-        oldest = int(_seconds(pa.array([value], arrow_type(stored.type)))[0])
-        return self.now - int(self.keep.total_seconds()) > oldest
+        oldest = int(_to_epoch_seconds(pa.array([value], to_arrow_type(stored.type)))[0])
+        return self.now - int(self.expire_time.total_seconds()) > oldest
 
 
 def check_time_type(column: Field) -> None:
     """Refuse a time column of a type that tells no time."""
-    if not (isinstance(column.type, AtomicType) and column.type.name in _TIMES):
+    if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
         raise InputError(
             f"'{TIME_FIELD}' names {column.name!r}, which must be INT, BIGINT or a TIMESTAMP"
         )
 
 
-def _seconds(column: pa.Array) -> Indices:
+def _to_epoch_seconds(column: pa.Array) -> Indices:
     """Return a time column in seconds since the epoch; what null stands for does not matter."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-        return _numbers(column.view(pa.int64())) // per_second
-    numbers = _numbers(column.cast(pa.int64()))
-    return np.where(numbers >= _MILLISECONDS_FROM, numbers // 1000, numbers)
+        return _to_int64(column.view(pa.int64())) // per_second
+    numbers = _to_int64(column.cast(pa.int64()))
+    return np.where(numbers >= _MIN_MILLISECONDS, numbers // 1000, numbers)
 
 
-def _numbers(column: pa.Array) -> Indices:
+def _to_int64(column: pa.Array) -> Indices:
     numbers: Indices = column.fill_null(0).to_numpy(zero_copy_only=False)
     return numbers

@@ -10,10 +10,14 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import Fold, Mask
-from paimon_orch.merge.aggregate.registry import function_name, make_fold, new_fold
-from paimon_orch.merge.sort.key_order import Indices, comparable_column
-from paimon_orch.merge.sort.sort_merge_reader import dense_rank
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator, Mask
+from paimon_orch.merge.aggregate.registry import (
+    create_aggregator,
+    find_aggregate_function,
+    find_aggregator_factory,
+)
+from paimon_orch.merge.sort.key_order import Indices, to_comparable_column
+from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class SequenceGroup:
         return *self.sequence, *self.columns
 
 
-def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
+def parse_sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
     """Return the sequence groups of a partial-update table, checked."""
     groups, protected, sequences = [], set[str](), set[str]()
     for key, value in schema.options.items():
@@ -55,7 +59,7 @@ def sequence_groups(schema: TableSchema) -> list[SequenceGroup]:
 
 def check_partial_update(schema: TableSchema) -> None:
     """Refuse options of a partial-update table that contradict each other (3.5)."""
-    options, groups = schema.typed_options, sequence_groups(schema)
+    options, groups = schema.typed_options, parse_sequence_groups(schema)
     sequences = {name for group in groups for name in group.sequence}
     protected = {name for group in groups for name in group.columns}
     removing = options.names("partial-update.remove-record-on-sequence-group")
@@ -70,10 +74,10 @@ def check_partial_update(schema: TableSchema) -> None:
             "deletes remove a record in 'partial-update.remove-record-on-sequence-group'"
         )
     for name in schema.names:
-        function = function_name(schema, name)
+        function = find_aggregate_function(schema, name)
         if function is None or name in sequences or name in schema.primary_keys:
             continue
-        make_fold(schema, name, function)
+        find_aggregator_factory(schema, name, function)
         if function != "last_non_null_value" and name not in protected:
             raise InputError(
                 f"column {name!r}: in a partial-update table aggregate function {function!r} needs a sequence group"
@@ -87,29 +91,29 @@ def check_aggregation(schema: TableSchema) -> None:
     for name in schema.names:
         if name in schema.primary_keys:
             continue
-        _function(schema, name)
+        _aggregate_function(schema, name)
         if removes and options.boolean(f"fields.{name}.ignore-retract"):
             raise InputError(
                 f"'fields.{name}.ignore-retract' does not go with 'aggregation.remove-record-on-delete'"
             )
 
 
-def _function(schema: TableSchema, name: str) -> str:
+def _aggregate_function(schema: TableSchema, name: str) -> str:
     """Return the function of a column of an aggregation table, which it takes."""
     if name in schema.typed_options.names("sequence.field"):
         return "last_value"
-    function = function_name(schema, name) or "last_non_null_value"
-    make_fold(schema, name, function)
+    function = find_aggregate_function(schema, name) or "last_non_null_value"
+    find_aggregator_factory(schema, name, function)
     return function
 
 
 @dataclass(slots=True)
-class RowFold(ABC):
+class MergeFunction(ABC):
     """The merged rows of a number of keys while their rows come in, in lockstep."""
 
     rows: pa.Table
     groups: int
-    folds: dict[str, Fold]
+    aggregators: dict[str, FieldAggregator]
     retracts: Mask
     deletes: Mask
     last: Indices = field(init=False)
@@ -123,9 +127,9 @@ class RowFold(ABC):
     def take(self, groups: Indices, rows: Indices) -> None:
         """Take the next row of some groups; each engine says how."""
 
-    def restart(self, groups: Indices, rows: Indices) -> None:
+    def apply_delete(self, groups: Indices, rows: Indices) -> None:
         """Let a delete stand for the whole row; a later row goes on from its values."""
-        for fold in self.folds.values():
+        for fold in self.aggregators.values():
             fold.reset(groups, rows)
         self.deleted[groups] = True
 
@@ -136,30 +140,30 @@ class RowFold(ABC):
         for name in target.names:
             if name == VALUE_KIND.name:
                 columns.append(pa.array(kinds))
-            elif name in self.folds:
-                columns.append(self.folds[name].result())
+            elif name in self.aggregators:
+                columns.append(self.aggregators[name].result())
             else:  # the key and the sequence number are those of the last row
                 columns.append(self.rows.column(name).take(pa.array(self.last)).combine_chunks())
         return pa.table(columns, schema=target)
 
 
-def _contiguous(rows: pa.Table, name: str) -> pa.Array:
+def _contiguous_column(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name).combine_chunks()
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _value_names(schema: TableSchema, rows: pa.Table) -> list[str]:
+def _value_column_names(schema: TableSchema, rows: pa.Table) -> list[str]:
     fixed = {SEQUENCE_NUMBER.name, VALUE_KIND.name, *schema.primary_keys}
     return [name for name in rows.column_names if name not in fixed]
 
 
-def _kinds(rows: pa.Table) -> tuple[Mask, Mask]:
+def _row_kind_masks(rows: pa.Table) -> tuple[Mask, Mask]:
     kinds = rows.column(VALUE_KIND.name)
     return is_retract(kinds), kinds.to_numpy() == int(RowKind.DELETE)
 
 
 @dataclass(slots=True)
-class Aggregation(RowFold):
+class AggregateMergeFunction(MergeFunction):
     """Every column by its own aggregate function."""
 
     remove_on_delete: bool = False
@@ -172,23 +176,27 @@ class Aggregation(RowFold):
         restarts = self.deletes[rows] & self.remove_on_delete
         adds = ~retracts
         backs = retracts & ~restarts
-        for fold in self.folds.values():
+        for fold in self.aggregators.values():
             if adds.any():
                 fold.add(groups[adds], rows[adds])
             if backs.any():
                 fold.take_back(groups[backs], rows[backs])
         if restarts.any():
-            self.restart(groups[restarts], rows[restarts])
+            self.apply_delete(groups[restarts], rows[restarts])
 
 
-def aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
+def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
     """Return the fold of an aggregation table."""
     folds = {
-        name: new_fold(schema, _function(schema, name), name, _contiguous(rows, name), groups)
-        for name in _value_names(schema, rows)
+        name: create_aggregator(
+            schema, _aggregate_function(schema, name), name, _contiguous_column(rows, name), groups
+        )
+        for name in _value_column_names(schema, rows)
     }
     removes = schema.typed_options.boolean("aggregation.remove-record-on-delete")
-    return Aggregation(rows, groups, folds, *_kinds(rows), remove_on_delete=removes)
+    return AggregateMergeFunction(
+        rows, groups, folds, *_row_kind_masks(rows), remove_on_delete=removes
+    )
 
 
 @dataclass(slots=True)
@@ -197,26 +205,26 @@ class _GroupState:
 
     group: SequenceGroup
     ranks: Indices
-    some: Mask
+    has_sequence: Mask
     accepted: Indices
-    aggregated: frozenset[str]
-    removes: bool
+    aggregated_columns: frozenset[str]
+    removes_record: bool
 
 
 @dataclass(slots=True)
-class PartialUpdate(RowFold):
+class PartialUpdateMergeFunction(MergeFunction):
     """Non-null values overwrite; columns of sequence groups only with a sequence that is not older."""
 
-    sequence_groups: Sequence[_GroupState] = ()
+    group_states: Sequence[_GroupState] = ()
     remove_on_delete: bool = False
     ignores_delete: bool = False
-    ungrouped: tuple[str, ...] = ()
+    ungrouped_columns: tuple[str, ...] = ()
     added: Mask = field(init=False)
-    filled: Mask = field(init=False)
+    initialized: Mask = field(init=False)
 
     def __post_init__(self) -> None:
-        super(PartialUpdate, self).__post_init__()
-        self.added, self.filled = np.zeros(self.groups, bool), np.zeros(self.groups, bool)
+        super(PartialUpdateMergeFunction, self).__post_init__()
+        self.added, self.initialized = np.zeros(self.groups, bool), np.zeros(self.groups, bool)
         self.deleted = np.ones(self.groups, bool)  # until a row is added
 
     def take(self, groups: Indices, rows: Indices) -> None:
@@ -228,45 +236,45 @@ class PartialUpdate(RowFold):
         if not len(groups):
             return
         self.last[groups] = rows
-        self.deleted[groups], self.added[groups], self.filled[groups] = False, True, True
-        for name in self.ungrouped:
-            self.folds[name].add(groups, rows)
-        for state in self.sequence_groups:
-            self._each(state, groups, rows, _add, _add_older)
+        self.deleted[groups], self.added[groups], self.initialized[groups] = False, True, True
+        for name in self.ungrouped_columns:
+            self.aggregators[name].add(groups, rows)
+        for state in self.group_states:
+            self._update_group(state, groups, rows, _add_newer, _add_older)
 
-    def _each(
+    def _update_group(
         self,
         state: _GroupState,
         groups: Indices,
         rows: Indices,
-        newer: Callable[[Fold, bool, Indices, Indices], None],
-        older: Callable[[Fold, Indices, Indices], None],
+        newer: Callable[[FieldAggregator, bool, Indices, Indices], None],
+        older: Callable[[FieldAggregator, Indices, Indices], None],
     ) -> None:
         """Hand the columns of a sequence group the rows that have a sequence, by its age."""
-        some = state.some[rows]
+        some = state.has_sequence[rows]
         groups, rows = groups[some], rows[some]
         fresh = state.ranks[rows] >= state.accepted[groups]
         state.accepted[groups[fresh]] = state.ranks[rows[fresh]]
         for name in state.group.sequence:
-            self.folds[name].reset(groups[fresh], rows[fresh])
+            self.aggregators[name].reset(groups[fresh], rows[fresh])
         for name in state.group.columns:
-            fold, aggregated = self.folds[name], name in state.aggregated
+            fold, aggregated = self.aggregators[name], name in state.aggregated_columns
             newer(fold, aggregated, groups[fresh], rows[fresh])
             if aggregated:
                 older(fold, groups[~fresh], rows[~fresh])
 
     def _retract(self, groups: Indices, rows: Indices) -> None:
-        first = ~self.filled[groups]  # a key that begins with a retract begins with its values
+        first = ~self.initialized[groups]  # a key that begins with a retract begins with its values
         self._start(groups[first], rows[first])
         if self.ignores_delete:
             self.last[groups[first]] = rows[first]
             return
         self.last[groups] = rows
-        if self.sequence_groups:
+        if self.group_states:
             self._retract_groups(groups, rows)
         elif self.remove_on_delete:
             deletes = self.deletes[rows]  # -U has no effect
-            self.restart(groups[deletes], rows[deletes])
+            self.apply_delete(groups[deletes], rows[deletes])
         else:
             raise InputError(
                 "'merge-engine' = 'partial-update' takes no -U and -D rows without 'ignore-delete', "
@@ -276,85 +284,87 @@ class PartialUpdate(RowFold):
     def _retract_groups(self, groups: Indices, rows: Indices) -> None:
         self.deleted[groups] = ~self.added[groups]
         going = np.ones(len(groups), bool)  # not deleted as a whole by a group before
-        for state in self.sequence_groups:
-            some = going & state.some[rows]
+        for state in self.group_states:
+            some = going & state.has_sequence[rows]
             fresh = some & (state.ranks[rows] >= state.accepted[groups])
-            if state.removes:
+            if state.removes_record:
                 gone = fresh & self.deletes[rows]
                 self._start(groups[gone], rows[gone])
                 self.deleted[groups[gone]] = True
                 going &= ~gone
             chosen = going & some
-            self._each(state, groups[chosen], rows[chosen], _take_back, _retract)
+            self._update_group(state, groups[chosen], rows[chosen], _retract_newer, _retract_older)
 
     def _start(self, groups: Indices, rows: Indices) -> None:
         """Let the values of a retract stand for the whole row."""
-        for fold in self.folds.values():
+        for fold in self.aggregators.values():
             fold.reset(groups, rows)
-        for state in self.sequence_groups:
-            state.accepted[groups] = np.where(state.some[rows], state.ranks[rows], 0)
-        self.filled[groups] = True
+        for state in self.group_states:
+            state.accepted[groups] = np.where(state.has_sequence[rows], state.ranks[rows], 0)
+        self.initialized[groups] = True
 
 
-def _add(fold: Fold, _aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
+def _add_newer(fold: FieldAggregator, _aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
     fold.add(groups, rows)
 
 
-def _add_older(fold: Fold, groups: Indices, rows: Indices) -> None:
+def _add_older(fold: FieldAggregator, groups: Indices, rows: Indices) -> None:
     fold.add_older(groups, rows)
 
 
-def _retract(fold: Fold, groups: Indices, rows: Indices) -> None:
+def _retract_older(fold: FieldAggregator, groups: Indices, rows: Indices) -> None:
     fold.take_back(groups, rows)
 
 
-def _take_back(fold: Fold, aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
+def _retract_newer(fold: FieldAggregator, aggregated: bool, groups: Indices, rows: Indices) -> None:  # noqa: FBT001
     if aggregated:
         fold.take_back(groups, rows)
     else:
         fold.clear(groups)
 
 
-def partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> RowFold:
+def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> MergeFunction:
     """Return the fold of a partial-update table."""
     options = schema.typed_options
-    found = sequence_groups(schema)
+    found = parse_sequence_groups(schema)
     sequences = {name for group in found for name in group.sequence}
     grouped = {name for group in found for name in group.columns}
-    folds: dict[str, Fold] = {}
-    for name in _value_names(schema, rows):
-        function = None if name in sequences else function_name(schema, name)
+    folds: dict[str, FieldAggregator] = {}
+    for name in _value_column_names(schema, rows):
+        function = None if name in sequences else find_aggregate_function(schema, name)
         plain = "last_value" if name in sequences | grouped else "last_non_null_value"
-        folds[name] = new_fold(schema, function or plain, name, _contiguous(rows, name), groups)
+        folds[name] = create_aggregator(
+            schema, function or plain, name, _contiguous_column(rows, name), groups
+        )
     removing = set(options.names("partial-update.remove-record-on-sequence-group"))
     states = [
         _GroupState(
             group,
-            *_sequence_ranks(rows, group),
+            *_compute_sequence_ranks(rows, group),
             np.zeros(groups, np.int64),
-            frozenset(n for n in group.columns if function_name(schema, n) is not None),
+            frozenset(n for n in group.columns if find_aggregate_function(schema, n) is not None),
             bool(removing & set(group.sequence)),
         )
         for group in found
     ]
-    return PartialUpdate(
+    return PartialUpdateMergeFunction(
         rows,
         groups,
         folds,
-        *_kinds(rows),
-        sequence_groups=states,
+        *_row_kind_masks(rows),
+        group_states=states,
         remove_on_delete=options.boolean("partial-update.remove-record-on-delete"),
         ignores_delete=options.ignores_delete,
-        ungrouped=tuple(name for name in folds if name not in sequences | grouped),
+        ungrouped_columns=tuple(name for name in folds if name not in sequences | grouped),
     )
 
 
-def _sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
+def _compute_sequence_ranks(rows: pa.Table, group: SequenceGroup) -> tuple[Indices, Mask]:
     """Return a rank of every row's sequence (from 1), and which rows have a sequence at all."""
-    columns = [comparable_column(rows.column(name)) for name in group.sequence]
+    columns = [to_comparable_column(rows.column(name)) for name in group.sequence]
     some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
     combined = np.zeros(rows.num_rows, np.int64)
     for column in columns:
-        ranks = dense_rank(column)
-        combined = dense_rank(pa.array(combined * (ranks.max(initial=0) + 1) + ranks))
+        ranks = compute_dense_rank(column)
+        combined = compute_dense_rank(pa.array(combined * (ranks.max(initial=0) + 1) + ranks))
     return combined, some

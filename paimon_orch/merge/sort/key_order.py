@@ -13,22 +13,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CorruptFileError, corrupt_unless_decoded
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
-from paimon_orch.format.text import python_value
+from paimon_orch.format.text import to_python_value
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.merge.sort.key_packing import pack
+from paimon_orch.merge.sort.key_packing import pack_keys
 
 Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]
 
 # Keys of a step in a span of at most so many times its rows: a place for each costs less than a sort.
-_DENSE = 8
+_MAX_DENSE_SPAN = 8
 _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
 
-def comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return one contiguous array whose natural order is the order of the format."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -46,11 +46,11 @@ def comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
-        return pa.array(sortable_float(values), mask=~valid)
+        return pa.array(encode_sortable_floats(values), mask=~valid)
     return column
 
 
-def sortable_float(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+def encode_sortable_floats(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     """Return integers in Java's total order of floating point numbers."""
     bits = 8 * values.dtype.itemsize
     signed = np.int32 if bits == 32 else np.int64
@@ -60,27 +60,27 @@ def sortable_float(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     return flipped.astype(np.int64)
 
 
-def comparable_value(value: object, data_type: DataType) -> tuple[bool, object]:
+def to_comparable_value(value: object, data_type: DataType) -> tuple[bool, object]:
     """Return an internal value so that values compare as the format orders them; null is smallest."""
     if isinstance(value, float) and isinstance(data_type, AtomicType):
         kind = np.float32 if data_type.name == "FLOAT" else np.float64
-        value = int(sortable_float(np.array([value], kind))[0])
+        value = int(encode_sortable_floats(np.array([value], kind))[0])
     return value is not None, int(value) if isinstance(value, bool) else value
 
 
 def decode_key(data: bytes, fields: Sequence[Field]) -> Key:
     """Return a serialized key as a comparable tuple."""
     values = deserialize_row(data, [field.type for field in fields])
-    return tuple(comparable_value(v, f.type) for v, f in zip(values, fields, strict=True))
+    return tuple(to_comparable_value(v, f.type) for v, f in zip(values, fields, strict=True))
 
 
-def key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key, Key]:
+def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key, Key]:
     """Return the smallest and the largest key of a file by its metadata, as comparable tuples.
 
     ``fields`` are the columns that the file is sorted by. Raises :class:`CorruptFileError` for bounds of other columns,
     as far as their bytes show it.
     """
-    with corrupt_unless_decoded(f"{file.file_name}, the bounds of its keys in the manifest"):
+    with wrap_decode_errors(f"{file.file_name}, the bounds of its keys in the manifest"):
         return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
 
 
@@ -93,19 +93,19 @@ class KeyColumns:
     @classmethod
     def of(cls, rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> "KeyColumns":
         """Take the named columns of a table."""
-        return cls(tuple(comparable_column(rows.column(name)) for name in names))
+        return cls(tuple(to_comparable_column(rows.column(name)) for name in names))
 
     def __len__(self) -> int:
         return len(self.arrays[0])
 
     @property
-    def firsts(self) -> "KeyColumns":
+    def first_column(self) -> "KeyColumns":
         """Return the first column alone."""
         return KeyColumns(self.arrays[:1])
 
     def at(self, index: int) -> Key:
         """Return the key of one row as a comparable tuple."""
-        values = [python_value(array[index]) for array in self.arrays]
+        values = [to_python_value(array[index]) for array in self.arrays]
         return tuple((value is not None, value) for value in values)
 
     def count_up_to(self, bound: Key) -> int:
@@ -136,16 +136,16 @@ class KeyColumns:
     def is_sorted(self) -> bool:
         """Return whether no row has a smaller key than the row before it."""
         if any(array.null_count for array in self.arrays):
-            return bool((np.diff(self._arrow_order()) > 0).all())
+            return bool((np.diff(self._sort_with_arrow()) > 0).all())
         ties: npt.NDArray[np.bool_] | None = None
         for array in self.arrays:
-            one, two = _with_next(array)
-            greater = _mask(pc.greater(one, two))
+            one, two = _pair_with_next(array)
+            greater = _to_mask(pc.greater(one, two))
             if (greater if ties is None else greater & ties).any():
                 return False
             if array is self.arrays[-1]:
                 break
-            equal = _mask(pc.equal(one, two))
+            equal = _to_mask(pc.equal(one, two))
             ties = equal if ties is None else ties & equal
             if not ties.any():
                 break
@@ -156,10 +156,10 @@ class KeyColumns:
 
         Presorted stretches make it cheap.
         """
-        words = pack(self.arrays)
+        words = pack_keys(self.arrays)
         if words is None:
-            order = self._arrow_order()
-            return order, _same_as_next(self.take(order).arrays)
+            order = self._sort_with_arrow()
+            return order, _equals_next(self.take(order).arrays)
         order = np.argsort(words[0], kind="stable") if len(words) == 1 else np.lexsort(words[::-1])
         same = np.ones(len(order) - 1, bool)
         for word in words:
@@ -172,9 +172,9 @@ class KeyColumns:
 
         Dense keys need no sort.
         """
-        words = pack(self.arrays)
+        words = pack_keys(self.arrays)
         span = None if words is None or len(words) > 1 else int(words[0].max()) + 1
-        if words is None or span is None or span > _DENSE * len(self):
+        if words is None or span is None or span > _MAX_DENSE_SPAN * len(self):
             order, same = self.ordered()
             ends: Indices = order[np.append(~same, True)]
             return ends
@@ -185,7 +185,7 @@ class KeyColumns:
         found: Indices = last[last >= 0].astype(np.int64)
         return found
 
-    def _arrow_order(self) -> Indices:
+    def _sort_with_arrow(self) -> Indices:
         columns = {}
         for index, array in enumerate(self.arrays):
             if array.null_count:  # said by a column, since pyarrow moved its option in release 25
@@ -199,7 +199,7 @@ class KeyColumns:
     def find(self, wanted: "KeyColumns") -> tuple[Indices, Indices]:
         """Return which of these sorted, distinct keys are among other such keys: (own rows, rows of ``wanted``)."""
         both = KeyColumns.concat([self, wanted])
-        words = pack(both.arrays)
+        words = pack_keys(both.arrays)
         if len(self) and words is not None and len(words) == 1:
             own, other = words[0][: len(self)], words[0][len(self) :]
             at = np.searchsorted(own, other)
@@ -210,7 +210,7 @@ class KeyColumns:
         return order[pairs], order[pairs + 1] - len(self)
 
 
-class KeyOrder:
+class KeyOrderChecker:
     """Checks that the rows of a sorted run, read batch by batch, are in key order.
 
     Merges rely on it: rows of an unsorted run would be dropped, repeated, or taken from anywhere.
@@ -240,24 +240,24 @@ def unsorted_file_error(file_name: str, order: str = "the primary key") -> Corru
     )
 
 
-def _with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _pair_with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return all values but the last, and the successor of each."""
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 
-def _mask(values: pa.Array) -> npt.NDArray[np.bool_]:
+def _to_mask(values: pa.Array) -> npt.NDArray[np.bool_]:
     mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _same_as_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+def _equals_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     size = max(0, len(columns[0]) - 1)
     same = np.ones(size, bool)
     for column in columns:
-        one, two = _with_next(column)
+        one, two = _pair_with_next(column)
         equal = pc.equal(one, two)
         if column.null_count:
             both_null = pc.and_(pc.is_null(one), pc.is_null(two))
             equal = pc.or_(pc.fill_null(equal, False), both_null)
-        same &= _mask(equal)
+        same &= _to_mask(equal)
     return same

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Words = npt.NDArray[np.uint64]
-_BITS = 64
-_MOST_WORDS = 3  # with more, Arrow's own sort is as good
-_LONGEST_TEXT = 64
-_SHORT_DECIMAL = 18  # digits of an unscaled value that fits 64 bits
+_WORD_BITS = 64
+_MAX_WORDS = 3  # with more, Arrow's own sort is as good
+_MAX_TEXT_BYTES = 64
+_MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 
 
-def pack(columns: Sequence[pa.Array]) -> list[Words] | None:
+def pack_keys(columns: Sequence[pa.Array]) -> list[Words] | None:
     """Return words, the most significant first, whose order and equality are those of the rows.
 
     ``columns`` are comparable key columns (see ``merge.keys``). None if they hold nulls or do not fit.
@@ -27,7 +27,7 @@ def pack(columns: Sequence[pa.Array]) -> list[Words] | None:
     words: list[Words] = []
     free = 0
     for column in columns:
-        pieces = _pieces(column)
+        pieces = _split_into_words(column)
         if pieces is None:
             return None
         for piece in pieces:
@@ -40,49 +40,49 @@ def pack(columns: Sequence[pa.Array]) -> list[Words] | None:
                 free -= bits
             else:
                 words.append(piece - low)
-                free = _BITS - bits
-    if len(words) > _MOST_WORDS:
+                free = _WORD_BITS - bits
+    if len(words) > _MAX_WORDS:
         return None
     return words or [np.zeros(len(columns[0]), np.uint64)]
 
 
-def _pieces(column: pa.Array) -> list[Words] | None:
+def _split_into_words(column: pa.Array) -> list[Words] | None:
     """Return a column as numbers, the most significant first."""
     kind = column.type
     if column.null_count:
         return None
     if pa.types.is_integer(kind):
-        return [_unsigned(column.to_numpy().astype(np.int64, copy=False))]
-    if isinstance(kind, pa.Decimal128Type) and kind.precision <= _SHORT_DECIMAL:
+        return [_to_unsigned(column.to_numpy().astype(np.int64, copy=False))]
+    if isinstance(kind, pa.Decimal128Type) and kind.precision <= _MAX_SHORT_DECIMAL_DIGITS:
         low_halves = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset :: 2]
-        return [_unsigned(low_halves[: len(column)])]
+        return [_to_unsigned(low_halves[: len(column)])]
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _text_pieces(column)
+        return _split_text(column)
     return None
 
 
-def _unsigned(values: npt.NDArray[np.int64]) -> Words:
-    return values.view(np.uint64) ^ np.uint64(1 << (_BITS - 1))
+def _to_unsigned(values: npt.NDArray[np.int64]) -> Words:
+    return values.view(np.uint64) ^ np.uint64(1 << (_WORD_BITS - 1))
 
 
-def _text_pieces(column: pa.Array) -> list[Words] | None:
+def _split_text(column: pa.Array) -> list[Words] | None:
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
     lengths = np.diff(offsets)
     shortest, longest = int(lengths.min()), int(lengths.max())
     if not longest:
         return []
-    if longest > _LONGEST_TEXT:
+    if longest > _MAX_TEXT_BYTES:
         return None
     text = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     padded = np.concatenate((text, np.zeros(longest + 8, np.uint8)))
     if shortest == longest:
-        return list(_chunks_of_equal_lengths(padded, len(column), longest))
+        return list(_read_equal_length_chunks(padded, len(column), longest))
     if not text.all():
         return None  # zeros fill up what is shorter
-    return list(_chunks(padded, offsets[:-1] - offsets[0], lengths, longest))
+    return list(_read_chunks(padded, offsets[:-1] - offsets[0], lengths, longest))
 
 
-def _chunks_of_equal_lengths(
+def _read_equal_length_chunks(
     text: npt.NDArray[np.uint8], rows: int, length: int
 ) -> Iterator[Words]:
     for start in range(0, length, 8):
@@ -90,7 +90,7 @@ def _chunks_of_equal_lengths(
         yield chunk >> np.uint64(8 * max(0, start + 8 - length))
 
 
-def _chunks(
+def _read_chunks(
     text: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int32],
     lengths: npt.NDArray[np.int32],
@@ -100,8 +100,10 @@ def _chunks(
     for start in range(0, longest, 8):
         chunk = at_every_byte[starts + start].byteswap(inplace=True)
         # the rest of a short row is zeros, not the row behind it
-        chunk &= _FIRST_BYTES[np.clip(lengths - start, 0, 8)]
+        chunk &= _FIRST_BYTES_MASKS[np.clip(lengths - start, 0, 8)]
         yield chunk >> np.uint64(8 * max(0, start + 8 - longest))
 
 
-_FIRST_BYTES = np.array([(1 << _BITS) - (1 << (_BITS - 8 * n)) for n in range(9)], np.uint64)
+_FIRST_BYTES_MASKS = np.array(
+    [(1 << _WORD_BITS) - (1 << (_WORD_BITS - 8 * n)) for n in range(9)], np.uint64
+)

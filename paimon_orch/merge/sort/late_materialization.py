@@ -7,17 +7,17 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.data_file_reader import POSITION, RowGroup
+from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
 from paimon_orch.format.deletion_vector import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.paths import file_format
+from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.sort.key_order import unsorted_file_error
 
-_PLACE = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
-_FILE_BIT = 40  # of a place: the number of the file from there on, the position in it below
-Found = tuple[pa.RecordBatch, Positions]
+_ROW_LOCATION = f"{KEY_PREFIX}PLACE"  # a name that the format gives no column of a table
+_FILE_SHIFT = 40  # of a place: the number of the file from there on, the position in it below
+BatchRows = tuple[pa.RecordBatch, Positions]
 """Some of the rows of a batch, by ascending indices."""
 
 
@@ -30,7 +30,7 @@ class RowGroupValues:
     batch: pa.RecordBatch | None = None
     positions: Positions = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def find(self, wanted: Positions) -> Iterator[Found]:
+    def find(self, wanted: Positions) -> Iterator[BatchRows]:
         """Yield where the rows at some positions are, all greater than those of the call before."""
         check_ascending(wanted, -1 if self.batch is None else self.positions[0] - 1, self.file_name)
         while len(wanted):
@@ -40,7 +40,7 @@ class RowGroupValues:
                     raise CorruptFileError(
                         self.file_name, f"has no row {wanted[0]} where its keys were read"
                     )
-                self.positions = self.batch.column(POSITION).to_numpy()
+                self.positions = self.batch.column(ROW_POSITION).to_numpy()
                 continue
             count = int(np.searchsorted(wanted, self.positions[-1], side="right"))
             yield self.batch, self._rows(wanted[:count])
@@ -67,7 +67,7 @@ class _FileValues:
     values: RowGroupValues | None = None
     last: int = -1
 
-    def find(self, wanted: Positions) -> Iterator[Found]:
+    def find(self, wanted: Positions) -> Iterator[BatchRows]:
         check_ascending(wanted, self.last, self.file_name)
         self.last = int(wanted[-1])
         while len(wanted):
@@ -94,17 +94,19 @@ def check_ascending(positions: Positions, after: int, file_name: str) -> None:
         raise unsorted_file_error(file_name)
 
 
-def pays(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
+def should_materialize_late(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     """Tell whether whole row groups may hold no winner: where the other runs have as many rows as the largest one.
 
     Otherwise most row groups are read anyway, and the keys of each would be decoded apart from the values for nothing.
     """
     rows = [sum(file.row_count for file in files) for files in runs]
-    parquet = all(file_format(file.file_name) == "parquet" for files in runs for file in files)
+    parquet = all(
+        parse_file_format(file.file_name) == "parquet" for files in runs for file in files
+    )
     return parquet and len(rows) > 1 and sum(rows) >= 2 * max(rows)
 
 
-class LateValues:
+class LateMaterialization:
     """Columns that play no part in the merge of some runs, which follow each other in key order.
 
     ``read`` gives the row groups of a file.
@@ -123,16 +125,16 @@ class LateValues:
         # of each run the one file that the merge has come to
         self._open: dict[int, _FileValues] = {}
 
-    def placed(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def add_row_location(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of a file with their place, in the file and among the files, instead of ``POSITION``."""
-        first = self._numbers[file.file_name] << _FILE_BIT
-        places = pa.array(rows.column(POSITION).to_numpy() + first)
-        return rows.drop_columns(POSITION).append_column(_PLACE, places)
+        first = self._numbers[file.file_name] << _FILE_SHIFT
+        places = pa.array(rows.column(ROW_POSITION).to_numpy() + first)
+        return rows.drop_columns(ROW_POSITION).append_column(_ROW_LOCATION, places)
 
-    def beside(self, rows: pa.Table) -> pa.Table:
+    def append_values(self, rows: pa.Table) -> pa.Table:
         """Put the values beside merged rows with a place, which come in key order over all calls."""
-        places = rows.column(_PLACE).to_numpy()
-        files, positions = places >> _FILE_BIT, places & ((1 << _FILE_BIT) - 1)
+        places = rows.column(_ROW_LOCATION).to_numpy()
+        files, positions = places >> _FILE_SHIFT, places & ((1 << _FILE_SHIFT) - 1)
         batches, order, count = [], np.empty(len(files), np.int64), 0
         for number in np.flatnonzero(np.bincount(files)).tolist():
             of_file = np.flatnonzero(files == number)

@@ -1,7 +1,7 @@
 """Streaming k-way merge of sorted runs, in bounded memory (engine: one batch of every run at a time).
 
 The smallest of the runs' last loaded keys bounds what is complete. Rows up to that bound, from all runs, are put in
-order and handed on as one :class:`Step`; the rest waits. Keys within one run are unique.
+order and handed on as one :class:`MergeBatch`; the rest waits. Keys within one run are unique.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from paimon_orch.files.data_file_reader import BATCH_ROWS
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.merge.sort.key_order import Indices, Key, KeyColumns, comparable_column
+from paimon_orch.merge.sort.key_order import Indices, Key, KeyColumns, to_comparable_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MergeRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MergeBatch:
     """Complete groups of rows with equal keys.
 
     ``order`` sorts ``rows`` by key, then sequence; group ``i`` is ``order[starts[i]:starts[i + 1]]``. ``levels`` tells
@@ -38,7 +38,7 @@ class Step:
     order: Indices
     starts: Indices
     levels: npt.NDArray[np.int32]
-    reduced: npt.NDArray[np.bool_] | None = None
+    reduced_groups: npt.NDArray[np.bool_] | None = None
 
     @property
     def sizes(self) -> Indices:
@@ -46,19 +46,19 @@ class Step:
         return np.diff(np.append(self.starts, len(self.order)))
 
     @property
-    def lasts(self) -> Indices:
+    def newest_row_per_key(self) -> Indices:
         """Return the row of each group that comes last: the newest."""
         ends = np.append(self.starts[1:], len(self.order)) - 1
         chosen: Indices = self.order[ends]
         return chosen
 
-    def any_of_group(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def any_in_group(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Tell for each group whether one of its rows has the flag."""
         found: npt.NDArray[np.bool_] = np.logical_or.reduceat(flags[self.order], self.starts)
         return found
 
 
-class _Buffer:
+class _RunBuffer:
     """What is loaded of one run and not handed on yet."""
 
     def __init__(self, run: MergeRun, key_names: Sequence[str]) -> None:
@@ -99,33 +99,33 @@ class SequenceOrder:
 
     def ranks(self, rows: pa.Table) -> list[Indices]:
         """Return an ascending rank of every row for each field; null is smallest in both directions."""
-        return [self._rank(comparable_column(rows.column(name))) for name in self.names]
+        return [self._compute_rank(to_comparable_column(rows.column(name))) for name in self.names]
 
-    def _rank(self, column: pa.Array) -> Indices:
-        ranks = dense_rank(column)
+    def _compute_rank(self, column: pa.Array) -> Indices:
+        ranks = compute_dense_rank(column)
         if not self.descending:
             return ranks
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         return np.where(valid, ranks.max(initial=0) + 1 - ranks, 0)
 
 
-def dense_rank(column: pa.Array) -> Indices:
+def compute_dense_rank(column: pa.Array) -> Indices:
     """Return the rank of each value among the distinct ones, from 1; null is 0."""
     ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
 
 
 NO_SEQUENCE_FIELD = SequenceOrder()
-_FEWEST_ROWS = 16_384  # to load at once: the end of every batch is the end of a step
+_MIN_BATCH_ROWS = 16_384  # to load at once: the end of every batch is the end of a step
 
 
-def load_rows(run_rows: Sequence[int]) -> list[int]:
+def plan_batch_rows(run_rows: Sequence[int]) -> list[int]:
     """Return how many rows of each run to load at once, from the rows that each has.
 
     A thin run spends few rows while the densest spends a batch: more of them would only wait in memory.
     """
     most = max(run_rows, default=1)
-    return [max(_FEWEST_ROWS, BATCH_ROWS * rows // max(1, most)) for rows in run_rows]
+    return [max(_MIN_BATCH_ROWS, BATCH_ROWS * rows // max(1, most)) for rows in run_rows]
 
 
 def merge_runs(
@@ -134,13 +134,13 @@ def merge_runs(
     sequence: SequenceOrder = NO_SEQUENCE_FIELD,
     *,
     newest: bool = False,
-) -> Iterator[Step]:
+) -> Iterator[MergeBatch]:
     """Yield the rows of all runs in key order, step by step.
 
     Runs are given oldest first: rows that are equal in everything else keep that order, and so do those of runs that were
     read without ``_SEQUENCE_NUMBER``. Of the latter ``newest`` yields the last row of each key alone.
     """
-    buffers = [_Buffer(run, key_names) for run in runs]
+    buffers = [_RunBuffer(run, key_names) for run in runs]
     while buffers := [buffer for buffer in buffers if buffer.rows is not None]:
         bound = min(buffer.last for buffer in buffers)
         parts = []
@@ -148,15 +148,15 @@ def merge_runs(
             level, taken = buffer.level, buffer.take(bound)
             if taken is not None:
                 parts.append((level, *taken))
-        yield _step(parts, sequence, newest=newest)
+        yield _build_batch(parts, sequence, newest=newest)
 
 
-def _step(
+def _build_batch(
     parts: Sequence[tuple[int, pa.RecordBatch, KeyColumns]],
     sequence: SequenceOrder,
     *,
     newest: bool,
-) -> Step:
+) -> MergeBatch:
     rows = pa.Table.from_batches([batch for _, batch, _ in parts])
     keys = KeyColumns.concat([part_keys for _, _, part_keys in parts])
     levels = np.repeat(
@@ -164,27 +164,29 @@ def _step(
         [batch.num_rows for _, batch, _ in parts],
     )
     if len(parts) == 1:  # one run alone: its keys are unique and sorted
-        return _distinct(rows, keys, levels)
+        return _build_unique_batch(rows, keys, levels)
     if SEQUENCE_NUMBER.name not in rows.column_names:
         if newest:
             last = keys.newest([batch.num_rows for _, batch, _ in parts])
-            return _distinct(rows.take(pa.array(last)), keys.take(last), levels[last])
-        order, starts, _ = _groups(keys)
-        return Step(rows, keys, order, starts, levels)
-    return _ordered(rows, keys, levels, sequence)
+            return _build_unique_batch(rows.take(pa.array(last)), keys.take(last), levels[last])
+        order, starts, _ = _group_by_key(keys)
+        return MergeBatch(rows, keys, order, starts, levels)
+    return _build_ordered_batch(rows, keys, levels, sequence)
 
 
-def _distinct(rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]) -> Step:
+def _build_unique_batch(
+    rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]
+) -> MergeBatch:
     everything = np.arange(len(keys))
-    return Step(rows, keys, everything, everything, levels)
+    return MergeBatch(rows, keys, everything, everything, levels)
 
 
-def with_rows(
-    step: Step,
+def insert_rows(
+    step: MergeBatch,
     found: Sequence[tuple[int, pa.RecordBatch]],
     key_names: Sequence[str],
     sequence: SequenceOrder,
-) -> Step:
+) -> MergeBatch:
     """Return a step with further rows, of the given levels, put in order among its own."""
     if not found:
         return step
@@ -194,32 +196,32 @@ def with_rows(
     keys = KeyColumns.concat([KeyColumns.of(older, key_names), step.keys])
     counts = [batch.num_rows for _, batch in found]
     levels = np.repeat(np.array([level for level, _ in found], np.int32), counts)
-    return _ordered(rows, keys, np.concatenate((levels, step.levels)), sequence)
+    return _build_ordered_batch(rows, keys, np.concatenate((levels, step.levels)), sequence)
 
 
-def sort_step(
+def build_sorted_batch(
     rows: pa.Table, key_names: Sequence[str], sequence: SequenceOrder = NO_SEQUENCE_FIELD
-) -> Step:
+) -> MergeBatch:
     """Return unsorted rows as one step, as if they came from level 0."""
     keys = KeyColumns.of(rows, key_names)
-    return _ordered(rows, keys, np.zeros(rows.num_rows, np.int32), sequence)
+    return _build_ordered_batch(rows, keys, np.zeros(rows.num_rows, np.int32), sequence)
 
 
-def _ordered(
+def _build_ordered_batch(
     rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
-) -> Step:
-    order, starts, same = _groups(keys)
-    order = _by_sequence(order, starts, same, rows, sequence)
-    return Step(rows, keys, order, starts, levels)
+) -> MergeBatch:
+    order, starts, same = _group_by_key(keys)
+    order = _sort_by_sequence(order, starts, same, rows, sequence)
+    return MergeBatch(rows, keys, order, starts, levels)
 
 
-def _groups(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bool_]]:
+def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bool_]]:
     """Return the order of the rows by key, where in it each key begins, and which rows are followed by their like."""
     order, same = keys.ordered()
     return order, np.flatnonzero(np.concatenate(([True], ~same))), same
 
 
-def _by_sequence(
+def _sort_by_sequence(
     order: Indices,
     starts: Indices,
     same: npt.NDArray[np.bool_],

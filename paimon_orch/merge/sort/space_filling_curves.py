@@ -12,11 +12,11 @@ from paimon_orch.errors import InputError
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
-_WORD = 8  # bytes of what is neither text nor binary
-_SIGN = np.uint64(1 << 63)
+_WORD_BYTES = 8  # bytes of what is neither text nor binary
+_SIGN_BIT = np.uint64(1 << 63)
 
 
-def order_bytes(column: pa.Array, name: str, width: int = _WORD) -> Bytes:
+def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> Bytes:
     """Return a row of bytes for each value, which compare as the values do; nulls come first, as zeros.
 
     Of text and binary values the first ``width`` bytes count, other values have 8 bytes. Decimals are compared as 64-bit
@@ -24,14 +24,14 @@ def order_bytes(column: pa.Array, name: str, width: int = _WORD) -> Bytes:
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        found = _prefixes(column, width)
+        found = _encode_prefixes(column, width)
     else:
-        found = _words(column, name).astype(">u8").view(np.uint8).reshape(-1, _WORD)
+        found = _encode_words(column, name).astype(">u8").view(np.uint8).reshape(-1, _WORD_BYTES)
     found[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return found
 
 
-def _prefixes(column: pa.Array, width: int) -> Bytes:
+def _encode_prefixes(column: pa.Array, width: int) -> Bytes:
     data = column.cast(pa.large_binary())
     _, offsets, values = data.buffers()
     ends = np.frombuffer(offsets, np.int64)[data.offset : data.offset + len(data) + 1]
@@ -43,10 +43,10 @@ def _prefixes(column: pa.Array, width: int) -> Bytes:
     return result
 
 
-def _words(column: pa.Array, name: str) -> Words:
+def _encode_words(column: pa.Array, name: str) -> Words:
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _floats(column.cast(pa.float64()).fill_null(0.0).to_numpy())
+        return _encode_floats(column.cast(pa.float64()).fill_null(0.0).to_numpy())
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         numbers = column.cast(pa.int64())
     elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -56,17 +56,17 @@ def _words(column: pa.Array, name: str) -> Words:
     else:
         raise InputError(f"rows cannot be ordered by column {name!r}, which is {kind}")
     words: Words = pc.fill_null(numbers, 0).to_numpy().view(np.uint64)
-    return words ^ _SIGN
+    return words ^ _SIGN_BIT
 
 
-def _floats(values: npt.NDArray[np.float64]) -> Words:
+def _encode_floats(values: npt.NDArray[np.float64]) -> Words:
     """Order floating point numbers: negative ones backwards, NaN last, -0.0 like 0.0."""
     values = np.where(np.isnan(values), np.float64("nan"), values + 0.0)
     bits = values.view(np.uint64)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    return np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
 
 
-def z_order(columns: Sequence[Bytes]) -> Bytes:
+def encode_z_order(columns: Sequence[Bytes]) -> Bytes:
     """Interleave the bits of several columns, the highest first; a short column ends earlier."""
     unpacked = [np.unpackbits(column, axis=1) for column in columns]
     longest = max(bits.shape[1] for bits in unpacked)
@@ -74,23 +74,23 @@ def z_order(columns: Sequence[Bytes]) -> Bytes:
     return np.packbits(np.stack(turns, axis=1), axis=1)
 
 
-def hilbert(columns: Sequence[Words], bits: int = 64) -> Bytes:
+def encode_hilbert(columns: Sequence[Words], bits: int = 64) -> Bytes:
     """Return the places of points on a Hilbert curve; coordinates have ``bits`` bits.
 
     All cells of the grid have different places, and cells of neighbouring places touch. The places are bit strings,
     left-aligned in their bytes. After J. Skilling, "Programming the Hilbert curve" (2004).
     """
-    axes = _transposed([column.astype(np.uint64) for column in columns], bits)
+    axes = _transpose_coordinates([column.astype(np.uint64) for column in columns], bits)
     shifted = [axis << np.uint64(64 - bits) for axis in axes]
     unpacked = [
-        np.unpackbits(axis.astype(">u8").view(np.uint8).reshape(-1, _WORD), axis=1)[:, :bits]
+        np.unpackbits(axis.astype(">u8").view(np.uint8).reshape(-1, _WORD_BYTES), axis=1)[:, :bits]
         for axis in shifted
     ]
     stacked = np.stack(unpacked, axis=2)
     return np.packbits(stacked.reshape(len(stacked), -1), axis=1)
 
 
-def _transposed(axes: list[Words], bits: int) -> list[Words]:
+def _transpose_coordinates(axes: list[Words], bits: int) -> list[Words]:
     """Turn coordinates into the bits of their place, spread over the axes."""
     zero = np.uint64(0)
     for bit in range(bits - 1, 0, -1):
@@ -110,8 +110,8 @@ def _transposed(axes: list[Words], bits: int) -> list[Words]:
     return [axis ^ turn for axis in axes]
 
 
-def words_of(column: Bytes) -> Words:
+def decode_leading_words(column: Bytes) -> Words:
     """Return the first 8 bytes of each row as a number that compares alike."""
-    padded = np.zeros((len(column), _WORD), np.uint8)
-    padded[:, : min(_WORD, column.shape[1])] = column[:, :_WORD]
+    padded = np.zeros((len(column), _WORD_BYTES), np.uint8)
+    padded[:, : min(_WORD_BYTES, column.shape[1])] = column[:, :_WORD_BYTES]
     return padded.view(">u8").astype(np.uint64).ravel()

@@ -9,144 +9,166 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
 
-Group = tuple[DataFileMeta, ...]
+FileGroup = tuple[DataFileMeta, ...]
 
 _FULL_MIN_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DeletionVectorRef:
     """The deletion vector of a data file: the index file that holds it, and how many rows it hides if that is known."""
 
     index_file: str
     cardinality: int | None
 
 
-def marks_of(entries: Iterable[IndexManifestEntry]) -> dict[str, Mark]:
+def collect_deletion_vector_refs(
+    entries: Iterable[IndexManifestEntry],
+) -> dict[str, DeletionVectorRef]:
     """Return the marks of index files by data file."""
     return {
-        item.data_file: Mark(entry.file_name, item.cardinality)
+        item.data_file: DeletionVectorRef(entry.file_name, item.cardinality)
         for entry in entries
         for item in entry.ranges or ()
     }
 
 
 @dataclass(frozen=True, slots=True)
-class AppendPicker:
+class AppendCompactStrategy:
     """Chooses files by size and by what vectors hide; sizes are in bytes."""
 
     target_size: int
-    small_size: int
+    small_file_size: int
     min_files: int
-    open_cost: int
+    open_file_cost: int
     delete_ratio: float
     vectors: bool = False
-    everything: bool = False
+    force_rewrite_all: bool = False
 
     @classmethod
-    def of(cls, options: Options) -> "AppendPicker":
+    def of(cls, options: Options) -> "AppendCompactStrategy":
         """Take the options of a table without primary key."""
         target = options.target_file_size(primary_key=False)
         return cls(
             target,
-            int(target * _ratio(options, "compaction.small-file-ratio", "0.7")),
+            int(target * _parse_ratio(options, "compaction.small-file-ratio", "0.7")),
             max(2, options.integer("compaction.min.file-num", 5)),
             options.memory("source.split.open-file-cost", "4 mb"),
-            _ratio(options, "compaction.delete-ratio-threshold", "0.2"),
-            options.deletion_vectors,
+            _parse_ratio(options, "compaction.delete-ratio-threshold", "0.2"),
+            options.has_deletion_vectors,
             options.boolean("compaction.force-rewrite-all-files"),
         )
 
-    def unaware(
-        self, files: Iterable[DataFileMeta], marks: Mapping[str, Mark], *, full: bool = False
-    ) -> list[Group]:
+    def select_bucket_unaware(
+        self,
+        files: Iterable[DataFileMeta],
+        marks: Mapping[str, DeletionVectorRef],
+        *,
+        full: bool = False,
+    ) -> list[FileGroup]:
         """Return the groups to rewrite of a partition without buckets, each into files of its own.
 
         Vectors of one index file fall into one group, as it is written anew. ``full`` takes every small file and every
         file with hidden rows, however few they are.
         """
-        chosen = [file for file in files if self._wants(file, marks.get(file.file_name), full=full)]
+        chosen = [
+            file
+            for file in files
+            if self._should_rewrite(file, marks.get(file.file_name), full=full)
+        ]
         marked: dict[str, list[DataFileMeta]] = {}
         for file in chosen:
             if file.file_name in marks:
                 marked.setdefault(marks[file.file_name].index_file, []).append(file)
-        by_index = sorted(marked.values(), key=_size)
-        plain = sorted((f for f in chosen if f.file_name not in marks), key=_by_size)
-        packed, rest = self._pack([[file] for file in plain])
-        fewest = 1 if full and self.everything else 2 if full else self.min_files
+        by_index = sorted(marked.values(), key=_total_size)
+        plain = sorted((f for f in chosen if f.file_name not in marks), key=_size_key)
+        packed, rest = self._pack_bins([[file] for file in plain])
+        fewest = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
         if len(rest) >= fewest:
             packed.append(rest)
-        hidden, rest = self._pack(by_index)
+        hidden, rest = self._pack_bins(by_index)
         return [tuple(group) for group in (*hidden, rest, *packed) if group]
 
-    def _wants(self, file: DataFileMeta, mark: Mark | None, *, full: bool) -> bool:
-        if file.file_size < self.small_size or (full and self.everything):
+    def _should_rewrite(
+        self, file: DataFileMeta, mark: DeletionVectorRef | None, *, full: bool
+    ) -> bool:
+        if file.file_size < self.small_file_size or (full and self.force_rewrite_all):
             return True
         if mark is None:
             return False
-        return full or mark.cardinality is None or self._hides_much(file, mark.cardinality)
+        return (
+            full or mark.cardinality is None or self._exceeds_delete_ratio(file, mark.cardinality)
+        )
 
-    def _hides_much(self, file: DataFileMeta, cardinality: int) -> bool:
+    def _exceeds_delete_ratio(self, file: DataFileMeta, cardinality: int) -> bool:
         return cardinality > file.row_count * self.delete_ratio
 
-    def _pack(
+    def _pack_bins(
         self, items: Iterable[list[DataFileMeta]]
     ) -> tuple[list[list[DataFileMeta]], list[DataFileMeta]]:
         """Fill bins with whole items until each is worth a rewrite; return them and what is left over."""
         packed, current, weight = [], list[DataFileMeta](), 0
         for item in items:
             current.extend(item)
-            weight += _size(item) + self.open_cost * len(item)
+            weight += _total_size(item) + self.open_file_cost * len(item)
             if len(current) > 1 and weight >= 2 * self.target_size:
                 packed.append(current)
                 current, weight = [], 0
         return packed, current
 
     def bucketed(
-        self, files: Iterable[DataFileMeta], marks: Mapping[str, Mark], *, full: bool = False
-    ) -> list[Group]:
+        self,
+        files: Iterable[DataFileMeta],
+        marks: Mapping[str, DeletionVectorRef],
+        *,
+        full: bool = False,
+    ) -> list[FileGroup]:
         """Return the groups to rewrite in a bucket; each is contiguous, so that the order of rows stays.
 
         Unlike the reference a full compaction leaves a lone last file alone that hides no row: it would be rewritten
         each time.
         """
         ordered = sorted(files, key=lambda file: file.min_sequence_number)
-        return self._trailing(ordered, marks) if full else self._windows(ordered)
+        return self._select_trailing(ordered, marks) if full else self._select_windows(ordered)
 
-    def _windows(self, ordered: Sequence[DataFileMeta]) -> list[Group]:
+    def _select_windows(self, ordered: Sequence[DataFileMeta]) -> list[FileGroup]:
         groups, window = [], deque[DataFileMeta]()
         for file in ordered:
             window.append(file)
             if len(window) >= self.min_files:
                 groups.append(tuple(window))
                 window.clear()
-            elif _size(window) >= 2 * self.target_size:
+            elif _total_size(window) >= 2 * self.target_size:
                 window.popleft()
         return groups
 
-    def _trailing(self, ordered: Sequence[DataFileMeta], marks: Mapping[str, Mark]) -> list[Group]:
+    def _select_trailing(
+        self, ordered: Sequence[DataFileMeta], marks: Mapping[str, DeletionVectorRef]
+    ) -> list[FileGroup]:
         def settled(file: DataFileMeta) -> bool:
-            large = file.file_size >= self.small_size and not self.everything
+            large = file.file_size >= self.small_file_size and not self.force_rewrite_all
             return large and file.file_name not in marks
 
         start = next((at for at, file in enumerate(ordered) if not settled(file)), len(ordered))
         rest = tuple(ordered[start:])
         hides = any(file.file_name in marks for file in rest)
-        small = sum(file.file_size < self.small_size for file in rest)
+        small = sum(file.file_size < self.small_file_size for file in rest)
         worth = len(rest) >= _FULL_MIN_FILES and small > len(rest) - small
-        worth |= hides or (self.vectors and len(rest) > 1) or (self.everything and bool(rest))
+        worth |= (
+            hides or (self.vectors and len(rest) > 1) or (self.force_rewrite_all and bool(rest))
+        )
         return [rest] if worth else []
 
 
-def _size(files: Iterable[DataFileMeta]) -> int:
+def _total_size(files: Iterable[DataFileMeta]) -> int:
     return sum(file.file_size for file in files)
 
 
-def _by_size(file: DataFileMeta) -> tuple[int, int]:
+def _size_key(file: DataFileMeta) -> tuple[int, int]:
     return file.file_size, file.min_sequence_number
 
 
-def _ratio(options: Options, key: str, default: str) -> float:
+def _parse_ratio(options: Options, key: str, default: str) -> float:
     text = options.text(key, default)
     try:
         return float(text)

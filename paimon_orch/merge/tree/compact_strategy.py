@@ -7,28 +7,32 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
-from paimon_orch.merge.engine.record_level_expire import RecordExpiry
+from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.tree.levels import SortedRun
-from paimon_orch.merge.tree.universal_compaction import Pick, full, minor
+from paimon_orch.merge.tree.universal_compaction import (
+    RunSelection,
+    select_full_compaction,
+    select_minor_compaction,
+)
 
-Choice = tuple[Pick, tuple[DataFileMeta, ...]]
-Vectors = Sequence[IndexManifestEntry]
+CompactionSelection = tuple[RunSelection, tuple[DataFileMeta, ...]]
+DeletionVectorEntries = Sequence[IndexManifestEntry]
 
 
-def choose_full(
+def plan_full_compaction(
     reader: FileReader,
     runs: Sequence[SortedRun],
-    vectors: Vectors,
+    vectors: DeletionVectorEntries,
     num_levels: int,
     now: datetime,
-) -> Choice:
+) -> CompactionSelection:
     """Choose everything; if that is one run on the highest level already, only what is worth a rewrite (2.8)."""
     top = num_levels - 1
-    everything = full(num_levels, runs)
+    everything = select_full_compaction(num_levels, runs)
     if everything is not None and (len(runs) > 1 or runs[0].level < top):
         return everything, ()
-    expiry = RecordExpiry.of(reader.schema, int(now.timestamp()))
-    hidden = _hidden(vectors)
+    expiry = RecordLevelExpire.of(reader.schema, int(now.timestamp()))
+    hidden = _deleted_row_counts(vectors)
     forced = reader.schema.typed_options.boolean("compaction.force-rewrite-all-files")
     stale = tuple(
         file
@@ -38,21 +42,25 @@ def choose_full(
         or file.file_name in hidden
         or (expiry is not None and expiry.touches(file, reader.schemas))
     )
-    return Pick(0, top, "hidden or expired rows"), stale
+    return RunSelection(0, top, "hidden or expired rows"), stale
 
 
-def choose_minor(
-    options: Options, runs: Sequence[SortedRun], vectors: Vectors, num_levels: int, now: datetime
-) -> Choice:
+def plan_minor_compaction(
+    options: Options,
+    runs: Sequence[SortedRun],
+    vectors: DeletionVectorEntries,
+    num_levels: int,
+    now: datetime,
+) -> CompactionSelection:
     """Choose as the table's options say, and the files above whose rows are mostly hidden."""
-    found = minor(options, now.replace(tzinfo=None), num_levels, runs)
-    found = found or Pick(0, num_levels - 1, "hidden rows")
+    found = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
+    found = found or RunSelection(0, num_levels - 1, "hidden rows")
     above = [file for run in runs[found.count :] for file in run.files if file.level > 0]
-    return found, mostly_hidden(above, vectors, options)
+    return found, find_files_above_delete_ratio(above, vectors, options)
 
 
-def mostly_hidden(
-    files: Sequence[DataFileMeta], vectors: Vectors, options: Options
+def find_files_above_delete_ratio(
+    files: Sequence[DataFileMeta], vectors: DeletionVectorEntries, options: Options
 ) -> tuple[DataFileMeta, ...]:
     """Return the files of which deletion vectors hide more than ``compaction.delete-ratio-threshold`` (0.5) of the rows.
 
@@ -60,7 +68,7 @@ def mostly_hidden(
     tables, whose default is lower: there a rewrite has no merge to come that would do the same.
     """
     ratio = options.number("compaction.delete-ratio-threshold", 0.5)
-    hidden = _hidden(vectors)
+    hidden = _deleted_row_counts(vectors)
 
     def is_hollow(file: DataFileMeta) -> bool:
         count = hidden[file.file_name]
@@ -69,6 +77,6 @@ def mostly_hidden(
     return tuple(file for file in files if file.file_name in hidden and is_hollow(file))
 
 
-def _hidden(vectors: Vectors) -> dict[str, int | None]:
+def _deleted_row_counts(vectors: DeletionVectorEntries) -> dict[str, int | None]:
     """Return how many rows of each file are hidden, None where that is not told."""
     return {r.data_file: r.cardinality for entry in vectors for r in entry.ranges or ()}

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import constant_column
+from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.format.types.predicate import And, Leaf, Predicate
-from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, key_bounds
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, decode_key_bounds
 
 
 @dataclass(frozen=True, slots=True)
-class KeySlice:
+class KeyRange:
     """Keys from ``low`` on and below ``high``, as manifests hold keys; None is an open end."""
 
     low: bytes | None
@@ -22,12 +22,12 @@ class KeySlice:
 
     def touches(self, file: DataFileMeta, key_fields: Sequence[Field]) -> bool:
         """Tell whether a file may hold keys of the slice."""
-        low, high = key_bounds(file, key_fields)
+        low, high = decode_key_bounds(file, key_fields)
         return (self.low is None or high >= decode_key(self.low, key_fields)) and (
             self.high is None or low < decode_key(self.high, key_fields)
         )
 
-    def cut(self, rows: pa.RecordBatch, key_fields: Sequence[Field]) -> pa.RecordBatch:
+    def slice_rows(self, rows: pa.RecordBatch, key_fields: Sequence[Field]) -> pa.RecordBatch:
         """Return those of sorted rows that belong to the slice."""
         keys = KeyColumns.of(rows, [field.name for field in key_fields])
         start, stop = 0, len(keys)
@@ -38,12 +38,14 @@ class KeySlice:
         return rows.slice(start, max(0, stop - start))
 
 
-def first_key_between(low: bytes | None, high: bytes | None, key: Field) -> Predicate | None:
+def build_first_key_predicate(
+    low: bytes | None, high: bytes | None, key: Field
+) -> Predicate | None:
     """Return a test of the first key column that the keys from ``low`` to ``high`` pass; None if there is none."""
     if isinstance(key.type, AtomicType) and key.type.name in ("FLOAT", "DOUBLE"):
         return None  # a predicate's order of -0.0 and NaN is not that of keys
     tests = tuple(
-        Leaf(key.name, op, (constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))
+        Leaf(key.name, op, (build_constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))
         for op, bound in ((">=", low), ("<=", high))
         if bound is not None
     )

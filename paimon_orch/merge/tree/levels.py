@@ -9,7 +9,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.sort.key_order import Key, key_bounds
+from paimon_orch.merge.sort.key_order import Key, decode_key_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SortedRun:
         return sum(file.file_size for file in self.files)
 
 
-def newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+def sort_newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
     """Order level-0 files, the newest first."""
     return sorted(
         files,
@@ -38,14 +38,17 @@ def newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
     )
 
 
-def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> list[SortedRun]:
+def build_sorted_runs(
+    files: Iterable[DataFileMeta], key_fields: Sequence[Field]
+) -> list[SortedRun]:
     """Return the runs of a bucket, newest first: every level-0 file, then one run a level."""
     files = list(files)
-    runs = [SortedRun(0, (file,)) for file in newest_first(f for f in files if f.level == 0)]
+    runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
     above = sorted((f for f in files if f.level > 0), key=lambda file: file.level)
     for level, group in groupby(above, key=lambda file: file.level):
         ranges = sorted(
-            ((*key_bounds(file, key_fields), file) for file in group), key=lambda item: item[0]
+            ((*decode_key_bounds(file, key_fields), file) for file in group),
+            key=lambda item: item[0],
         )
         for (_, end, one), (start, _, two) in pairwise(ranges):
             if end >= start:
@@ -57,33 +60,33 @@ def sorted_runs(files: Iterable[DataFileMeta], key_fields: Sequence[Field]) -> l
     return runs
 
 
-def bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:
-    """Return the runs of a bucket of a table, newest first, as :func:`sorted_runs` does.
+def build_bucket_runs(files: Iterable[DataFileMeta], schema: TableSchema) -> list[SortedRun]:
+    """Return the runs of a bucket of a table, newest first, as :func:`build_sorted_runs` does.
 
     Files that are sorted by ``clustering.columns`` may overlap. Readers need not merge them, so they count as one run.
     """
     files = list(files)
-    if not schema.typed_options.clusters_by_value:
-        return sorted_runs(files, schema.key_fields)
-    runs = [SortedRun(0, (file,)) for file in newest_first(f for f in files if f.level == 0)]
+    if not schema.typed_options.is_pk_clustering_override:
+        return build_sorted_runs(files, schema.key_fields)
+    runs = [SortedRun(0, (file,)) for file in sort_newest_first(f for f in files if f.level == 0)]
     above = tuple(f for f in files if f.level > 0)
     return [*runs, SortedRun(max(f.level for f in above), above)] if above else runs
 
 
-def merge_sections(
+def plan_merge_sections(
     files: Iterable[DataFileMeta], schema: TableSchema
 ) -> list[list[list[DataFileMeta]]]:
-    """Return what readers of a bucket merge apart from each other, as :func:`sections` does.
+    """Return what readers of a bucket merge apart from each other, as :func:`split_into_sections` does.
 
     Files that are sorted by ``clustering.columns`` may hold any key: their bucket is one section.
     """
     files = list(files)
-    if files and schema.typed_options.clusters_by_value and any(f.level > 0 for f in files):
+    if files and schema.typed_options.is_pk_clustering_override and any(f.level > 0 for f in files):
         return [[[file] for file in files]]
-    return sections(files, schema.key_fields)
+    return split_into_sections(files, schema.key_fields)
 
 
-def follow_each_other(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
+def has_ascending_sequences(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     """Tell whether every row of a run, oldest first, has a smaller sequence number than those of the runs behind it."""
     bounds = [
         (min(f.min_sequence_number for f in run), max(f.max_sequence_number for f in run))
@@ -92,7 +95,7 @@ def follow_each_other(runs: Sequence[Sequence[DataFileMeta]]) -> bool:
     return all(one[1] < two[0] for one, two in pairwise(bounds))
 
 
-def sections(
+def split_into_sections(
     files: Iterable[DataFileMeta], key_fields: Sequence[Field]
 ) -> list[list[list[DataFileMeta]]]:
     """Split files into sections with disjoint key ranges, each into sorted runs.
@@ -100,9 +103,9 @@ def sections(
     Returns sections in key order; a section is a list of runs, a run a list of files in key order. A level-0 file is a
     run by itself, and other files share a run with those of their level only: so runs are older or newer as a whole.
     """
-    ranges = [(*key_bounds(file, key_fields), file) for file in files]
+    ranges = [(*decode_key_bounds(file, key_fields), file) for file in files]
     ranges.sort(key=lambda item: item[:2])
-    result: list[list[Ranged]] = []
+    result: list[list[RangedFile]] = []
     end: Key | None = None
     for item in ranges:
         if end is None or item[0] > end:
@@ -111,36 +114,37 @@ def sections(
         result[-1].append(item)
         end = max(end, item[1])
     return [
-        [run for level in _by_level(section) for run in runs_of_level(level)] for section in result
+        [run for level in _group_by_level(section) for run in build_level_runs(level)]
+        for section in result
     ]
 
 
-def oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[DataFileMeta]]:
+def sort_oldest_first(section: Iterable[Sequence[DataFileMeta]]) -> list[Sequence[DataFileMeta]]:
     """Order the runs of a section for merging: what counts between rows that are equal in all else.
 
     Writers that started from one snapshot number their rows alike, and the format leaves open which one wins then. It
     must not change by compaction: a file on level 0 beats those above, which were there or in the making when it was
     committed, and on level 0 the file that was written later wins. The order of manifests does not count.
     """
-    return sorted(section, key=lambda run: age(run[0]))
+    return sorted(section, key=lambda run: merge_order_key(run[0]))
 
 
-def age(file: DataFileMeta) -> tuple[int, int, int, str]:
-    """Return what orders files for merging, the oldest first (see :func:`oldest_first`)."""
+def merge_order_key(file: DataFileMeta) -> tuple[int, int, int, str]:
+    """Return what orders files for merging, the oldest first (see :func:`sort_oldest_first`)."""
     if file.level > 0:
         return -file.level, 0, 0, ""
     return 0, file.max_sequence_number, file.creation_time or 0, file.file_name
 
 
-Ranged = tuple[Key, Key, DataFileMeta]
+RangedFile = tuple[Key, Key, DataFileMeta]
 
 
-def _by_level(section: Iterable[Ranged]) -> list[list[Ranged]]:
+def _group_by_level(section: Iterable[RangedFile]) -> list[list[RangedFile]]:
     ordered = sorted(section, key=lambda item: item[2].level)
     return [list(group) for _, group in groupby(ordered, key=lambda item: item[2].level)]
 
 
-def runs_of_level(section: Sequence[Ranged]) -> list[list[DataFileMeta]]:
+def build_level_runs(section: Sequence[RangedFile]) -> list[list[DataFileMeta]]:
     """Put files of one level that do not overlap into one run, in as few runs as possible."""
     if section and section[0][2].level == 0:
         return [[file] for _, _, file in section]

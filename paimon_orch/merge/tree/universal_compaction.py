@@ -9,7 +9,7 @@ from paimon_orch.merge.tree.levels import SortedRun
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class RunSelection:
     """The newest ``count`` runs are rewritten to ``output_level``."""
 
     count: int
@@ -26,7 +26,7 @@ class UniversalCompaction:
     max_amplification: int = 200
     total_size_threshold: int | None = None
     incremental_size_threshold: int | None = None
-    full_before: int | None = None
+    full_compaction_before: int | None = None
 
     @classmethod
     def of(cls, options: Options, now: datetime) -> "UniversalCompaction":
@@ -44,17 +44,17 @@ class UniversalCompaction:
             _interval_start(options, now),
         )
 
-    def pick(self, num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
+    def select_runs(self, num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
         """Return the first rule's pick that matches, or None. ``runs`` are newest first."""
         top = num_levels - 1
-        if len(runs) > 1 and self._full_is_due(top, runs):
-            return Pick(len(runs), top, "optimization interval")
-        if len(runs) > 1 and self._early_full(top, runs):
-            return Pick(len(runs), top, "size threshold")
+        if len(runs) > 1 and self._is_full_compaction_due(top, runs):
+            return RunSelection(len(runs), top, "optimization interval")
+        if len(runs) > 1 and self._is_size_threshold_reached(top, runs):
+            return RunSelection(len(runs), top, "size threshold")
         if len(runs) >= self.trigger:
             candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
             if candidate * 100 > self.max_amplification * oldest:
-                return Pick(len(runs), top, "size amplification")
+                return RunSelection(len(runs), top, "size amplification")
             found = self.extend(num_levels, runs, 1, force=False, reason="size ratio")
             if found is not None:
                 return found
@@ -63,14 +63,14 @@ class UniversalCompaction:
             return self.extend(num_levels, runs, count, force=False, reason="number of runs")
         return None
 
-    def _full_is_due(self, top: int, runs: Sequence[SortedRun]) -> bool:
-        if self.full_before is None:
+    def _is_full_compaction_due(self, top: int, runs: Sequence[SortedRun]) -> bool:
+        if self.full_compaction_before is None:
             return False
         times = [file.creation_time for run in runs if run.level == top for file in run.files]
         known = [time for time in times if time is not None]
-        return not known or max(known) < self.full_before
+        return not known or max(known) < self.full_compaction_before
 
-    def _early_full(self, top: int, runs: Sequence[SortedRun]) -> bool:
+    def _is_size_threshold_reached(self, top: int, runs: Sequence[SortedRun]) -> bool:
         total = sum(run.size for run in runs)
         if self.total_size_threshold is not None and total < self.total_size_threshold:
             return True
@@ -80,7 +80,7 @@ class UniversalCompaction:
 
     def extend(
         self, num_levels: int, runs: Sequence[SortedRun], count: int, *, force: bool, reason: str
-    ) -> Pick | None:
+    ) -> RunSelection | None:
         """Extend a prefix of ``count`` runs by the size ratio (2.3); None if nothing was triggered."""
         size, triggered = sum(run.size for run in runs[:count]), force or count > 1
         for run in runs[count:]:
@@ -89,10 +89,12 @@ class UniversalCompaction:
             ):
                 break
             size, count, triggered = size + run.size, count + 1, True
-        return _unit(num_levels, runs, count, reason) if triggered else None
+        return _select_prefix(num_levels, runs, count, reason) if triggered else None
 
 
-def _unit(num_levels: int, runs: Sequence[SortedRun], count: int, reason: str) -> Pick:
+def _select_prefix(
+    num_levels: int, runs: Sequence[SortedRun], count: int, reason: str
+) -> RunSelection:
     """Return a pick and its output level (2.4); compaction never outputs level 0."""
     top = num_levels - 1
     output = top if count == len(runs) else max(0, runs[count].level - 1)
@@ -103,54 +105,54 @@ def _unit(num_levels: int, runs: Sequence[SortedRun], count: int, reason: str) -
             output = run.level
         elif count == len(runs):
             break
-    return Pick(count, top if count == len(runs) else output, reason)
+    return RunSelection(count, top if count == len(runs) else output, reason)
 
 
 def force_up_level0(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
-) -> Pick | None:
+) -> RunSelection | None:
     """Pick as universal compaction does, or else move all of level 0 up (2.7, radical)."""
-    found = universal.pick(num_levels, runs)
+    found = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
     if found is not None or not level0:
         return found
     return universal.extend(num_levels, runs, level0, force=True, reason="level 0")
 
 
-def level0_only(
+def move_up_level0_only(
     universal: UniversalCompaction, num_levels: int, runs: Sequence[SortedRun]
-) -> Pick | None:
+) -> RunSelection | None:
     """Pick as universal compaction does, or else move level 0 up and nothing with it.
 
     For tables with deletion vectors: a vector hides the older rows at a fraction of what rewriting their files costs,
     whatever the sizes; the rules of universal compaction still bound the number of runs.
     """
-    found = universal.pick(num_levels, runs)
+    found = universal.select_runs(num_levels, runs)
     level0 = sum(run.level == 0 for run in runs)
     if found is not None or not level0:
         return found
-    return _unit(num_levels, runs, level0, "level 0")
+    return _select_prefix(num_levels, runs, level0, "level 0")
 
 
-def minor(
+def select_minor_compaction(
     options: Options, now: datetime, num_levels: int, runs: Sequence[SortedRun]
-) -> Pick | None:
+) -> RunSelection | None:
     """Pick as the table's options say; ``now`` is local time.
 
     A table that looks up older rows moves level 0 up each time, or, if ``lookup-compact`` is ``gentle``, once there
     are ``lookup-compact.max-interval`` files on it: the reference counts its calls instead, one a file flushed.
     """
     universal = UniversalCompaction.of(options, now)
-    forced = options.need_lookup or options.boolean("compaction.force-up-level-0")
+    forced = options.needs_lookup or options.boolean("compaction.force-up-level-0")
     level0 = sum(run.level == 0 for run in runs)
-    if not forced or (options.need_lookup and level0 < _least_level0(options)):
-        return universal.pick(num_levels, runs)
-    if options.deletion_vectors:
-        return level0_only(universal, num_levels, runs)
+    if not forced or (options.needs_lookup and level0 < _min_level0_files(options)):
+        return universal.select_runs(num_levels, runs)
+    if options.has_deletion_vectors:
+        return move_up_level0_only(universal, num_levels, runs)
     return force_up_level0(universal, num_levels, runs)
 
 
-def _least_level0(options: Options) -> int:
+def _min_level0_files(options: Options) -> int:
     """Return how many level-0 files a lookup compaction waits for."""
     if options.text("lookup-compact").lower() != "gentle":
         return 1
@@ -158,9 +160,9 @@ def _least_level0(options: Options) -> int:
     return max(trigger, options.integer("lookup-compact.max-interval", 2 * trigger))
 
 
-def full(num_levels: int, runs: Sequence[SortedRun]) -> Pick | None:
+def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
     """Pick everything, to the highest level (2.8)."""
-    return Pick(len(runs), num_levels - 1, "full compaction") if runs else None
+    return RunSelection(len(runs), num_levels - 1, "full compaction") if runs else None
 
 
 def _interval_start(options: Options, now: datetime) -> int | None:

@@ -13,48 +13,54 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from paimon_orch.errors import InputError
-from paimon_orch.spark.column_types import as_spark_casts
-from paimon_orch.spark.datasource.datasource_options import WRITE, SourceOptions
-from paimon_orch.spark.shuffle import TASK_SHIFT, in_order
+from paimon_orch.spark.column_types import cast_timestamps_as_spark
+from paimon_orch.spark.datasource.datasource_options import WRITE_OPTIONS, SourceOptions
+from paimon_orch.spark.shuffle import TASK_SHIFT_BITS, add_sequence_numbers
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan, IngestResult
 from paimon_orch.table.commit.commit import CommitId
-from paimon_orch.table.filter.partition_spec import parse_spec
-from paimon_orch.table.scan.visibility import not_visible_after_write
+from paimon_orch.table.filter.partition_spec import parse_partition_spec
+from paimon_orch.table.scan.visibility import describe_unseen_rows_after_write
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
-from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 logger = logging.getLogger(__name__)
 
-_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
-_ZONE = "spark.sql.session.timeZone"  # Spark hands the settings of a query to its tasks
+_USE_WRITE_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
+_TIME_ZONE_PROPERTY = (
+    "spark.sql.session.timeZone"  # Spark hands the settings of a query to its tasks
+)
 
 
-def writer_of(
+def build_writer(
     options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceArrowWriter:
     """Return a writer into the table that the options name.
 
     Raises :class:`InputError` for tables whose rows must be clustered to be written at all.
     """
-    asked = SourceOptions.of(options, WRITE)
-    table = writable(asked)
+    asked = SourceOptions.of(options, WRITE_OPTIONS)
+    table = open_writable_table(asked)
     spec = asked.values.get("overwrite-partition")
     planned = ingest.plan(
         table,
         columns,
         mode="overwrite" if overwrite else "append",
         row_kind=asked.values.get("row-kind"),
-        partitions=None if spec is None else parse_spec(spec, table.schema) if spec else {},
-        commit_id=_commit_id(asked),
+        partitions=None
+        if spec is None
+        else parse_partition_spec(spec, table.schema)
+        if spec
+        else {},
+        commit_id=_parse_commit_id(asked),
     )
     return PaimonWriter(table, planned)
 
 
-def writable(asked: SourceOptions) -> Table:
+def open_writable_table(asked: SourceOptions) -> Table:
     """Return the table that options name, if tasks can write any rows into it."""
     table = asked.open()
     if not isinstance(table, Table):
@@ -62,15 +68,15 @@ def writable(asked: SourceOptions) -> Table:
             f"{table.table.identifier}${table.name} is a system table: it is read only"
         )
     schema = table.schema
-    if has_dynamic_buckets(schema) or is_postponed(schema):
+    if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         raise InputError(
             f"{table.identifier} assigns buckets to rows as they come, for which all rows of a partition must be in "
-            f"one task; a data source cannot ask for that: {_INSTEAD}"
+            f"one task; a data source cannot ask for that: {_USE_WRITE_INSTEAD}"
         )
     return table
 
 
-def _commit_id(asked: SourceOptions) -> CommitId | None:
+def _parse_commit_id(asked: SourceOptions) -> CommitId | None:
     user, identifier = asked.values.get("commit-user"), asked.number("commit-identifier")
     if user is None and identifier is None:
         return None
@@ -80,20 +86,20 @@ def _commit_id(asked: SourceOptions) -> CommitId | None:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """What a task wrote: an encoded :class:`CommitMessage`."""
 
     message: bytes = field(repr=False)
 
 
-def numbered(
-    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int = TASK_SHIFT
+def prepare_rows(
+    batches: Iterator[pa.RecordBatch], planned: IngestPlan, task_shift: int = TASK_SHIFT_BITS
 ) -> Iterator[pa.RecordBatch]:
     """Give rows their order in the frame: of several rows of one key the last one wins, in whichever task."""
     context, schema = TaskContext.get(), planned.factory.schema
-    zone = None if context is None else context.getLocalProperty(_ZONE)
-    rows = (as_spark_casts(batch, schema.fields, zone) for batch in batches)
-    return in_order(rows, task_shift) if schema.primary_keys else rows
+    zone = None if context is None else context.getLocalProperty(_TIME_ZONE_PROPERTY)
+    rows = (cast_timestamps_as_spark(batch, schema.fields, zone) for batch in batches)
+    return add_sequence_numbers(rows, task_shift) if schema.primary_keys else rows
 
 
 class PaimonWriter(DataSourceArrowWriter):
@@ -102,13 +108,13 @@ class PaimonWriter(DataSourceArrowWriter):
     def __init__(self, table: Table, planned: IngestPlan) -> None:
         self._table, self._planned = table, planned
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task; its files are removed if that fails."""
-        return Written(self._planned.write(numbered(iterator, self._planned)))
+        return TaskCommitMessage(self._planned.write(prepare_rows(iterator, self._planned)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make all rows visible in one snapshot."""
-        written = messages_of(messages)
+        written = extract_messages(messages)
         done = ingest.commit(self._table, self._planned, written, 0.0)
         warn_of_small_files(self._table, written)
         warn_of_rows_not_visible(self._table, done)
@@ -119,7 +125,7 @@ class PaimonWriter(DataSourceArrowWriter):
         After all have finished a commit was tried: it may have won without knowing, and has cleaned up if it lost.
         """
         if any(message is None for message in messages):
-            discard_results(self._table, messages_of(messages))
+            discard_results(self._table, extract_messages(messages))
 
 
 def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
@@ -136,7 +142,7 @@ def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
             len(written),
             shares,
             buckets,
-            _INSTEAD,
+            _USE_WRITE_INSTEAD,
         )
 
 
@@ -144,9 +150,9 @@ def warn_of_rows_not_visible(table: Table, done: IngestResult) -> None:
     """Log that batch readers see the rows only after a compaction, with the command to run."""
     if done.rows_not_visible:
         rows = done.rows_not_visible
-        logger.warning("%s", not_visible_after_write(table.identifier, table.paths, rows))
+        logger.warning("%s", describe_unseen_rows_after_write(table.identifier, table.paths, rows))
 
 
-def messages_of(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
+def extract_messages(messages: Sequence[WriterCommitMessage | None]) -> list[bytes]:
     """Return what tasks handed back, without those that did not finish."""
-    return [one.message for one in messages if isinstance(one, Written)]
+    return [one.message for one in messages if isinstance(one, TaskCommitMessage)]

@@ -8,32 +8,39 @@ from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.step_support import Allowances
-from paimon_orch.storage.object_store_options import parse_option
+from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
-from paimon_orch.table.scan.incremental_scan import Incremental
-from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.scan.incremental_scan import IncrementalScan
+from paimon_orch.table.scan.lazy_rows import BaseScan
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
-_STORAGE = "storage."
-_PLACE = ("warehouse", "table", "path", "branch")
-_MOMENTS = ("snapshot", "tag", "timestamp", "watermark")
-_SPAN = ("incremental-between", "incremental-mode")
-_ROWS = (*_PLACE, "columns", "filter")
-_MERGE, _MERGE_ON_READ = "merge-level-0", "deletion-vectors.merge-on-read"
-READ = (*_ROWS, *_MOMENTS, *_SPAN, _MERGE, _MERGE_ON_READ, "pushdown")
-FOLLOW = (
-    *_ROWS,
+_STORAGE_PREFIX = "storage."
+_LOCATION_OPTIONS = ("warehouse", "table", "path", "branch")
+_TIME_TRAVEL_OPTIONS = ("snapshot", "tag", "timestamp", "watermark")
+_INCREMENTAL_OPTIONS = ("incremental-between", "incremental-mode")
+_SELECTION_OPTIONS = (*_LOCATION_OPTIONS, "columns", "filter")
+_MERGE_LEVEL_0, _MERGE_ON_READ = "merge-level-0", "deletion-vectors.merge-on-read"
+READ_OPTIONS = (
+    *_SELECTION_OPTIONS,
+    *_TIME_TRAVEL_OPTIONS,
+    *_INCREMENTAL_OPTIONS,
+    _MERGE_LEVEL_0,
+    _MERGE_ON_READ,
+    "pushdown",
+)
+STREAM_READ_OPTIONS = (
+    *_SELECTION_OPTIONS,
     *("scan-mode", "from-snapshot", "from-timestamp"),
     *("max-snapshots-per-trigger", "fail-on-data-loss", "consumer-id"),
 )
-_ALLOW = ("allow-stale-external", "allow-unknown-options")
-WRITE = (
-    *_PLACE,
-    *_ALLOW,
+_ALLOW_OPTIONS = ("allow-stale-external", "allow-unknown-options")
+WRITE_OPTIONS = (
+    *_LOCATION_OPTIONS,
+    *_ALLOW_OPTIONS,
     *("row-kind", "commit-user", "commit-identifier", "overwrite-partition"),
 )
-STREAM_WRITE = (*_PLACE, *_ALLOW, "row-kind", "checkpointlocation")
+STREAM_WRITE_OPTIONS = (*_LOCATION_OPTIONS, *_ALLOW_OPTIONS, "row-kind", "checkpointlocation")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,24 +59,26 @@ class SourceOptions:
                 "paimon: CREATE TABLE ... USING paimon is not supported, as Spark reads such a table without its "
                 "options; create a temporary view"
             )
-        storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE)}
+        storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
         values = {n: v for n, v in lowered.items() if n not in storage}
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise InputError(
                 f"paimon: there is no option {', '.join(unknown)} here; there are {', '.join(known)}, and "
-                f"{_STORAGE}<name> for those of the object store"
+                f"{_STORAGE_PREFIX}<name> for those of the object store"
             )
-        return cls(values, {n.removeprefix(_STORAGE): v for n, v in storage.items()})
+        return cls(values, {n.removeprefix(_STORAGE_PREFIX): v for n, v in storage.items()})
 
     def open(self) -> Table | SystemTable:
         """Return the table, branch or system table that is meant."""
         warehouse, identifier = self._place()
-        given = dict(parse_option(f"{name}={value}") for name, value in self.storage.items())
+        given = dict(
+            parse_storage_option(f"{name}={value}") for name, value in self.storage.items()
+        )
         if branch := self.values.get("branch"):
             name, separator, system = identifier.partition("$")
             identifier = f"{name}$branch_{branch}{separator}{system}"
-        stale, unknown = (self.flag(name, default=False) for name in _ALLOW)
+        stale, unknown = (self.flag(name, default=False) for name in _ALLOW_OPTIONS)
         allowances = Allowances(stale_external=stale, unknown_options=unknown)
         return Catalog(warehouse, allowances=allowances, **given).open(identifier)
 
@@ -112,14 +121,14 @@ class SourceOptions:
         except ValueError:
             raise InputError(f"paimon: option {name} is a whole number, not {text!r}") from None
 
-    def positive(self, name: str) -> int | None:
+    def positive_number(self, name: str) -> int | None:
         """Return an option that is a number above zero."""
         number = self.number(name)
         if number is not None and number < 1:
             raise InputError(f"paimon: option {name} is a number above zero, not {number}")
         return number
 
-    def rows(self, columns: list[str] | None) -> Rows:
+    def rows(self, columns: list[str] | None) -> BaseScan:
         """Return the rows that are asked for, not read yet: of one snapshot, or what changed between two."""
         table, condition = self.open(), self.values.get("filter")
         if "incremental-between" in self.values:
@@ -141,18 +150,20 @@ class SourceOptions:
 
         As in Java Paimon ``deletion-vectors.merge-on-read`` has no effect on a ``first-row`` table without vectors.
         """
-        if _MERGE in self.values and _MERGE_ON_READ in self.values:
-            raise InputError(f"paimon: options {_MERGE} and {_MERGE_ON_READ} exclude each other")
-        if _MERGE in self.values:
-            return self.flag(_MERGE, default=False)
+        if _MERGE_LEVEL_0 in self.values and _MERGE_ON_READ in self.values:
+            raise InputError(
+                f"paimon: options {_MERGE_LEVEL_0} and {_MERGE_ON_READ} exclude each other"
+            )
+        if _MERGE_LEVEL_0 in self.values:
+            return self.flag(_MERGE_LEVEL_0, default=False)
         if _MERGE_ON_READ not in self.values:
             return None
         merges = self.flag(_MERGE_ON_READ, default=False)
         plain = table.table if isinstance(table, SystemTable) else table
-        return merges if plain.options.deletion_vectors else None
+        return merges if plain.options.has_deletion_vectors else None
 
-    def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> Incremental:
-        others = sorted({*_MOMENTS} & set(self.values))
+    def _changes(self, table: Table | SystemTable, columns: list[str] | None) -> IncrementalScan:
+        others = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
         if others or isinstance(table, SystemTable):
             found = ", ".join(others) or "a system table"
             raise InputError(f"paimon: incremental-between and {found} exclude each other")

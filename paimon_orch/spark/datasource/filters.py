@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate, bind
+from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate, bind_predicate
 from paimon_orch.spark.column_types import is_exact
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
@@ -29,47 +29,47 @@ _PATTERNS = {"StringStartsWith": "{}%", "StringEndsWith": "%{}", "StringContains
 _WILDCARDS = set("%_\\")
 
 
-def predicate_of(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
+def to_predicate(filters: Iterable["Filter"], schema: pa.Schema) -> Predicate | None:
     """Return what the filters have in common with a predicate over columns of these Arrow types."""
-    parts = tuple(_bound(filters, schema))
+    parts = tuple(_translate_filters(filters, schema))
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _bound(filters: Iterable["Filter"], schema: pa.Schema) -> Iterator[Predicate]:
+def _translate_filters(filters: Iterable["Filter"], schema: pa.Schema) -> Iterator[Predicate]:
     for item in filters:
-        predicate = _translated(item, schema)
+        predicate = _translate_filter(item, schema)
         if predicate is not None:
             try:
-                yield bind(predicate, lambda leaf: schema.field(leaf.column).type)
+                yield bind_predicate(predicate, lambda leaf: schema.field(leaf.column).type)
             except InputError:  # a value that no row can have, such as a finer moment
                 continue
 
 
-def _translated(item: Any, schema: pa.Schema) -> Predicate | None:
+def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
     # by name: which of the classes there are depends on the version
     kind = type(item).__name__
     if kind == "Not":
         # of NULL, <=> is false and its negation true; here both would be unknown
         inner = type(item.child).__name__
-        child = None if inner == "EqualNullSafe" else _translated(item.child, schema)
+        child = None if inner == "EqualNullSafe" else _translate_filter(item.child, schema)
         return None if child is None else Not(child)
-    if len(item.attribute) != 1 or not _is_plain(item.attribute[0], schema):
+    if len(item.attribute) != 1 or not _can_push_down(item.attribute[0], schema):
         return None
     (name,) = item.attribute
     if kind in ("IsNull", "IsNotNull"):
         test = Leaf(name, "is null")
         return test if kind == "IsNull" else Not(test)
-    return _compared(kind, name, item.value)
+    return _translate_comparison(kind, name, item.value)
 
 
-def _is_plain(name: str, schema: pa.Schema) -> bool:
+def _can_push_down(name: str, schema: pa.Schema) -> bool:
     found = schema.field(name).type
     return is_exact(found) and not pa.types.is_floating(found)
 
 
-def _compared(kind: str, name: str, value: Any) -> Predicate | None:
+def _translate_comparison(kind: str, name: str, value: Any) -> Predicate | None:
     if kind == "In":
         values = tuple(pa.scalar(each) for each in value if each is not None)
         return Leaf(name, "in", values) if values else None

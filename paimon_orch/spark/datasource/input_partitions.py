@@ -6,34 +6,36 @@ from dataclasses import replace
 
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.tree.levels import merge_sections
-from paimon_orch.table.scan.data_evolution import is_evolving, same_rows
-from paimon_orch.table.scan.file_pruner import reads_raw
+from paimon_orch.merge.tree.levels import plan_merge_sections
+from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
+from paimon_orch.table.scan.file_pruner import is_raw_convertible
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
-def pieces(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
+def divide_split(split: BucketSplit, scan: Scan) -> Iterator[BucketSplit]:
     """Yield parts of a bucket that can be read apart: files, or where keys must be merged, whole sections."""
     schema = scan.schema
     if split.waiting:
         yield split
         return
     groups: Iterable[Sequence[DataFileMeta]]
-    if is_evolving(schema):
-        groups = same_rows(split.files)
-    elif not schema.primary_keys or (reads_raw(split.files, schema) and not scan.audit):
+    if has_data_evolution(schema):
+        groups = group_files_by_rows(split.files)
+    elif not schema.primary_keys or (
+        is_raw_convertible(split.files, schema) and not scan.is_audit_log
+    ):
         groups = [(file,) for file in split.files]
     else:
         groups = (
             [file for run in section for file in run]
-            for section in merge_sections(split.files, schema)
+            for section in plan_merge_sections(split.files, schema)
         )
     for group in groups:
-        yield _part(split, group)
+        yield _restrict_to_files(split, group)
 
 
-def _part(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
+def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
     """Return some files of a bucket with their own deletion vectors: no task reads those of the others."""
     names = {file.file_name for file in files}
     vectors = (
@@ -44,7 +46,7 @@ def _part(split: BucketSplit, files: Sequence[DataFileMeta]) -> BucketSplit:
     return replace(split, files=tuple(files), vectors=kept)
 
 
-def packed(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
+def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[list[BucketSplit]]:
     """Yield the splits of each task, in order, up to ``source.split.target-size``.
 
     A file counts for ``source.split.open-file-cost`` at least. Small tables are spread over the cores of this machine:

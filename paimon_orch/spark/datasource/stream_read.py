@@ -12,23 +12,28 @@ from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import FileKind
-from paimon_orch.format.row.row_kind import KIND_TEXTS
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.format.types.predicate import columns_of
-from paimon_orch.spark.column_types import converted, target_schema
-from paimon_orch.spark.datasource.datasource_options import FOLLOW, SourceOptions
-from paimon_orch.spark.datasource.input_partitions import packed, pieces
-from paimon_orch.spark.datasource.offsets import Follower, Position
+from paimon_orch.format.types.predicate import collect_columns
+from paimon_orch.spark.column_types import build_target_schema, convert_batch
+from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, SourceOptions
+from paimon_orch.spark.datasource.input_partitions import divide_split, pack_splits
+from paimon_orch.spark.datasource.offsets import StreamFollower, StreamOffset
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.scan.bucket_reader import with_constant_kind
-from paimon_orch.table.scan.incremental_scan import Incremental, Span
+from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
+from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
 from paimon_orch.table.scan.lazy_rows import ROW_KIND
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import ALL_LEVELS, BucketSplit, Planner, bucket_splits
+from paimon_orch.table.scan.scan_planner import (
+    ALL_LEVELS,
+    BucketSplit,
+    ScanPlanner,
+    build_bucket_splits,
+)
 from paimon_orch.table.system_table import SystemTable
-from paimon_orch.table.write.postpone_bucket import merges_on_read
+from paimon_orch.table.write.postpone_bucket import should_merge_postponed
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -39,45 +44,45 @@ else:
     except ImportError:  # before Spark 4.2, which ends such a trigger in its own way
         _AvailableNow = object
 
-_INSERT, _, _UPDATE, _DELETE = KIND_TEXTS
-_CAME = [_INSERT, _UPDATE]
-_AUDIT = "audit_log"
+_INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
+_ADDED_KINDS = [_INSERT, _UPDATE]
+_AUDIT_LOG = "audit_log"
 
 
-def stream_reader_of(options: Mapping[str, str], schema: StructType) -> "PaimonStreamReader":
+def build_stream_reader(options: Mapping[str, str], schema: StructType) -> "PaimonStreamReader":
     """Return the reader of some columns of the table, or of its ``audit_log``, that the options name."""
-    asked = SourceOptions.of(options, FOLLOW)
+    asked = SourceOptions.of(options, STREAM_READ_OPTIONS)
     opened = asked.open()
     table = opened.table if isinstance(opened, SystemTable) else opened
-    if isinstance(opened, SystemTable) and opened.name != _AUDIT:
+    if isinstance(opened, SystemTable) and opened.name != _AUDIT_LOG:
         raise InputError(
-            f"{table.identifier}${opened.name} cannot be followed; a table and its {_AUDIT} can"
+            f"{table.identifier}${opened.name} cannot be followed; a table and its {_AUDIT_LOG} can"
         )
     kinds = isinstance(opened, SystemTable)
     names = [name for name in schema.names if not (kinds and name == ROW_KIND.name)]
-    if merges_on_read(table.schema):
+    if should_merge_postponed(table.schema):
         raise UnsupportedError(
             f"{table.identifier} cannot be followed with 'postpone.merge-on-read' = true; only batch reads merge the rows "
             "that wait"
         )
     # as in Java Paimon a stream follows the table itself, without the branch that batch reads fall back to
     whole = replace(table.scan(names or None, asked.values.get("filter")), fallback=None)
-    changes = _changes(whole)
+    changes = _build_incremental(whole)
     visible = changes.arrow_schema if kinds else whole.arrow_schema
     return PaimonStreamReader(
-        Follower(table, asked), whole, changes, target_schema(visible, schema)
+        StreamFollower(table, asked), whole, changes, build_target_schema(visible, schema)
     )
 
 
-def _changes(scan: Scan) -> Incremental:
+def _build_incremental(scan: Scan) -> IncrementalScan:
     """Return the changes of the columns and rows of a scan, of no snapshot yet."""
     producer = scan.schema.typed_options.changelog_producer
-    span = Span("delta" if producer == "none" else "changelog")
+    span = SnapshotRange("delta" if producer == "none" else "changelog")
     at = scan.io, scan.paths, scan.schemas
-    return Incremental(*at, scan.schema, span, scan.fields, scan.predicate)
+    return IncrementalScan(*at, scan.schema, span, scan.fields, scan.predicate)
 
 
-def _levels(schema: TableSchema) -> range:
+def _choose_levels(schema: TableSchema) -> range:
     """Return the levels that a stream begins with; files below them come again as changelog (merge-tree facts 7.8)."""
     producer = schema.typed_options.changelog_producer if schema.primary_keys else "none"
     if producer == "lookup":
@@ -88,7 +93,7 @@ def _levels(schema: TableSchema) -> range:
 
 
 @dataclass(frozen=True)
-class StreamPart(InputPartition):
+class StreamInputPartition(InputPartition):
     """What one task reads: files of a snapshot, merged, whose rows are all of one ``kind``, or of changes, as they are."""
 
     splits: tuple[BucketSplit, ...]
@@ -99,13 +104,13 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
     """Plans batches in a process beside the driver, which lives as long as the query; reads them in tasks."""
 
     def __init__(
-        self, follower: Follower, whole: Scan, changes: Incremental, target: pa.Schema
+        self, follower: StreamFollower, whole: Scan, changes: IncrementalScan, target: pa.Schema
     ) -> None:
-        self._follower, self._whole, self._changes = follower, whole, changes
+        self._follower, self._full_scan, self._changes = follower, whole, changes
         self._target = target
-        self._most = follower.options.positive("max-snapshots-per-trigger")
-        self._upto: int | None = None
-        self._seen: Position | None = None
+        self._most = follower.options.positive_number("max-snapshots-per-trigger")
+        self._end_snapshot_id: int | None = None
+        self._seen: StreamOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
         """Return where a query without checkpoint begins."""
@@ -117,9 +122,9 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
     ) -> dict[str, Any]:
         """Return where the next batch ends; before Spark 4.2 that is the newest, as ``availableNow`` asks once only."""
         everything = start is None or type(limit).__name__ == "ReadAllAvailable"
-        begin = self._seen if start is None else Position.of(start)
+        begin = self._seen if start is None else StreamOffset.of(start)
         most = None if everything else self._most
-        return self._follower.latest(begin, most, self._upto).offset
+        return self._follower.latest(begin, most, self._end_snapshot_id).offset
 
     def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
         """Return the limit of the options; a snapshot counts as a file, as Spark has no such limit."""
@@ -129,52 +134,52 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End with the snapshot that is the newest now."""
-        self._upto = self._follower.newest()
+        self._end_snapshot_id = self._follower.newest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, in the order of the changes."""
-        self._seen = Position.of(end)
-        batch = self._follower.batch(Position.of(start), self._seen)
+        self._seen = StreamOffset.of(end)
+        batch = self._follower.batch(StreamOffset.of(start), self._seen)
         self._check_types((*([batch.whole] if batch.whole else []), *batch.changes))
         found: list[InputPartition] = []
         if batch.whole is not None:
-            found += self._whole_parts(self._begin(batch.whole), _INSERT)
-        for replaces, snapshots in groupby(batch.changes, self._replaces):
+            found += self._plan_full_parts(self._begin(batch.whole), _INSERT)
+        for replaces, snapshots in groupby(batch.changes, self._is_visible_overwrite):
             if replaces:
-                found += chain.from_iterable(map(self._replaced, snapshots))
+                found += chain.from_iterable(map(self._plan_overwrite, snapshots))
             else:
-                span = replace(self._changes.span, snapshots=tuple(snapshots))
-                found += self._parts(replace(self._changes, span=span).plan(), None)
+                span = replace(self._changes.snapshot_range, snapshots=tuple(snapshots))
+                found += self._parts(replace(self._changes, snapshot_range=span).plan(), None)
         return found
 
-    def _replaces(self, snapshot: Snapshot) -> bool:
+    def _is_visible_overwrite(self, snapshot: Snapshot) -> bool:
         """Tell whether a snapshot is an overwrite that the table wants to be read (merge-tree facts 7.8)."""
-        schema = self._whole.schema
+        schema = self._full_scan.schema
         name = f"streaming-read-{'' if schema.primary_keys else 'append-'}overwrite"
         return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.boolean(name)
 
-    def _replaced(self, snapshot: Snapshot) -> list[StreamPart]:
+    def _plan_overwrite(self, snapshot: Snapshot) -> list[StreamInputPartition]:
         """Return what an overwrite took, of tables with keys, and what it brought."""
-        scan, manifests = self._whole, self._manifests
-        entries = [entry for entry in manifests.delta_entries(snapshot) if entry.bucket >= 0]
+        scan, manifests = self._full_scan, self._manifests
+        entries = [entry for entry in manifests.read_delta_entries(snapshot) if entry.bucket >= 0]
         gone = [entry for entry in entries if entry.kind is FileKind.DELETE]
         came = [entry for entry in entries if entry.kind is FileKind.ADD]
         if not (gone and scan.schema.primary_keys and ROW_KIND.name in self._target.names):
-            return self._whole_parts(bucket_splits(came, ()), _INSERT)
-        hides = scan.schema.typed_options.deletion_vectors
+            return self._plan_full_parts(build_bucket_splits(came, ()), _INSERT)
+        hides = scan.schema.typed_options.has_deletion_vectors
         before = self._follower.table.snapshots.get(snapshot.id - 1) if hides else None
-        taken = bucket_splits(gone, manifests.index_entries(before))
+        taken = build_bucket_splits(gone, manifests.read_index_entries(before))
         return [
-            *self._whole_parts(taken, _DELETE),
-            *self._whole_parts(bucket_splits(came, ()), _INSERT),
+            *self._plan_full_parts(taken, _DELETE),
+            *self._plan_full_parts(build_bucket_splits(came, ()), _INSERT),
         ]
 
     def _check_types(self, snapshots: Sequence[Snapshot]) -> None:
         """Refuse snapshots since which a column is of another type: its values may not be those of the type here."""
-        scan = self._whole
+        scan = self._full_scan
         read = set(scan.fields)
         if scan.predicate is not None:
-            read |= {scan.schema.field(name) for name in columns_of(scan.predicate)}
+            read |= {scan.schema.field(name) for name in collect_columns(scan.predicate)}
         types = {field.id: field.type.with_nullable(True) for field in read}
         newer = {one.schema_id for one in snapshots if one.schema_id > scan.schema.id}
         for number in sorted(newer):
@@ -189,43 +194,50 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
 
     def _begin(self, snapshot: Snapshot) -> list[BucketSplit]:
         """Return the files of all rows that the changes after a snapshot do not bring again."""
-        schema = self._whole.schema
-        splits = Planner(self._manifests, schema).splits(snapshot, levels=_levels(schema))
+        schema = self._full_scan.schema
+        splits = ScanPlanner(self._manifests, schema).splits(
+            snapshot, levels=_choose_levels(schema)
+        )
         return [split for split in splits if split.bucket >= 0]
 
     @property
     def _manifests(self) -> ManifestReader:
-        return ManifestReader(self._whole.io, self._whole.paths)
+        return ManifestReader(self._full_scan.io, self._full_scan.paths)
 
-    def _whole_parts(self, splits: list[BucketSplit], kind: str) -> list[StreamPart]:
-        return self._parts([one for split in splits for one in pieces(split, self._whole)], kind)
+    def _plan_full_parts(self, splits: list[BucketSplit], kind: str) -> list[StreamInputPartition]:
+        return self._parts(
+            [one for split in splits for one in divide_split(split, self._full_scan)], kind
+        )
 
-    def _parts(self, splits: list[BucketSplit], kind: str | None) -> list[StreamPart]:
-        return [StreamPart(tuple(one), kind) for one in packed(splits, self._whole.schema)]
+    def _parts(self, splits: list[BucketSplit], kind: str | None) -> list[StreamInputPartition]:
+        return [
+            StreamInputPartition(tuple(one), kind)
+            for one in pack_splits(splits, self._full_scan.schema)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task; without a column of kinds those that came, not those that went."""
-        assert isinstance(partition, StreamPart)
+        assert isinstance(partition, StreamInputPartition)
         for split in partition.splits:
             for batch in self._rows(split, partition.kind):
                 if batch.num_rows:
-                    yield converted(batch, self._target)
+                    yield convert_batch(batch, self._target)
 
     def _rows(self, split: BucketSplit, kind: str | None) -> Iterator[pa.RecordBatch]:
         if kind is None:
             yield from self._changed(split)
         else:
-            for batch in self._whole.read_split(split):
-                yield with_constant_kind(batch, kind)
+            for batch in self._full_scan.read_split(split):
+                yield add_constant_row_kind(batch, kind)
 
     def _changed(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         for batch in self._changes.read_split(split):
             if ROW_KIND.name in self._target.names:
                 yield batch
             else:
-                came = pc.is_in(batch.column(ROW_KIND.name), pa.array(_CAME))
+                came = pc.is_in(batch.column(ROW_KIND.name), pa.array(_ADDED_KINDS))
                 yield batch.filter(came)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let expiration know what has been read."""
-        self._follower.record(Position.of(end))
+        self._follower.record(StreamOffset.of(end))

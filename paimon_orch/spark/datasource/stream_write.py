@@ -15,14 +15,14 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.spark.datasource.batch_write import (
-    Written,
-    messages_of,
-    numbered,
+    TaskCommitMessage,
+    extract_messages,
+    open_writable_table,
+    prepare_rows,
     warn_of_rows_not_visible,
     warn_of_small_files,
-    writable,
 )
-from paimon_orch.spark.datasource.datasource_options import STREAM_WRITE, SourceOptions
+from paimon_orch.spark.datasource.datasource_options import STREAM_WRITE_OPTIONS, SourceOptions
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.ingest import IngestPlan
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 else:
     _Writer = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
-_QUERY = "sql.streaming.queryId"  # Spark's name for it among the properties of a task
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"  # Spark's name for it among the properties of a task
 # By so much the numbers of rows grow with each task of each batch: the 33 bits of a single write would be used up in
 # months, and the order of rows between the tasks of a stream is nobody's.
-_TASK_SHIFT = 24
+_STREAM_TASK_SHIFT_BITS = 24
 
 
-def stream_writer_of(
+def build_stream_writer(
     options: Mapping[str, str], columns: Sequence[str], *, overwrite: bool
 ) -> DataSourceStreamWriter:
     """Return a writer into the table that the options name; with ``overwrite`` each batch replaces the whole table.
@@ -52,8 +52,8 @@ def stream_writer_of(
             "Spark 4.0 hands the rows of a stream over one by one: write its batches by foreachBatch and "
             "paimon_orch.spark.write(batch, table, commit_id=CommitId(name, number))"
         )
-    asked = SourceOptions.of(options, STREAM_WRITE)
-    table = writable(asked)
+    asked = SourceOptions.of(options, STREAM_WRITE_OPTIONS)
+    table = open_writable_table(asked)
     planned = ingest.plan(
         table,
         columns,
@@ -65,7 +65,7 @@ def stream_writer_of(
 
 
 @dataclass(frozen=True)
-class WrittenOfQuery(Written):
+class StreamTaskCommitMessage(TaskCommitMessage):
     """What a task of a batch wrote, and for which query: only tasks are told."""
 
     query: str
@@ -77,17 +77,17 @@ class PaimonStreamWriter(_Writer):
     def __init__(self, table: Table, planned: IngestPlan) -> None:
         self._table, self._planned = table, planned
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenOfQuery:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommitMessage:
         """Write the rows of one task; its files are removed if that fails."""
         context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(_QUERY)
-        rows = numbered(iterator, self._planned, _TASK_SHIFT)
-        return WrittenOfQuery(self._planned.write(rows), query or "")
+        query = None if context is None else context.getLocalProperty(_QUERY_ID_PROPERTY)
+        rows = prepare_rows(iterator, self._planned, _STREAM_TASK_SHIFT_BITS)
+        return StreamTaskCommitMessage(self._planned.write(rows), query or "")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Make the rows of a batch visible in one snapshot, unless the query has committed that number."""
-        written = messages_of(messages)
-        queries = {one.query for one in messages if isinstance(one, WrittenOfQuery)}
+        written = extract_messages(messages)
+        queries = {one.query for one in messages if isinstance(one, StreamTaskCommitMessage)}
         if not queries:
             return  # a batch without tasks has no rows
         (query,) = queries
@@ -99,4 +99,4 @@ class PaimonStreamWriter(_Writer):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what finished tasks wrote when others did not; see ``PaimonWriter.abort``."""
         if any(message is None for message in messages):
-            discard_results(self._table, messages_of(messages))
+            discard_results(self._table, extract_messages(messages))

@@ -17,12 +17,12 @@ _CONTEXT = re.compile(r"== SQL \([^\n]*\) ==\n(.*?)\n *\^", re.DOTALL)
 _ADVICE = re.compile(
     r"(?<=[.!]) (?:Use `try_|If necessary|Correct the value|To return NULL).*", re.DOTALL
 )
-_RAISED = "USER_RAISED_EXCEPTION"
+_USER_RAISED = "USER_RAISED_EXCEPTION"
 _DATA_EXCEPTION = "22"  # SQLSTATE
 _MALFORMED_RECORD = ("MALFORMED_RECORD", "MALFORMED_CSV")
 
 
-def failure_of(label: str, error: BaseException, attempts: int) -> PaimonError:
+def translate_failure(label: str, error: BaseException, attempts: int) -> PaimonError:
     """Return the error of a job: :class:`InputError` for data and expressions that Spark refuses."""
     text = str(error)
     if "worker exited unexpectedly" in text:
@@ -35,16 +35,16 @@ def failure_of(label: str, error: BaseException, attempts: int) -> PaimonError:
             f"{label}: executors died with rows of an earlier stage, and Spark aborted the job {attempts} times. "
             "Nothing was committed. Find out why executors die (memory, preemption), then run the step again."
         )
-    return _data_error(label, text) or PaimonError(
-        f"{label}: Spark could not run it: {_reason(text, error)}"
+    return _find_data_error(label, text) or PaimonError(
+        f"{label}: Spark could not run it: {_find_reason(text, error)}"
     )
 
 
-def _data_error(label: str, text: str) -> InputError | None:
+def _find_data_error(label: str, text: str) -> InputError | None:
     """Return the error of data or an expression that Spark refuses, None if it is another failure."""
     for condition, message, state in _CONDITION.findall(text):
         sentence = _ADVICE.sub("", " ".join(message.split())).rstrip(".")
-        if condition == _RAISED:
+        if condition == _USER_RAISED:
             return InputError(f"{sentence}. Nothing was committed")
         if condition.startswith(_MALFORMED_RECORD):
             return InputError(
@@ -66,7 +66,7 @@ def _data_error(label: str, text: str) -> InputError | None:
     return None
 
 
-def _reason(text: str, error: BaseException) -> str:
+def _find_reason(text: str, error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("SQLSTATE")]
     causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]

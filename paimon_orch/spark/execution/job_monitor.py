@@ -1,6 +1,6 @@
 """Watching and interrupting the jobs of one caller, on classic Spark and on Spark Connect.
 
-The two differ in everything here. Only this module knows, and only :class:`ClassicJobs` touches the
+The two differ in everything here. Only this module knows, and only :class:`ClassicJobMonitor` touches the
 Spark context; nothing that it reports decides what a step does.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # at run time this needs the client of Spark Connect
     from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 
-class Jobs(Protocol):
+class JobMonitor(Protocol):
     """The jobs that one :meth:`collect` starts."""
 
     session: SparkSession
@@ -28,7 +28,7 @@ class Jobs(Protocol):
         """Return the rows of ``frame``; blocks, so it is called in a thread of its own."""
         ...
 
-    def tasks_done(self) -> int:
+    def count_done_tasks(self) -> int:
         """Return how many tasks are done, as far as is known now."""
         ...
 
@@ -37,12 +37,12 @@ class Jobs(Protocol):
         ...
 
 
-def jobs_of(session: SparkSession, label: str) -> Jobs:
+def build_job_monitor(session: SparkSession, label: str) -> JobMonitor:
     """Return the way to watch jobs on ``session``, whichever kind it is."""
-    return ConnectJobs(session, label) if is_remote() else ClassicJobs(session, label)
+    return ConnectJobMonitor(session, label) if is_remote() else ClassicJobMonitor(session, label)
 
 
-class ClassicJobs:
+class ClassicJobMonitor:
     """Jobs of one job group: ``interruptTag`` has no effect here, cancelling the group has."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
@@ -56,7 +56,7 @@ class ClassicJobs:
         self._context.setJobGroup(self._group, self._label)
         return frame.toArrow()
 
-    def tasks_done(self) -> int:
+    def count_done_tasks(self) -> int:
         """Ask the status tracker, which may know nothing yet, or no longer."""
         try:
             tracker = self._context.statusTracker()
@@ -71,7 +71,7 @@ class ClassicJobs:
         self._context.cancelJobGroup(self._group)
 
 
-class ConnectJobs:
+class ConnectJobMonitor:
     """Jobs under a tag, in the caller's session: older clients cannot make a second one."""
 
     def __init__(self, session: SparkSession, label: str) -> None:
@@ -94,7 +94,7 @@ class ConnectJobs:
             self.session.removeProgressHandler(handler)
             self.session.removeTag(self._tag)
 
-    def tasks_done(self) -> int:
+    def count_done_tasks(self) -> int:
         """Return what the server last reported."""
         return self._done
 

@@ -24,9 +24,9 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 
 from paimon_orch import errors
 from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
-from paimon_orch.spark.execution.job_failures import STAGE_LOST, failure_of
-from paimon_orch.spark.execution.job_monitor import Jobs, jobs_of
-from paimon_orch.spark.execution.tasks import ArrowTask, in_tasks, lightened
+from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
+from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
+from paimon_orch.spark.execution.tasks import ArrowTask, lighten_worker_after, map_units_in_spark
 from paimon_orch.spark.session.session import TASK_ATTEMPTS
 from paimon_orch.steps.common.executor import Join, Progress, Undo
 
@@ -36,9 +36,9 @@ U = TypeVar("U")
 _UnitTask = Callable[[int], Iterator[pa.RecordBatch]]
 
 RESULT_COLUMNS = "id bigint, result binary, error string"
-_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
+_RESULT_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
-_FAILED = -1  # the part of units that failed
+_FAILED_PART = -1  # the part of units that failed
 _JOB_ATTEMPTS = 3
 
 
@@ -72,13 +72,13 @@ class SparkExecutor:
         """
         if not units:
             return []
-        count, attempts = len(units), task_attempts(self._session)
-        task = _task(run, [cloudpickle.dumps(unit) for unit in units], attempts)
+        count, attempts = len(units), read_task_attempts(self._session)
+        task = _build_unit_task(run, [cloudpickle.dumps(unit) for unit in units], attempts)
 
         def frame(session: SparkSession) -> DataFrame:
-            return in_tasks(session, count, task, RESULT_COLUMNS)
+            return map_units_in_spark(session, count, task, RESULT_COLUMNS)
 
-        return self.results(frame, count, label=label, progress=progress, undo=undo)
+        return self.collect_results(frame, count, label=label, progress=progress, undo=undo)
 
     def shuffle(
         self,
@@ -93,18 +93,18 @@ class SparkExecutor:
         """Return ``join`` of each part's pieces, which go from task to task; errors are those of :meth:`map`."""
         if not units:
             return []
-        attempts, count = task_attempts(self._session), len(units)
-        sent = _sender(split, [cloudpickle.dumps(unit) for unit in units], attempts)
-        received = _receiver(join, attempts)
+        attempts, count = read_task_attempts(self._session), len(units)
+        sent = _build_split_task(split, [cloudpickle.dumps(unit) for unit in units], attempts)
+        received = _build_join_task(join, attempts)
 
         def frame(session: SparkSession) -> DataFrame:
-            pieces = in_tasks(session, count, sent, RESULT_COLUMNS)
+            pieces = map_units_in_spark(session, count, sent, RESULT_COLUMNS)
             gathered = pieces.repartition(parts, "id").sortWithinPartitions("id")
-            return gathered.mapInArrow(lightened(received), RESULT_COLUMNS)
+            return gathered.mapInArrow(lighten_worker_after(received), RESULT_COLUMNS)
 
-        return self.results(frame, count, label=label, progress=progress)
+        return self.collect_results(frame, count, label=label, progress=progress)
 
-    def results(
+    def collect_results(
         self,
         frame_of: Callable[[SparkSession], DataFrame],
         tasks: int,
@@ -113,7 +113,7 @@ class SparkExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return the results of a frame whose tasks yield what :func:`result_batch` makes.
+        """Return the results of a frame whose tasks yield what :func:`build_result_batch` makes.
 
         As :meth:`map`, for tasks that read rows; ``tasks`` is what progress counts up to. A job that Spark gave up
         because it would have to repeat an earlier stage is run again, on a new frame that reads the rows anew.
@@ -131,7 +131,7 @@ class SparkExecutor:
         rows = retrying(self._collect, frame_of, tasks, label, progress)
         if progress is not None:
             progress(tasks, tasks)
-        return _results(rows, label, undo)
+        return _unpack_results(rows, label, undo)
 
     def _collect(
         self,
@@ -141,8 +141,8 @@ class SparkExecutor:
         progress: Progress | None,
     ) -> pa.Table:
         if self._cancelled.is_set():
-            raise _cancelled(label)
-        jobs = jobs_of(self._session, label)
+            raise _build_cancelled_error(label)
+        jobs = build_job_monitor(self._session, label)
         frame = frame_of(jobs.session)
         with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
             future = pool.submit(jobs.collect, frame)
@@ -156,7 +156,7 @@ class SparkExecutor:
     def _watch(
         self,
         future: "Future[pa.Table]",
-        jobs: Jobs,
+        jobs: JobMonitor,
         count: int,
         label: str,
         progress: Progress | None,
@@ -164,18 +164,18 @@ class SparkExecutor:
         """Wait for the result, reporting progress; interrupt the jobs when asked to stop waiting."""
         seen = 0
         try:
-            while not _finished(future):
+            while not _is_finished(future):
                 if self._cancelled.is_set():
                     # Again each time: an interrupt that comes before the job has started is lost.
                     jobs.interrupt()
-                elif progress is not None and seen < (done := jobs.tasks_done()) < count:
+                elif progress is not None and seen < (done := jobs.count_done_tasks()) < count:
                     seen = done
                     progress(done, count)
         except BaseException as error:
-            while not _finished(future):
+            while not _is_finished(future):
                 jobs.interrupt()
             if isinstance(error, KeyboardInterrupt):
-                raise _cancelled(label) from error
+                raise _build_cancelled_error(label) from error
             raise
 
     def _rows(self, future: "Future[pa.Table]", label: str) -> pa.Table:
@@ -183,19 +183,19 @@ class SparkExecutor:
         if error is None:
             return future.result()
         if self._cancelled.is_set():
-            raise _cancelled(label) from error
-        raise failure_of(label, error, _JOB_ATTEMPTS) from error
+            raise _build_cancelled_error(label) from error
+        raise translate_failure(label, error, _JOB_ATTEMPTS) from error
 
 
-def _finished(future: "Future[pa.Table]") -> bool:
+def _is_finished(future: "Future[pa.Table]") -> bool:
     return bool(wait([future], timeout=_POLL_SECONDS).done)
 
 
-def _cancelled(label: str) -> CancelledError:
+def _build_cancelled_error(label: str) -> CancelledError:
     return CancelledError(f"{label}: cancelled before it was done; nothing was committed.")
 
 
-def task_attempts(session: SparkSession) -> int:
+def read_task_attempts(session: SparkSession) -> int:
     """Return how often the session tries a task: a local master has its own count, mostly one."""
     try:
         master = session.conf.get("spark.master", "") or ""
@@ -209,7 +209,7 @@ def task_attempts(session: SparkSession) -> int:
     return int(most or TASK_ATTEMPTS)
 
 
-def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _UnitTask:
+def _build_unit_task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _UnitTask:
     """Return the function that Spark ships: the number of a unit in, (number, result or error) out."""
 
     def task(index: int) -> Iterator[pa.RecordBatch]:
@@ -218,7 +218,7 @@ def _task(run: Callable[[U], bytes], units: list[bytes], attempts: int) -> _Unit
     return task
 
 
-def _sender(
+def _build_split_task(
     split: Callable[[U], Iterable[tuple[int, bytes]]], units: list[bytes], attempts: int
 ) -> _UnitTask:
     """Return the task of a shuffle's first half: the number of a unit in, (part, piece or error) out."""
@@ -227,36 +227,36 @@ def _sender(
         try:
             pieces = list(split(cloudpickle.loads(units[index])))
         except Exception as error:
-            if _is_curable(error, attempts):
+            if _is_retryable(error, attempts):
                 raise
-            yield _batch([{"id": _FAILED, "error": _encode(error)}])
+            yield _build_batch([{"id": _FAILED_PART, "error": _encode_error(error)}])
         else:
-            yield _batch([{"id": part, "result": piece} for part, piece in pieces])
+            yield _build_batch([{"id": part, "result": piece} for part, piece in pieces])
 
     return task
 
 
-def _receiver(join: Join, attempts: int) -> ArrowTask:
+def _build_join_task(join: Join, attempts: int) -> ArrowTask:
     """Return the task of a shuffle's second half: (part, piece or error) in, sorted by part, (part, result or error) out."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for part, group in groupby(rows, key=lambda row: row["id"]):
             found = list(group)
-            if part == _FAILED:
-                yield _batch(found)
+            if part == _FAILED_PART:
+                yield _build_batch(found)
             else:
                 pieces = [row["result"] for row in found]
-                yield result_batch(part, partial(join, pieces), attempts)
+                yield build_result_batch(part, partial(join, pieces), attempts)
 
     return task
 
 
 def _run_unit(run: Callable[[U], bytes], index: int, unit: bytes, attempts: int) -> pa.RecordBatch:
-    return result_batch(index, lambda: run(cloudpickle.loads(unit)), attempts)
+    return build_result_batch(index, lambda: run(cloudpickle.loads(unit)), attempts)
 
 
-def result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.RecordBatch:
+def build_result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.RecordBatch:
     """Do a task's work and return its one row: the result, or the error as data.
 
     Raises what another attempt may cure, unless this attempt is the last of ``attempts``.
@@ -267,18 +267,18 @@ def result_batch(index: int, work: Callable[[], bytes], attempts: int) -> pa.Rec
         if not isinstance(result, bytes):
             raise TypeError(f"a unit returns bytes, not {type(result).__name__}")
     except Exception as error:
-        if _is_curable(error, attempts):
+        if _is_retryable(error, attempts):
             raise
-        result, failure = None, _encode(error)
-    return _batch([{"id": index, "result": result, "error": failure}])
+        result, failure = None, _encode_error(error)
+    return _build_batch([{"id": index, "result": result, "error": failure}])
 
 
-def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
+def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
     """Return rows in one place's types: Spark matches by position and reads another type as garbage or not at all."""
-    return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=_RESULT_SCHEMA)
 
 
-def _is_curable(error: Exception, attempts: int) -> bool:
+def _is_retryable(error: Exception, attempts: int) -> bool:
     """Tell whether another attempt of this task may succeed, and will be made."""
     context = TaskContext.get()
     return _is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
@@ -290,7 +290,7 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (TransientError, OSError))
 
 
-def _encode(error: Exception) -> str:
+def _encode_error(error: Exception) -> str:
     """Return an error as JSON: the nearest class of ``paimon_orch.errors`` and what rebuilds it."""
     if isinstance(error, OSError):
         error = errors.StorageError(f"{type(error).__name__}: {error}").with_traceback(
@@ -309,7 +309,7 @@ def _encode(error: Exception) -> str:
     )
 
 
-def _decode(text: str) -> PaimonError:
+def _decode_error(text: str) -> PaimonError:
     """Rebuild an error; the name is looked up in ``paimon_orch.errors`` and nowhere else."""
     data = json.loads(text)
     kind = getattr(errors, data["type"], PaimonError)
@@ -318,12 +318,12 @@ def _decode(text: str) -> PaimonError:
     return kind(*data["arguments"])
 
 
-def _results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
+def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:
     results: list[bytes] = rows.sort_by("id").column("result").drop_null().to_pylist()
     failed = rows.filter(rows.column("error").is_valid()).sort_by("id").to_pylist()
     if failed:
         first = failed[0]
-        error = _decode(first["error"])
+        error = _decode_error(first["error"])
         error.add_note(f"{label}: {len(failed)} of {rows.num_rows} tasks failed")
         logger.debug("%s: %s", label, json.loads(first["error"])["traceback"])
         if undo is not None:

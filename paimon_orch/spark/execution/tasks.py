@@ -18,7 +18,7 @@ Batches = Iterable[pa.RecordBatch]
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Batches]
 
 
-def in_tasks(
+def map_units_in_spark(
     session: SparkSession, count: int, run: Callable[[int], Batches], schema: StructType | str
 ) -> DataFrame:
     """Return as a frame what ``run`` yields for each number below ``count``, a Spark task each."""
@@ -29,10 +29,10 @@ def in_tasks(
                 yield from run(number)
 
     numbers = session.range(0, count, 1, max(1, count))
-    return numbers.mapInArrow(lightened(task), schema)
+    return numbers.mapInArrow(lighten_worker_after(task), schema)
 
 
-def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
+def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
     """Return ``frame.mapInArrow(task, schema)``, whatever the columns are called: Spark takes a name with a dot apart."""
     names = frame.columns
 
@@ -40,10 +40,10 @@ def in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> Dat
         return task(batch.rename_columns(names) for batch in batches)
 
     numbered = frame.toDF(*map(str, range(len(names))))
-    return numbered.mapInArrow(lightened(named), schema)
+    return numbered.mapInArrow(lighten_worker_after(named), schema)
 
 
-def lightened(
+def lighten_worker_after(
     task: ArrowTask,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a task that calls :func:`lighten_worker` in the end."""
@@ -66,18 +66,18 @@ def lighten_worker() -> None:
     """
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == "pyspark.daemon":
-        _forget_archives()
-        _freeze()
+        _evict_zip_importers()
+        _freeze_objects()
 
 
-def _forget_archives() -> None:
+def _evict_zip_importers() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             sys.path_importer_cache.pop(path, None)
 
 
 @cache
-def _freeze() -> None:
+def _freeze_objects() -> None:
     """Once is enough: what the first task leaves are modules, and little else."""
     gc.collect()
     gc.freeze()

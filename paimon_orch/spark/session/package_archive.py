@@ -15,8 +15,15 @@ from pyspark.sql import SparkSession
 import pyspark_paimon
 from paimon_orch.errors import InputError
 
-_ROOTS = (Path(__file__).parents[1], Path(pyspark_paimon.__file__).parent)
-_NEVER = (1980, 1, 1, 0, 0, 0)  # the oldest date of the format: the same files are the same bytes
+_PACKAGE_ROOTS = (Path(__file__).parents[1], Path(pyspark_paimon.__file__).parent)
+_FIXED_TIMESTAMP = (
+    1980,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # the oldest date of the format: the same files are the same bytes
 
 
 def ship_package(session: SparkSession) -> Path:
@@ -38,7 +45,7 @@ def package_archive(directory: Path | None = None) -> Path:
     :param directory: where to put it; by default the user's cache
     :raises InputError: if the directory cannot be written
     """
-    content = _zipped()
+    content = _build_zip()
     folder = directory or platformdirs.user_cache_path("paimon-orch") / "archives"
     archive = folder / f"paimon_orch-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     try:
@@ -57,16 +64,18 @@ def package_archive(directory: Path | None = None) -> Path:
     return archive
 
 
-def _zipped() -> bytes:
+def _build_zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in _files():
-            archive.writestr(zipfile.ZipInfo(name, _NEVER), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for name, path in _list_package_files():
+            archive.writestr(
+                zipfile.ZipInfo(name, _FIXED_TIMESTAMP), path.read_bytes(), zipfile.ZIP_DEFLATED
+            )
     return buffer.getvalue()
 
 
-def _files() -> Iterator[tuple[str, Path]]:
-    for root in _ROOTS:
+def _list_package_files() -> Iterator[tuple[str, Path]]:
+    for root in _PACKAGE_ROOTS:
         if not (root / "__init__.py").is_file():
             raise InputError(f"The package {root.name} is not here as files, so it cannot be sent.")
         for path in sorted(root.rglob("*")):

@@ -34,9 +34,9 @@ _SQL_SETTINGS = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # where spark-submit tells its program to find the JVM
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # where spark-submit tells its program to find the JVM
 
-_started: list[SparkSession] = []
+_started_sessions: list[SparkSession] = []
 
 
 def spark_session(
@@ -66,8 +66,8 @@ def spark_session(
         logger.info("using the Spark session that is already running, with its own settings")
         return active
     settings = dict(config or {})
-    _name_python(settings)
-    submitted = _SUBMITTED in os.environ and remote is None
+    _set_worker_python(settings)
+    submitted = _SUBMIT_VARIABLE in os.environ and remote is None
     if not submitted and (remote is None or remote.startswith("local")):
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
@@ -79,19 +79,19 @@ def spark_session(
             session = _start_classic(master, settings)
         else:
             session = _start_connect(remote, settings)
-        _started.append(session)
+        _started_sessions.append(session)
         if ship_package:
             archive.ship_package(session)
             register(session)
     except (PySparkException, Py4JError, ImportError, OSError) as error:
         target, text = remote or master, str(error)
         # a cause with a token would put into the traceback what the text leaves out
-        cause = error if _without_parameters(target, text) == text else None
-        raise InputError(_not_started(target, error)) from cause
+        cause = error if _mask_parameters(target, text) == text else None
+        raise InputError(_describe_start_failure(target, error)) from cause
     return session
 
 
-def _name_python(settings: Mapping[str, str]) -> None:
+def _set_worker_python(settings: Mapping[str, str]) -> None:
     """Say which Python the workers run; it is read once, when the context is made."""
     if python := settings.get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = python
@@ -109,7 +109,7 @@ def active_session() -> SparkSession | None:
     except PySparkException:
         return None
     if is_remote() and _is_ended(session):
-        _started[:] = [own for own in _started if own is not session]
+        _started_sessions[:] = [own for own in _started_sessions if own is not session]
         session.stop()
         return None
     return session
@@ -129,9 +129,9 @@ def stop_session(session: SparkSession) -> None:
 
     On classic Spark this ends the one context of the process; starting again afterwards is quick.
     """
-    for index, own in enumerate(_started):
+    for index, own in enumerate(_started_sessions):
         if own is session:
-            del _started[index]
+            del _started_sessions[index]
             session.stop()
             return
 
@@ -149,16 +149,16 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
     if master.startswith("local"):
         # Spark warns about a host name that means loopback, and nothing outside has to reach us.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(with_retries(master)).appName("paimon-orch")
-    return _start(builder, _SQL_SETTINGS | _quiet_settings() | dict(config))
+    builder = SparkSession.builder.master(add_task_retries(master)).appName("paimon-orch")
+    return _start(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
 
 
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder.remote(with_retries(remote))
+    builder = SparkSession.builder.remote(add_task_retries(remote))
     if remote.startswith("local"):
         # the server is one that is started for us, and for nobody outside
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        own = _quiet_settings() | {"spark.connect.grpc.binding.address": "127.0.0.1"}
+        own = _build_quiet_settings() | {"spark.connect.grpc.binding.address": "127.0.0.1"}
         with warnings.catch_warnings():
             # settings that the server was started with are sent once more, which it refuses
             warnings.filterwarnings("ignore", "Failed to set", UserWarning)
@@ -174,7 +174,7 @@ def _start(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkS
     return builder.getOrCreate()
 
 
-def _quiet_settings() -> dict[str, str]:
+def _build_quiet_settings() -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.ui.enabled": "false",
@@ -187,29 +187,29 @@ def _quiet_settings() -> dict[str, str]:
     }
 
 
-def with_retries(master: str) -> str:
+def add_task_retries(master: str) -> str:
     """Return a local master with task retries (``local[2]`` has none), any other as it is."""
     match = re.fullmatch(r"local(?:\[([\d*]+)\])?", master)
     return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
-def _not_started(target: str, error: Exception) -> str:
+def _describe_start_failure(target: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         remedy = "Spark Connect needs more packages: pip install 'paimon-orch[connect]'."
     else:
         remedy = "Check the address, that JAVA_HOME is a working Java, and what Spark wrote above."
-    address, _ = _parted(target)
-    reason = _without_parameters(target, str(error).strip().rstrip("."))
+    address, _ = _split_target(target)
+    reason = _mask_parameters(target, str(error).strip().rstrip("."))
     return f"A Spark session on {address} did not start: {reason}. {remedy}"
 
 
-def _parted(target: str) -> tuple[str, list[str]]:
+def _split_target(target: str) -> tuple[str, list[str]]:
     """Return an address and the parameters behind it; one of them may be a token, so that no text repeats them."""
     address, *parameters = target.split(";")
     return address, [one for one in parameters if one]
 
 
-def _without_parameters(target: str, text: str) -> str:
-    for parameter in _parted(target)[1]:
+def _mask_parameters(target: str, text: str) -> str:
+    for parameter in _split_target(target)[1]:
         text = text.replace(parameter, parameter.partition("=")[0] + "=***")
     return text

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 
-def links_of(session: SparkSession) -> dict[str, str]:
+def find_ui_links(session: SparkSession) -> dict[str, str]:
     """Return what is known of ``application_id``, ``ui`` (an address) and ``session_id`` (on Spark Connect)."""
     try:
         found = {"application_id": session.conf.get("spark.app.id", None)}

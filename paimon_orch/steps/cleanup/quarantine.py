@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots
-from paimon_orch.table.cleanup.safe_delete import Remover
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
-_FOLDER = ".quarantine"  # no engine looks into folders that it does not know
-_DATED = "%Y%m%dT%H%M%S%f"
-_CHUNK = 1 << 20
-_NAME = re.compile(r"\d{8}T\d{12}")
+_QUARANTINE_FOLDER = ".quarantine"  # no engine looks into folders that it does not know
+_FOLDER_NAME_FORMAT = "%Y%m%dT%H%M%S%f"
+_COMPARE_BYTES = 1 << 20
+_FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +28,57 @@ class Quarantine:
     io: FileIO
     root: str
     clock: Callable[[], float] = time.time
-    others: tuple[str, ...] = ()
+    external_roots: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: Table) -> "Quarantine":
         """Return the quarantine of a table, with its external paths."""
         roots = DataRoots.of(table.io, table.paths, table.schema).roots
-        return cls(table.io, table.paths.root, others=roots[1:])
+        return cls(table.io, table.paths.root, external_roots=roots[1:])
 
     @property
     def path(self) -> str:
         """Return the folder of all quarantined files."""
-        return f"{self.root}/{_FOLDER}"
+        return f"{self.root}/{_QUARANTINE_FOLDER}"
 
     @property
     def _roots(self) -> tuple[str, ...]:
-        return (self.root, *self.others)
+        return (self.root, *self.external_roots)
 
-    def new_folder(self) -> str:
+    def build_folder_name(self) -> str:
         """Return the name of a fresh folder."""
-        return datetime.fromtimestamp(self.clock(), UTC).strftime(_DATED)
+        return datetime.fromtimestamp(self.clock(), UTC).strftime(_FOLDER_NAME_FORMAT)
 
-    def folders(self) -> list[str]:
+    def list_folders(self) -> list[str]:
         """Return the names of the folders, the oldest first."""
-        self._check_own()
-        found = (info for root in self._roots for info in self.io.list_dir(f"{root}/{_FOLDER}"))
-        return sorted({info.name for info in found if info.is_dir and _time_of(info.name)})
+        self._check_not_links()
+        found = (
+            info
+            for root in self._roots
+            for info in self.io.list_dir(f"{root}/{_QUARANTINE_FOLDER}")
+        )
+        return sorted(
+            {info.name for info in found if info.is_dir and _parse_folder_time(info.name)}
+        )
 
-    def _check_own(self) -> None:
+    def _check_not_links(self) -> None:
         for root in self._roots:
-            if any(info.name == _FOLDER and info.is_link for info in self.io.list_dir(root)):
-                raise InputError(f"{root}/{_FOLDER} is a link, and no link is followed; remove it")
+            if any(
+                info.name == _QUARANTINE_FOLDER and info.is_link for info in self.io.list_dir(root)
+            ):
+                raise InputError(
+                    f"{root}/{_QUARANTINE_FOLDER} is a link, and no link is followed; remove it"
+                )
 
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
         """Move files of the table into a folder; return those that were refused."""
-        self._check_own()
-        remover = Remover(self.io, self._roots)
+        self._check_not_links()
+        remover = SafeDeleter(self.io, self._roots)
         for path in paths:
             root = next((root for root in self._roots if path.startswith(f"{root}/")), self.root)
-            remover.move(path, f"{root}/{_FOLDER}/{folder}/{path.removeprefix(f'{root}/')}")
+            remover.move(
+                path, f"{root}/{_QUARANTINE_FOLDER}/{folder}/{path.removeprefix(f'{root}/')}"
+            )
         return remover.refused
 
     def restore(self, folder: str | None = None) -> int:
@@ -76,62 +88,62 @@ class Quarantine:
         :class:`NotFoundError` for an unknown folder.
         """
         restored = 0
-        for name in self.chosen(folder):
+        for name in self.select_folders(folder):
             for root in self._roots:
-                restored += self._restore(f"{root}/{_FOLDER}/{name}", root)
+                restored += self._restore(f"{root}/{_QUARANTINE_FOLDER}/{name}", root)
         return restored
 
-    def chosen(self, folder: str | None) -> list[str]:
+    def select_folders(self, folder: str | None) -> list[str]:
         """Return a folder that exists, or all; raises :class:`NotFoundError` for an unknown one."""
-        known = self.folders()
+        known = self.list_folders()
         if folder is not None and folder not in known:
             shown = ", ".join(known) or "none"
             raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {shown}")
         return known if folder is None else [folder]
 
     def _restore(self, base: str, root: str) -> int:
-        restored, remover = 0, Remover(self.io, (root,))
+        restored, remover = 0, SafeDeleter(self.io, (root,))
         for path in list(self._files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
-            if not remover.reaches(target):
+            if not remover.is_safe_path(target):
                 continue
             if self.io.move(path, target):
                 restored += 1
-            elif self._is_copy(path, target):  # of a move that was killed
+            elif self._has_same_content(path, target):  # of a move that was killed
                 self.io.delete(path)
-        self._tidy(base)
+        self._delete_empty_directories(base)
         return restored
 
     def empty(self, retention: timedelta) -> int:
         """Delete the files of folders that are older than ``retention``; return how many."""
         deleted = 0
-        for name in self.due(retention):
-            for base in (f"{root}/{_FOLDER}/{name}" for root in self._roots):
-                remover = Remover(self.io, (base,))
+        for name in self.find_expired_folders(retention):
+            for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
+                remover = SafeDeleter(self.io, (base,))
                 for path in list(self._files(base)):
                     deleted += remover.delete(path)
-                self._tidy(base)
+                self._delete_empty_directories(base)
         return deleted
 
-    def due(self, retention: timedelta) -> list[str]:
+    def find_expired_folders(self, retention: timedelta) -> list[str]:
         """Return the folders that are older than ``retention``."""
         if retention < timedelta(0):
             raise InputError(f"files cannot be kept in quarantine for {retention}")
         now = datetime.fromtimestamp(self.clock(), UTC)
-        times = {name: _time_of(name) for name in self.folders()}
+        times = {name: _parse_folder_time(name) for name in self.list_folders()}
         return [name for name, time in times.items() if time and now - time >= retention]
 
     def count(self, folders: Iterable[str]) -> int:
         """Return how many files some folders hold."""
-        bases = (f"{root}/{_FOLDER}/{name}" for name in folders for root in self._roots)
+        bases = (f"{root}/{_QUARANTINE_FOLDER}/{name}" for name in folders for root in self._roots)
         return sum(1 for base in bases for _ in self._files(base))
 
-    def _is_copy(self, path: str, other: str) -> bool:
+    def _has_same_content(self, path: str, other: str) -> bool:
         if self.io.size(path) != self.io.size(other):
             return False
         with self.io.open_input(path) as one, self.io.open_input(other) as two:
-            while part := one.read(_CHUNK):
-                if part != two.read(_CHUNK):
+            while part := one.read(_COMPARE_BYTES):
+                if part != two.read(_COMPARE_BYTES):
                     return False
         return True
 
@@ -148,17 +160,17 @@ class Quarantine:
                 yield from self._directories(info.path)
                 yield info.path
 
-    def _tidy(self, base: str) -> None:
+    def _delete_empty_directories(self, base: str) -> None:
         """Remove a folder's empty directories, the innermost first."""
         for path in [*self._directories(base), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)
 
 
-def _time_of(folder: str) -> datetime | None:
+def _parse_folder_time(folder: str) -> datetime | None:
     """Return the time that a folder is named after; None for another name."""
-    if not _NAME.fullmatch(folder):
+    if not _FOLDER_NAME.fullmatch(folder):
         return None
     try:
-        return datetime.strptime(folder, _DATED).replace(tzinfo=UTC)
+        return datetime.strptime(folder, _FOLDER_NAME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         return None

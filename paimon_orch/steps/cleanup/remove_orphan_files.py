@@ -20,42 +20,42 @@ from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,
     ManifestUnit,
-    OldFile,
-    Unused,
-    bucket_directories,
-    leftovers,
-    names_by_part,
-    shared_directories,
-    unused_names,
+    OrphanCandidate,
+    OrphanListing,
+    find_bucket_directories,
+    find_unfinished_files,
+    find_unreferenced_names,
+    list_names_by_part,
+    list_shared_directories,
 )
-from paimon_orch.table.cleanup.references import Used, VersionStore
-from paimon_orch.table.cleanup.safe_delete import Remover
-from paimon_orch.table.filter.partition_spec import parse_specs
+from paimon_orch.table.cleanup.references import ReferencedFiles, RetainedSnapshotStore
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
+from paimon_orch.table.filter.partition_spec import parse_partition_specs
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_AGE_SECONDS = 24 * 3600
-Partitions = Sequence[str | Mapping[str, object]]
+DEFAULT_MIN_AGE_SECONDS = 24 * 3600
+PartitionSpecs = Sequence[str | Mapping[str, object]]
 _DIRECTORIES_PER_UNIT = 64
 _MANIFESTS_PER_UNIT = 16
-_MOST_PARTS = 200
+_MAX_PARTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanPlan:
+class OrphanFilesPlan:
     """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes.
 
     ``left_alone`` are external paths that were not looked into, each with the reason.
     """
 
-    files: tuple[OldFile, ...] = ()
+    files: tuple[OrphanCandidate, ...] = ()
     directories: tuple[str, ...] = ()
     scanned: int = 0
-    left_alone: tuple[str, ...] = ()
+    skipped_external_paths: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    used: Used | None = field(default=None, repr=False, compare=False)
+    used: ReferencedFiles | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to remove."""
@@ -73,13 +73,13 @@ class OrphanPlan:
             "bytes": self.bytes,
             "empty_directories": len(self.directories),
             "old_files": self.scanned,
-            "left_alone": list(self.left_alone),
+            "left_alone": list(self.skipped_external_paths),
             "paths": [file.path for file in self.files],
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrphanResult(DeletionResult):
+class OrphanFilesResult(DeletionResult):
     """What an orphan cleanup removed; ``quarantine`` is the folder that the files were moved to."""
 
     files: int = 0
@@ -91,9 +91,9 @@ def plan(
     executor: Executor | None = None,
     *,
     older_than: int | None = None,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     progress: Progress | None = None,
-) -> OrphanPlan:
+) -> OrphanFilesPlan:
     """Find the orphans that were last written before ``older_than`` (epoch milliseconds, by default a day ago).
 
     ``partitions`` limits the search to data files of partitions. Directories are listed, and manifests read, by the
@@ -102,32 +102,38 @@ def plan(
     :class:`UnsupportedError` if there are files but no version that refers to any.
     """
     table.check_step(StepKind.DELETE)
-    schema, before = table.schema, _before(older_than)
-    specs = None if partitions is None else parse_specs(partitions, schema)
-    store = VersionStore(table.io, table.paths.root)
+    schema, before = table.schema, _compute_cutoff_seconds(older_than)
+    specs = None if partitions is None else parse_partition_specs(partitions, schema)
+    store = RetainedSnapshotStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
-    branches, used = store.branches(), Used(store)
+    branches, used = store.branches(), ReferencedFiles(store)
     for paths in branches:
         SnapshotStore(table.io, paths).latest_id()  # the files of a lost snapshot are not orphans
-    buckets = [b for root in data.roots for b in bucket_directories(table.io, root, schema, specs)]
+    buckets = [
+        b for root in data.roots for b in find_bucket_directories(table.io, root, schema, specs)
+    ]
     directories = [info.path for info in buckets]
     if specs is None:
-        directories += shared_directories(table.paths)
-    found = _unused(table, executor or InProcessExecutor(), directories, before, used, progress)
+        directories += list_shared_directories(table.paths)
+    found = _find_unused_files(
+        table, executor or InProcessExecutor(), directories, before, used, progress
+    )
     used.update()  # after the listing: what is committed in between is read too
     files = [file for file in found.files if file.name not in used.names]
     if specs is None:
-        files += [old for paths in branches for old in leftovers(table.io, paths, before)]
-    _check_not_empty(table, used, files)
+        files += [
+            old for paths in branches for old in find_unfinished_files(table.io, paths, before)
+        ]
+    _check_has_references(table, used, files)
     old = {info.path for info in buckets if info.modified < before}
     empty = tuple(path for path in found.empty if path in old)
-    return OrphanPlan(tuple(files), empty, found.scanned, data.refused, data.roots, used)
+    return OrphanFilesPlan(tuple(files), empty, found.scanned, data.refused, data.roots, used)
 
 
-def _before(older_than: int | None) -> float:
+def _compute_cutoff_seconds(older_than: int | None) -> float:
     """Return the time, in epoch seconds, before which files must have been written."""
     now = time.time()
-    before = now - DEFAULT_AGE_SECONDS if older_than is None else older_than / 1000
+    before = now - DEFAULT_MIN_AGE_SECONDS if older_than is None else older_than / 1000
     if before > now:
         raise InputError(
             "orphan files cannot be older than a time in the future: files that are being written would be deleted"
@@ -135,16 +141,16 @@ def _before(older_than: int | None) -> float:
     return before
 
 
-def _unused(
+def _find_unused_files(
     table: Table,
     executor: Executor,
     directories: Sequence[str],
     before: float,
-    used: Used,
+    used: ReferencedFiles,
     progress: Progress | None,
-) -> Unused:
+) -> OrphanListing:
     """Return the old files that no manifest names, as far as units could read them; ``used`` is told which they did."""
-    metas = used.unread()
+    metas = used.list_unread_manifests()
     listings = [
         ListingUnit(table.io, tuple(directories[start : start + _DIRECTORIES_PER_UNIT]), before)
         for start in range(0, len(directories), _DIRECTORIES_PER_UNIT)
@@ -153,22 +159,24 @@ def _unused(
         ManifestUnit(table.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
         for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
     ]
-    parts = max(1, min(len(manifests), _MOST_PARTS))
-    found = Unused.of(
+    parts = max(1, min(len(manifests), _MAX_PARTS))
+    found = OrphanListing.of(
         executor.shuffle(
-            partial(names_by_part, parts=parts),
+            partial(list_names_by_part, parts=parts),
             [*listings, *manifests],
-            unused_names,
+            find_unreferenced_names,
             parts=parts,
             label=f"list the files of {table.identifier} and read its manifests",
             progress=progress,
         )
     )
-    used.was_read(found.manifests)
+    used.mark_as_read(found.manifests)
     return found
 
 
-def _check_not_empty(table: Table, used: Used, found: Sequence[OldFile]) -> None:
+def _check_has_references(
+    table: Table, used: ReferencedFiles, found: Sequence[OrphanCandidate]
+) -> None:
     if found and not used.names:
         raise UnsupportedError(
             f"{table.identifier} has {len(found)} files and no snapshot, tag or changelog that refers to any. "
@@ -181,10 +189,10 @@ def remove_orphan_files(
     executor: Executor | None = None,
     *,
     older_than: int | None = None,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     quarantine: bool = False,
     progress: Progress | None = None,
-) -> OrphanResult:
+) -> OrphanFilesResult:
     """Plan and run an orphan cleanup; see :func:`plan` for the arguments.
 
     With ``quarantine`` files are moved to a dated folder of the table, from which they can be restored. Files are
@@ -197,20 +205,20 @@ def remove_orphan_files(
 
 def run(
     table: Table,
-    planned: OrphanPlan,
+    planned: OrphanFilesPlan,
     executor: Executor | None = None,
     *,
     quarantine: bool = False,
     started: float | None = None,
-) -> OrphanResult:
+) -> OrphanFilesResult:
     """Remove what was planned, but for what came into use since."""
     started = time.monotonic() if started is None else started
-    planned = _still_unused(planned)
+    planned = _exclude_files_used_since(planned)
     paths = [file.path for file in planned.files]
     folder = None
     if quarantine and paths:
-        kept = Quarantine(table.io, table.paths.root, others=planned.roots[1:])
-        folder = kept.new_folder()
+        kept = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
+        folder = kept.build_folder_name()
         refused = kept.put(folder, paths)
     else:
         label = f"remove orphan files of {table.identifier}"
@@ -220,17 +228,17 @@ def run(
     unsafe = set(refused)
     removed = [file for file in planned.files if file.path not in unsafe]
     logger.info("%s: removed %d orphan files", table.identifier, len(removed))
-    return OrphanResult(
+    return OrphanFilesResult(
         files=len(removed),
         bytes=sum(file.size for file in removed),
-        directories=_remove_directories(table, planned, removed),
+        directories=_delete_empty_directories(table, planned, removed),
         quarantine=folder,
         refused=tuple(refused),
         duration_seconds=time.monotonic() - started,
     )
 
 
-def _still_unused(planned: OrphanPlan) -> OrphanPlan:
+def _exclude_files_used_since(planned: OrphanFilesPlan) -> OrphanFilesPlan:
     """Look at the versions again: a writer that took long may have committed old files."""
     used = planned.used
     if used is None or not used.update():
@@ -239,10 +247,12 @@ def _still_unused(planned: OrphanPlan) -> OrphanPlan:
     return replace(planned, files=files)
 
 
-def _remove_directories(table: Table, planned: OrphanPlan, removed: Iterable[OldFile]) -> int:
+def _delete_empty_directories(
+    table: Table, planned: OrphanFilesPlan, removed: Iterable[OrphanCandidate]
+) -> int:
     """Remove bucket directories that hold nothing, and partitions that hold no bucket."""
     emptied = {file.path.rpartition("/")[0] for file in removed}
     buckets = {path for path in emptied if path.rpartition("/")[2].startswith("bucket-")}
-    remover = Remover(table.io, planned.roots)
+    remover = SafeDeleter(table.io, planned.roots)
     every = buckets | set(planned.directories)
     return sum(remover.delete_empty_dirs(every, root) for root in planned.roots)

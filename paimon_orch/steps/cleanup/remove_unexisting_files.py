@@ -3,17 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.merge.compact.bucket_deletion_vectors import (
+    BucketDeletionVectors,
+    read_deletion_vectors,
+)
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class LostFiles:
+class MissingFilesPlan:
     """The live data files that do not exist. Also the dry run."""
 
     paths: tuple[str, ...] = ()
@@ -33,12 +36,12 @@ class LostFiles:
         return {"files": len(self.paths), "rows": self.rows, "paths": list(self.paths)}
 
 
-def plan(table: Table) -> LostFiles:
+def plan(table: Table) -> MissingFilesPlan:
     """Look for every live data file of the newest snapshot, level 0 included."""
     table.check_step(StepKind.DELETE)
     snapshot = table.snapshots.latest()
     if snapshot is None:
-        return LostFiles()
+        return MissingFilesPlan()
     schema = table.schema
     listed: dict[str, set[str]] = {}
     paths, entries = [], []
@@ -51,31 +54,31 @@ def plan(table: Table) -> LostFiles:
         if name not in listed[directory] and not table.io.exists(path):
             paths.append(path)
             entries.append(entry)
-    return LostFiles(tuple(paths), tuple(entries))
+    return MissingFilesPlan(tuple(paths), tuple(entries))
 
 
-def commit(table: Table, lost: LostFiles) -> Snapshot | None:
+def commit(table: Table, lost: MissingFilesPlan) -> Snapshot | None:
     """Delete the files from the table in one snapshot, with the vectors that hide rows of them."""
     if not lost:
         return None
-    index = _without(table, {entry.file.file_name for entry in lost.entries})
+    index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in lost.entries})
     entries = tuple(entry.deleted() for entry in lost.entries)
-    changes = Changes(CommitKind.OVERWRITE, entries, index=tuple(index))
+    changes = CommitChanges(CommitKind.OVERWRITE, entries, index=tuple(index))
     return table.new_commit(StepKind.DELETE).commit(changes)
 
 
-def _without(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
+def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
     """Yield new index files for those that have vectors of the lost files."""
     schema = table.schema
-    index = table.manifests.index_entries(table.snapshots.latest())
+    index = table.manifests.read_index_entries(table.snapshots.latest())
     touched: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
     for item in index:
-        if item.index_type == DELETION_VECTORS:
+        if item.index_type == DELETION_VECTORS_INDEX:
             touched.setdefault((item.partition, item.bucket), []).append(item)
     for at, items in touched.items():
         if not any(r.data_file in names for item in items for r in item.ranges or ()):
             continue
-        vectors = BucketVectors(read_vectors(table.io, table.paths, schema, items))
+        vectors = BucketDeletionVectors(read_deletion_vectors(table.io, table.paths, schema, items))
         for name in names:
             vectors.drop(name)
         written = vectors.write(table.io, table.paths, schema, *at)
@@ -85,7 +88,7 @@ def _without(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
             yield written
 
 
-def remove_unexisting_files(table: Table) -> LostFiles:
+def remove_unexisting_files(table: Table) -> MissingFilesPlan:
     """Plan and commit; return what was lost."""
     lost = plan(table)
     commit(table, lost)

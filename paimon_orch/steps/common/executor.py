@@ -108,18 +108,18 @@ class InProcessExecutor:
         return [join(pieces[part]) for part in sorted(pieces)]
 
 
-_MANY_UNITS = 16
+_DEFAULT_MIN_UNITS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SizedExecutor:
+class ThresholdExecutor:
     """Does little work in the calling thread, and hands much of it to another executor, which it makes then.
 
     For what most tables need little of: Spark would take longer to start than such a table to list.
     """
 
     make: Callable[[], Executor]
-    many: int = _MANY_UNITS
+    many: int = _DEFAULT_MIN_UNITS
 
     def map(
         self,
@@ -131,7 +131,7 @@ class SizedExecutor:
         undo: Undo | None = None,
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, as the executor that fits does."""
-        executor = self._fitting(len(units))
+        executor = self._choose_executor(len(units))
         return executor.map(run, units, label=label, progress=progress, undo=undo)
 
     def shuffle(
@@ -145,8 +145,8 @@ class SizedExecutor:
         progress: Progress | None = None,
     ) -> list[bytes]:
         """Return ``join`` of each part's pieces, as the executor that fits does."""
-        executor = self._fitting(len(units))
+        executor = self._choose_executor(len(units))
         return executor.shuffle(split, units, join, parts=parts, label=label, progress=progress)
 
-    def _fitting(self, units: int) -> Executor:
+    def _choose_executor(self, units: int) -> Executor:
         return self.make() if units >= self.many else InProcessExecutor()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.storage import FileIO
-from paimon_orch.table.cleanup.safe_delete import Remover
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 
 _PATHS_PER_UNIT = 2_000
-_REQUESTS_AT_ONCE = 16
+_MAX_CONCURRENT_REQUESTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,18 @@ class DeletionUnit:
 
 def run(unit: DeletionUnit) -> bytes:
     """Delete the files of a unit and return the paths that were refused, as JSON. Running it twice is harmless."""
-    remover = Remover(unit.io, unit.roots)
-    delete_all(remover, unit.paths)
+    remover = SafeDeleter(unit.io, unit.roots)
+    delete_in_threads(remover, unit.paths)
     return json.dumps(remover.refused).encode()
 
 
-def delete_all(remover: Remover, paths: Sequence[str]) -> None:
+def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
     """Delete files, many at once: who deletes one by one waits for a store, or a disk, most of the time."""
-    if len(paths) < _REQUESTS_AT_ONCE:
+    if len(paths) < _MAX_CONCURRENT_REQUESTS:
         for path in paths:
             remover.delete(path)
         return
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as pool:
         list(pool.map(remover.delete, paths))
 
 
@@ -67,12 +67,12 @@ def delete_files(
     progress: Progress | None = None,
 ) -> list[str]:
     """Delete files and return those that were refused because they do not lie in the roots."""
-    units = [DeletionUnit(io, roots, part) for part in _parts(paths)]
+    units = [DeletionUnit(io, roots, part) for part in _split_paths(paths)]
     results = executor.map(run, units, label=label, progress=progress) if units else []
     return [path for result in results for path in json.loads(result)]
 
 
-def _parts(paths: Sequence[str]) -> list[tuple[str, ...]]:
+def _split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:
     return [
         tuple(paths[start : start + _PATHS_PER_UNIT])
         for start in range(0, len(paths), _PATHS_PER_UNIT)

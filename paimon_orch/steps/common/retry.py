@@ -9,15 +9,15 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 
 
-def replanned(label: str, attempt: Callable[[int], R]) -> R:
+def retry_on_conflict(label: str, attempt: Callable[[int], R]) -> R:
     """Return what ``attempt`` returns, which is given its number from 1.
 
     It is called again after a :class:`CommitConflictError`, three times at most; the last error is raised.
@@ -29,7 +29,7 @@ def replanned(label: str, attempt: Callable[[int], R]) -> R:
 
     retrying = Retrying(
         retry=retry_if_exception_type(CommitConflictError),
-        stop=stop_after_attempt(_ATTEMPTS),
+        stop=stop_after_attempt(_MAX_ATTEMPTS),
         before_sleep=warn,
         reraise=True,
     )
@@ -40,7 +40,7 @@ def replanned(label: str, attempt: Callable[[int], R]) -> R:
 
 
 @contextmanager
-def discarded_if_refused(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
+def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
     """Remove what tasks wrote if the commit inside is refused; after any other error it may have happened.
 
     Raises :class:`UnsupportedError` if a task refused already.
@@ -52,10 +52,10 @@ def discarded_if_refused(table: Table, messages: Iterable[CommitMessage]) -> Ite
                 raise UnsupportedError(message.refusal)
         yield
     except (CommitConflictError, InputError, UnsupportedError):
-        discard(table.reader(), messages)
+        discard_written_files(table.reader(), messages)
         raise
 
 
 def discard_results(table: Table, results: Iterable[bytes]) -> None:
     """Remove what finished tasks wrote when another one failed; ``results`` are encoded messages."""
-    discard(table.reader(), [CommitMessage.decode(result) for result in results])
+    discard_written_files(table.reader(), [CommitMessage.decode(result) for result in results])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE
+from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
@@ -15,7 +15,7 @@ from paimon_orch.table.write.table_write import conform_rows, split_by_bucket
 
 
 @dataclass(slots=True)
-class TrackedWriter:
+class RowTrackingWriter:
     """Writes rows of a table with row tracking: those with an id into files that hold it, others into new files."""
 
     factory: FileWriterFactory
@@ -27,10 +27,10 @@ class TrackedWriter:
         Rows that are not even changed keep their nulls where columns have defaults by now.
         """
         schema = self.factory.schema
-        are_new = ROW_SEQUENCE.name not in rows.column_names
+        are_new = ROW_SEQUENCE_NUMBER.name not in rows.column_names
         conformed = conform_rows(rows.select(schema.names), schema, are_new=are_new)
         unknown = pa.nulls(rows.num_rows, pa.int64())
-        for column in (ROW_ID, ROW_SEQUENCE):
+        for column in (ROW_ID, ROW_SEQUENCE_NUMBER):
             given = column.name in rows.column_names
             values = rows.column(column.name) if given else unknown
             conformed = conformed.append_column(column.name, values)
@@ -61,9 +61,9 @@ class TrackedWriter:
             writer.abort()
 
 
-def write_tracked(factory: FileWriterFactory, batches: Iterable[pa.RecordBatch]) -> bytes:
+def write_tracked_rows(factory: FileWriterFactory, batches: Iterable[pa.RecordBatch]) -> bytes:
     """Write a task's rows and return an encoded :class:`CommitMessage`."""
-    writer = TrackedWriter(factory)
+    writer = RowTrackingWriter(factory)
     try:
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
@@ -20,20 +20,27 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite, is_unaware
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.merge.tree.append_compaction import AppendPicker, Group, marks_of
-from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.merge.compact.append_deletion_vectors import (
+    DeletionVectorRewrite,
+    is_bucket_unaware,
+)
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.tree.append_compaction import (
+    AppendCompactStrategy,
+    FileGroup,
+    collect_deletion_vector_refs,
+)
+from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
+    CompactionStrategy,
     CompactionUnit,
-    Partitions,
-    Strategy,
-    chosen_splits,
+    PartitionSpecs,
+    plan_splits,
 )
-from paimon_orch.steps.expiration.expire_partitions import without_expired
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
@@ -42,17 +49,17 @@ from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
 @dataclass(frozen=True, slots=True)
-class AppendUnit(CompactionUnit):
+class AppendCompactionUnit(CompactionUnit):
     """Groups of files of one bucket, each to become new files of its own.
 
     ``live`` are the names of all files of the bucket, ``vectors`` the index files that may have to be written anew,
     ``hidden_left`` the rows that stay hidden in the files that stay.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[FileGroup, ...]
     live: frozenset[str]
     vectors: tuple[IndexManifestEntry, ...]
-    hidden_left: int = 0
+    remaining_deleted_rows: int = 0
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
@@ -67,9 +74,9 @@ class AppendUnit(CompactionUnit):
     def run(self) -> bytes:
         """Rewrite the groups and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
         reader, writers = self.reader, list[RollingFileWriter]()
-        index = VectorRewrite(reader, self.partition, self.bucket, self.vectors, self.live)
+        index = DeletionVectorRewrite(reader, self.partition, self.bucket, self.vectors, self.live)
         try:
-            vectors = read_vectors(reader.io, reader.paths, reader.schema, self.vectors)
+            vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
             at = self.partition, self.bucket
             added = [
                 file
@@ -101,9 +108,9 @@ def check_compactable(schema: TableSchema) -> None:
 def plan(
     table: Table,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
-    strategy: Strategy = "minor",
+    strategy: CompactionStrategy = "minor",
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot of an append table; see :func:`paimon_orch.steps.compaction.compact.plan`.
 
@@ -115,33 +122,38 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    chosen = chosen_splits(table, schema, snapshot, partitions=partitions, where=where)
-    splits = without_expired(table, chosen)
+    chosen = plan_splits(table, schema, snapshot, partitions=partitions, where=where)
+    splits = exclude_expired_partitions(table, chosen)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
-    by_split = [bucket_units(reader, split, strategy) for split in splits]
+    by_split = [plan_bucket_units(reader, split, strategy) for split in splits]
     units = sorted((unit for units in by_split for unit in units), key=lambda unit: -unit.bytes)
-    guards = () if is_unaware(schema) else tuple(map(_guard, units))
+    guards = () if is_bucket_unaware(schema) else tuple(map(_build_guard, units))
     return CompactionPlan(snapshot.id, tuple(units), guards, sum(not units for units in by_split))
 
 
-def bucket_units(reader: FileReader, split: BucketSplit, strategy: Strategy) -> list[AppendUnit]:
+def plan_bucket_units(
+    reader: FileReader, split: BucketSplit, strategy: CompactionStrategy
+) -> list[AppendCompactionUnit]:
     """Return the work in a bucket: one unit a group where groups share no index file, else one in all.
 
     No data file is opened.
     """
-    picker, marks = AppendPicker.of(reader.schema.typed_options), marks_of(split.vectors)
-    unaware, is_full = is_unaware(reader.schema), strategy == "full"
-    pick = picker.unaware if unaware else picker.bucketed
+    picker, marks = (
+        AppendCompactStrategy.of(reader.schema.typed_options),
+        collect_deletion_vector_refs(split.vectors),
+    )
+    unaware, is_full = is_bucket_unaware(reader.schema), strategy == "full"
+    pick = picker.select_bucket_unaware if unaware else picker.bucketed
     groups = pick(split.files, marks, full=is_full)
     picked = {file.file_name for group in groups for file in group}
     live = frozenset(file.file_name for file in split.files)
     left = sum(marks[name].cardinality or 0 for name in (live - picked) & set(marks))
-    units = list[AppendUnit]()
+    units = list[AppendCompactionUnit]()
     for part in [(group,) for group in groups] if unaware else [tuple(groups)] if groups else []:
         names = {file.file_name for group in part for file in group}
         touched = {marks[name].index_file for name in names & set(marks)}
-        unit = AppendUnit(
+        unit = AppendCompactionUnit(
             reader,
             split.partition,
             split.bucket,
@@ -156,13 +168,13 @@ def bucket_units(reader: FileReader, split: BucketSplit, strategy: Strategy) -> 
     return units
 
 
-def _guard(unit: AppendUnit) -> BucketGuard:
+def _build_guard(unit: AppendCompactionUnit) -> BucketGuard:
     return BucketGuard.of(unit.partition, unit.bucket, (), unit.vectors)
 
 
-def units_of(planned: CompactionPlan) -> tuple[AppendUnit, ...]:
+def select_append_units(planned: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:
     """Return the units of a plan for an append table."""
-    return tuple(unit for unit in planned.units if isinstance(unit, AppendUnit))
+    return tuple(unit for unit in planned.units if isinstance(unit, AppendCompactionUnit))
 
 
 def commit(
@@ -174,10 +186,10 @@ def commit(
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     index = tuple(item for message in messages for item in message.index)
-    changes = Changes(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
-    with discarded_if_refused(table, messages):
+    changes = CommitChanges(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
+    with discard_files_on_conflict(table, messages):
         snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
-    return result_of(planned, messages, snapshot)
+    return build_append_result(planned, messages, snapshot)
 
 
 def copy_rows(
@@ -193,10 +205,10 @@ def copy_rows(
     The new files take the place of the old ones in the order of the bucket. The writer is added to ``writers``, for the
     caller to abort if anything fails.
     """
-    factory = FileWriterFactory.replacing(reader, *at, files)
+    factory = FileWriterFactory.for_rewrite(reader, *at, files)
     writer = factory.writer(*at, source=source, first_sequence=files[0].min_sequence_number)
     writers.append(writer)
-    kept = tracking_fields(reader.schema) if source is FileSource.COMPACT else ()
+    kept = row_tracking_fields(reader.schema) if source is FileSource.COMPACT else ()
     fields = [*reader.schema.fields, *kept]
     for file in files:
         vector = hidden.get(file.file_name)
@@ -205,13 +217,13 @@ def copy_rows(
     return writer.close()
 
 
-def result_of(
+def build_append_result(
     planned: CompactionPlan,
     messages: Sequence[CommitMessage],
     snapshot: Snapshot,
 ) -> CompactionResult:
     """Return the figures of a plan whose files were all replaced by those of the messages."""
-    deleted = [file for unit in units_of(planned) for file in unit.inputs]
+    deleted = [file for unit in select_append_units(planned) for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(
         planned,
@@ -222,7 +234,7 @@ def result_of(
         sum(file.file_size for file in deleted),
         sum(file.file_size for file in added),
         sum(file.row_count for file in added),
-        sum(unit.hidden_left for unit in units_of(planned)),
+        sum(unit.remaining_deleted_rows for unit in select_append_units(planned)),
         len(deleted),
         len(added),
     )

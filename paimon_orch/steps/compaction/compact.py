@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from paimon_orch.format.partition_path import partition_names
+from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.compaction import append as append_compact
@@ -11,26 +11,26 @@ from paimon_orch.steps.compaction import primary_key as merge_compact
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
+    CompactionStrategy,
     CompactionUnit,
-    Partitions,
-    Strategy,
-    compacted,
+    PartitionSpecs,
     run,
+    run_compaction,
 )
 from paimon_orch.steps.compaction.postpone import move_postponed
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 __all__ = [
     "CompactionPlan",
     "CompactionResult",
+    "CompactionStrategy",
     "CompactionUnit",
-    "Partitions",
-    "Strategy",
+    "PartitionSpecs",
     "commit",
     "compact",
-    "compact_partitions_of",
+    "compact_written_partitions",
     "plan",
     "run",
 ]
@@ -39,9 +39,9 @@ __all__ = [
 def plan(
     table: Table,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
-    strategy: Strategy = "minor",
+    strategy: CompactionStrategy = "minor",
     now: datetime | None = None,
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot, from metadata alone.
@@ -69,16 +69,16 @@ def commit(
     return merge_compact.commit(table, planned, messages)
 
 
-def compact_partitions_of(
+def compact_written_partitions(
     table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
 ) -> CompactionResult:
     """Compact the partitions that a commit wrote to, as ``minor`` does."""
     schema, snapshot = table.schema, table.snapshots.get(snapshot_id)
-    written = dict.fromkeys(e.partition for e in table.manifests.delta_entries(snapshot))
+    written = dict.fromkeys(e.partition for e in table.manifests.read_delta_entries(snapshot))
     fields = schema.partition_fields
     types = [field.type for field in fields]
     specs = [
-        partition_names(deserialize_row(partition, types), fields, schema.typed_options)
+        format_partition_values(deserialize_row(partition, types), fields, schema.typed_options)
         for partition in written
     ]
     return compact(table, executor, partitions=specs if fields else None, progress=progress)
@@ -88,9 +88,9 @@ def compact(
     table: Table,
     executor: Executor,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
-    strategy: Strategy = "minor",
+    strategy: CompactionStrategy = "minor",
     progress: Progress | None = None,
     now: datetime | None = None,
 ) -> CompactionResult:
@@ -100,7 +100,7 @@ def compact(
     with another committer is answered by a fresh plan, three times at most, then :class:`CommitConflictError` is raised
     and the table is unchanged.
     """
-    if is_postponed(table.schema):
+    if has_postpone_buckets(table.schema):
         move_postponed(table, executor, partitions=partitions, where=where, progress=progress)
 
     def plan_again() -> CompactionPlan:
@@ -109,4 +109,4 @@ def compact(
     def finish(planned: CompactionPlan, messages: Sequence[CommitMessage]) -> CompactionResult:
         return commit(table, planned, messages)
 
-    return compacted(table, executor, plan_again, finish, progress)
+    return run_compaction(table, executor, plan_again, finish, progress)

@@ -13,25 +13,29 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import columns_of
+from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_results, replanned
+from paimon_orch.steps.common.retry import discard_results, retry_on_conflict
 from paimon_orch.table.commit.conflict_detection import BucketGuard
-from paimon_orch.table.filter.partition_spec import any_of, parse_spec, partition_text
-from paimon_orch.table.scan.file_pruner import manifest_filter
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    format_partition,
+    parse_partition_spec,
+)
+from paimon_orch.table.scan.file_pruner import build_spec_manifest_filter
 from paimon_orch.table.scan.scan_planner import (
     BucketSplit,
-    Planner,
-    bucket_splits,
-    matching_partitions,
+    ScanPlanner,
+    build_bucket_splits,
+    filter_partitions,
 )
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = logging.getLogger(__name__)
 
-Strategy = Literal["minor", "full"]
-Partitions = Sequence[str | Mapping[str, object]]
+CompactionStrategy = Literal["minor", "full"]
+PartitionSpecs = Sequence[str | Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class CompactionUnit(ABC):
     @property
     def partition_text(self) -> str:
         """Return ``k1=v1/k2=v2``, or an empty text."""
-        return partition_text(self.partition, self.reader.schema)
+        return format_partition(self.partition, self.reader.schema)
 
     @property
     def files(self) -> int:
@@ -155,7 +159,7 @@ class CompactionResult:
     bytes_read: int = 0
     bytes_written: int = 0
     rows_written: int = 0
-    hidden_rows: int = 0
+    deleted_rows: int = 0
     level0_before: int = 0
     level0_after: int = 0
     duration_seconds: float = 0.0
@@ -167,36 +171,39 @@ class CompactionResult:
         return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
 
-def chosen_splits(
+def plan_splits(
     table: Table,
     schema: TableSchema,
     snapshot: Snapshot,
-    partitions: Partitions | None,
+    partitions: PartitionSpecs | None,
     where: str | None,
 ) -> list[BucketSplit]:
     """Return the buckets of the chosen partitions; manifests that can name none of these are not read."""
     if partitions is None:
-        splits = Planner(table.manifests, schema).splits(snapshot)
+        splits = ScanPlanner(table.manifests, schema).splits(snapshot)
     else:
-        specs = [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions]
-        matches = any_of(specs, schema)
+        specs = [
+            parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
+            for spec in partitions
+        ]
+        matches = build_any_partition_matcher(specs, schema)
         live = table.manifests.live(
             snapshot,
-            manifests=manifest_filter(specs, schema),
+            manifests=build_spec_manifest_filter(specs, schema),
             partitions=lambda found: [partition for partition in found if matches(partition)],
         )
-        splits = bucket_splits(live, table.manifests.index_entries(snapshot))
+        splits = build_bucket_splits(live, table.manifests.read_index_entries(snapshot))
     if where is not None:
         from paimon_orch.table.filter.sql_parser import parse_filter
 
         predicate = parse_filter(where, schema)
-        others = columns_of(predicate) - set(schema.partition_keys)
+        others = collect_columns(predicate) - set(schema.partition_keys)
         if others:
             raise InputError(
                 f"filter {where!r}: {', '.join(sorted(others))} is no partition column; whole partitions are "
                 f"compacted, chosen by {', '.join(schema.partition_keys) or 'no column'}"
             )
-        wanted = matching_partitions((split.partition for split in splits), schema, predicate)
+        wanted = filter_partitions((split.partition for split in splits), schema, predicate)
         splits = [split for split in splits if split.partition in wanted]
     return splits
 
@@ -206,14 +213,14 @@ def run(unit: CompactionUnit) -> bytes:
     return unit.run()
 
 
-def compacted(
+def run_compaction(
     table: Table,
     executor: Executor,
     plan: Callable[[], CompactionPlan],
     commit: Callable[[CompactionPlan, Sequence[CommitMessage]], CompactionResult],
     progress: Progress | None,
 ) -> CompactionResult:
-    """Plan, run and commit; again from a fresh plan if another committer was faster (see :func:`replanned`)."""
+    """Plan, run and commit; again from a fresh plan if another committer was faster (see :func:`retry_on_conflict`)."""
     started, label = time.monotonic(), f"compact {table.identifier}"
 
     def attempt(number: int) -> CompactionResult:
@@ -227,4 +234,4 @@ def compacted(
             done = CompactionResult(planned)
         return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-    return replanned(label, attempt)
+    return retry_on_conflict(label, attempt)

@@ -7,16 +7,25 @@ from itertools import groupby
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.options import Options
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.steps.compaction.append import bucket_units, check_compactable
-from paimon_orch.steps.compaction.plan import CompactionUnit, Partitions, Strategy, chosen_splits
-from paimon_orch.steps.compaction.primary_key import bucket_unit
-from paimon_orch.steps.inspection.health import deleted_ratio, most_runs, small_files
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
+from paimon_orch.steps.compaction.plan import (
+    CompactionStrategy,
+    CompactionUnit,
+    PartitionSpecs,
+    plan_splits,
+)
+from paimon_orch.steps.compaction.primary_key import plan_bucket_unit
+from paimon_orch.steps.inspection.health import (
+    compute_deleted_ratio,
+    compute_max_sorted_runs,
+    count_small_files,
+)
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
-_ASKED_FOR = frozenset({"optimization interval", "size threshold", "hidden rows"})
+_TABLE_OPTION_REASONS = frozenset({"optimization interval", "size threshold", "hidden rows"})
 """Reasons of a plan that an option of the table gives: no threshold makes these wait."""
 
 
@@ -60,7 +69,7 @@ class CompactionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CompactionMetrics:
     """One partition: what its readers suffer, and what a compaction would rewrite; sizes are in bytes."""
 
     files: int = 0
@@ -74,7 +83,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CompactionDecision:
     """What a policy says of one partition, an empty path for the one of an unpartitioned table.
 
     :ivar waits: whether there is work that only a threshold holds back
@@ -83,9 +92,9 @@ class Decision:
     partition: str
     compact: bool
     reason: str
-    figures: Figures
-    strategy: Strategy = "minor"
-    waits: bool = False
+    figures: CompactionMetrics
+    strategy: CompactionStrategy = "minor"
+    is_waiting: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as JSON values."""
@@ -100,7 +109,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _PlannedWork:
     """What a compaction of one strategy would do in a partition; ``waiting`` are files of postpone buckets."""
 
     units: Sequence[CompactionUnit] = ()
@@ -126,11 +135,11 @@ def decide(
     table: Table,
     policy: CompactionPolicy | None = None,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
-) -> list[Decision]:
+) -> list[CompactionDecision]:
     """Return what a policy says of each partition of the newest snapshot, in order.
 
     Only manifests are read, and of ``partitions`` (as :func:`paimon_orch.steps.compaction.compact.plan` takes them) those that may
@@ -139,33 +148,33 @@ def decide(
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
-        merge_engine(schema)
+        create_merge_engine(schema)
     else:
         check_compactable(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return []
-    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot, partitions, where)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     return [
-        _decide(
+        _decide_partition(
             path, group, reader, policy, late=overdue is None or path in overdue, full=may_be_full
         )
-        for path, group in _by_partition(splits, schema)
+        for path, group in _group_by_partition(splits, schema)
     ]
 
 
-def _by_partition(
+def _group_by_partition(
     splits: Sequence[BucketSplit], schema: TableSchema
 ) -> Iterator[tuple[str, list[BucketSplit]]]:
-    paths = {p: partition_text(p, schema) for p in {split.partition for split in splits}}
+    paths = {p: format_partition(p, schema) for p in {split.partition for split in splits}}
     ordered = sorted(splits, key=lambda split: paths[split.partition])
     for path, group in groupby(ordered, key=lambda split: paths[split.partition]):
         yield path, list(group)
 
 
-def _decide(
+def _decide_partition(
     path: str,
     splits: Sequence[BucketSplit],
     reader: FileReader,
@@ -173,59 +182,71 @@ def _decide(
     *,
     late: bool,
     full: bool,
-) -> Decision:
-    work = _work(splits, reader, "minor")
-    found = _figures(splits, reader.schema, work)
+) -> CompactionDecision:
+    work = _plan_work(splits, reader, "minor")
+    found = _compute_metrics(splits, reader.schema, work)
     if full and found.deleted_ratio > policy.deleted_ratio:
-        everything = _work(splits, reader, "full")
-        price = _figures(splits, reader.schema, everything)
-        if everything and not _too_much(price, policy):
+        everything = _plan_work(splits, reader, "full")
+        price = _compute_metrics(splits, reader.schema, everything)
+        if everything and not _exceeds_max_rewrite(price, policy):
             reason = f"{found.deleted_ratio:.0%} of the rows are hidden or retracted, more than {policy.deleted_ratio:.0%}"
-            return Decision(path, True, f"{reason}; {_price(price)}", price, "full")
+            return CompactionDecision(
+                path, True, f"{reason}; {_describe_cost(price)}", price, "full"
+            )
     if not work:
-        return Decision(path, False, f"there is nothing to compact: {_state(found)}", found)
-    if _too_much(found, policy):
-        reason = f"too much at once: {_price(found)}, at most {policy.max_rewrite}"
-        return Decision(path, False, reason, found)
-    why = _reached(found, work, policy) or (
+        return CompactionDecision(
+            path, False, f"there is nothing to compact: {_describe_state(found)}", found
+        )
+    if _exceeds_max_rewrite(found, policy):
+        reason = f"too much at once: {_describe_cost(found)}, at most {policy.max_rewrite}"
+        return CompactionDecision(path, False, reason, found)
+    why = _describe_reached_thresholds(found, work, policy) or (
         f"it has waited longer than {policy.max_wait}" if late else ""
     )
     if why:
-        return Decision(path, True, f"{why}; {_price(found)}", found)
-    reason = f"not worth it yet: {_state(found)}; {_price(found)}"
-    return Decision(path, False, reason, found, waits=True)
+        return CompactionDecision(path, True, f"{why}; {_describe_cost(found)}", found)
+    reason = f"not worth it yet: {_describe_state(found)}; {_describe_cost(found)}"
+    return CompactionDecision(path, False, reason, found, is_waiting=True)
 
 
-def _work(splits: Sequence[BucketSplit], reader: FileReader, strategy: Strategy) -> _Work:
+def _plan_work(
+    splits: Sequence[BucketSplit], reader: FileReader, strategy: CompactionStrategy
+) -> _PlannedWork:
     if not reader.schema.primary_keys:
-        return _Work([u for split in splits for u in bucket_units(reader, split, strategy)])
-    units = [bucket_unit(reader, split, strategy) for split in splits if split.bucket >= 0]
+        return _PlannedWork(
+            [u for split in splits for u in plan_bucket_units(reader, split, strategy)]
+        )
+    units = [plan_bucket_unit(reader, split, strategy) for split in splits if split.bucket >= 0]
     waiting = sum(len(split.files) for split in splits if split.bucket < 0)
-    return _Work([unit for unit in units if unit is not None], waiting)
+    return _PlannedWork([unit for unit in units if unit is not None], waiting)
 
 
-def _figures(splits: Sequence[BucketSplit], schema: TableSchema, work: _Work) -> Figures:
+def _compute_metrics(
+    splits: Sequence[BucketSplit], schema: TableSchema, work: _PlannedWork
+) -> CompactionMetrics:
     files = [file for split in splits for file in split.files]
-    return Figures(
+    return CompactionMetrics(
         len(files),
         sum(file.file_size for file in files),
         sum(file.level == 0 for file in files) if schema.primary_keys else 0,
-        most_runs(splits, schema),
-        small_files(splits, schema),
-        deleted_ratio(splits),
+        compute_max_sorted_runs(splits, schema),
+        count_small_files(splits, schema),
+        compute_deleted_ratio(splits),
         work.files,
         work.bytes,
     )
 
 
-def _too_much(found: Figures, policy: CompactionPolicy) -> bool:
+def _exceeds_max_rewrite(found: CompactionMetrics, policy: CompactionPolicy) -> bool:
     most = policy.rewrite_bytes
     return most is not None and found.rewrite_bytes > most
 
 
-def _reached(found: Figures, work: _Work, policy: CompactionPolicy) -> str:
+def _describe_reached_thresholds(
+    found: CompactionMetrics, work: _PlannedWork, policy: CompactionPolicy
+) -> str:
     """Say which thresholds are reached, an empty text for none."""
-    asked = sorted(work.reasons & _ASKED_FOR)
+    asked = sorted(work.reasons & _TABLE_OPTION_REASONS)
     reached = [f"the table's options ask for it ({', '.join(asked)})"] if asked else []
     if found.level0_files >= policy.level0_files and found.level0_files:
         reached.append(f"level-0 files: {found.level0_files}, from {policy.level0_files} on")
@@ -236,12 +257,12 @@ def _reached(found: Figures, work: _Work, policy: CompactionPolicy) -> str:
     return ", ".join(reached)
 
 
-def _state(found: Figures) -> str:
+def _describe_state(found: CompactionMetrics) -> str:
     return (
         f"level-0 files: {found.level0_files}, sorted runs: {found.sorted_runs}, "
         f"small files: {found.small_files}, hidden or retracted rows: {found.deleted_ratio:.0%}"
     )
 
 
-def _price(found: Figures) -> str:
+def _describe_cost(found: CompactionMetrics) -> str:
     return f"{found.rewrite_bytes / 1e6:,.1f} of {found.bytes / 1e6:,.1f} MB to rewrite"

@@ -15,18 +15,18 @@ from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_results, discarded_if_refused
-from paimon_orch.steps.compaction.plan import Partitions, chosen_splits
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_results
+from paimon_orch.steps.compaction.plan import PartitionSpecs, plan_splits
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 from paimon_orch.table.write.postpone_bucket import (
     PostponeBuckets,
-    in_order,
-    is_postponed,
-    new_count,
+    compute_bucket_count,
+    has_postpone_buckets,
+    sort_postponed_files,
 )
 from paimon_orch.table.write.table_write import TableWriter
 
@@ -48,7 +48,7 @@ class PostponeUnit:
     @property
     def partition_text(self) -> str:
         """Return ``k1=v1/k2=v2``, or an empty text."""
-        return partition_text(self.partition, self.factory.schema)
+        return format_partition(self.partition, self.factory.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class PostponePlan:
 
 
 def plan(
-    table: Table, *, partitions: Partitions | None = None, where: str | None = None
+    table: Table, *, partitions: PartitionSpecs | None = None, where: str | None = None
 ) -> PostponePlan:
     """Find the files that wait. A partition with buckets keeps their number, a new one gets what the options ask for.
 
@@ -89,21 +89,21 @@ def plan(
     """
     table.check_step(StepKind.COMPACT)
     schema = table.schema
-    if not is_postponed(schema):
+    if not has_postpone_buckets(schema):
         raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
     snapshot = table.snapshot()
     if snapshot is None:
         return PostponePlan(None)
-    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot, partitions, where)
     counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
-    sequences = table.next_sequences()
+    sequences = table.read_next_sequences()
     units = tuple(
         PostponeUnit(
             table.reader(),
-            table.writer_factory(),
+            table.build_writer_factory(),
             split.partition,
-            tuple(in_order(split.files)),
-            counts.get(split.partition) or new_count(schema, split.row_count),
+            tuple(sort_postponed_files(split.files)),
+            counts.get(split.partition) or compute_bucket_count(schema, split.row_count),
             {at: number for at, number in sequences.items() if at[0] == split.partition},
         )
         for split in splits
@@ -141,15 +141,15 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
         return None
-    with discarded_if_refused(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(Changes(CommitKind.COMPACT, entries))
+    with discard_files_on_conflict(table, messages):
+        return table.new_commit(StepKind.COMPACT).commit(CommitChanges(CommitKind.COMPACT, entries))
 
 
 def move_postponed(
     table: Table,
     executor: Executor,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:

@@ -9,27 +9,30 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction, CompactionTask
-from paimon_orch.merge.compact.bucket_deletion_vectors import BucketVectors, read_vectors
+from paimon_orch.merge.compact.bucket_deletion_vectors import (
+    BucketDeletionVectors,
+    read_deletion_vectors,
+)
 from paimon_orch.merge.compact.clustered_compaction import (
     CLUSTERED_LEVEL,
     ClusteredCompaction,
-    choose_groups,
+    plan_clustered_compaction,
 )
-from paimon_orch.merge.compact.splitter import parts_of
-from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.merge.tree.compact_strategy import choose_full, choose_minor
-from paimon_orch.merge.tree.levels import bucket_runs
-from paimon_orch.steps.common.retry import discarded_if_refused
+from paimon_orch.merge.compact.splitter import split_task
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.tree.compact_strategy import plan_full_compaction, plan_minor_compaction
+from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.common.retry import discard_files_on_conflict
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
+    CompactionStrategy,
     CompactionUnit,
-    Partitions,
-    Strategy,
-    chosen_splits,
+    PartitionSpecs,
+    plan_splits,
 )
-from paimon_orch.steps.expiration.expire_partitions import without_expired
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
@@ -38,7 +41,7 @@ from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
 @dataclass(frozen=True, slots=True)
-class MergeUnit(CompactionUnit):
+class PrimaryKeyCompactionUnit(CompactionUnit):
     """The work in one bucket of a primary-key table, or in a part of a large one."""
 
     task: CompactionTask
@@ -55,7 +58,7 @@ class MergeUnit(CompactionUnit):
 
     def run(self) -> bytes:
         """Compact and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-        clusters = self.reader.schema.typed_options.clusters_by_value
+        clusters = self.reader.schema.typed_options.is_pk_clustering_override
         compaction = ClusteredCompaction if clusters else BucketCompaction
         outcome = compaction(self.reader, self.task).run()
         return CommitMessage(
@@ -76,54 +79,57 @@ class MergeUnit(CompactionUnit):
 def plan(
     table: Table,
     *,
-    partitions: Partitions | None,
+    partitions: PartitionSpecs | None,
     where: str | None,
-    strategy: Strategy,
+    strategy: CompactionStrategy,
     now: datetime | None,
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compaction.compact.plan`."""
     table.check_step(StepKind.COMPACT)
     schema, options = table.schema, table.schema.typed_options
-    merge_engine(schema)
+    create_merge_engine(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    splits = [s for s in chosen_splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
-    splits = without_expired(table, splits, now)
+    splits = [s for s in plan_splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
+    splits = exclude_expired_partitions(table, splits, now)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
-    units, guards = list[MergeUnit](), []
+    units, guards = list[PrimaryKeyCompactionUnit](), []
     for split in splits:
-        unit = bucket_unit(reader, split, strategy, now)
+        unit = plan_bucket_unit(reader, split, strategy, now)
         if unit is not None:
-            units += _parts(unit)
-            guards.append(_guard(split))
+            units += _split_unit(unit)
+            guards.append(_build_guard(split))
     return CompactionPlan(
         snapshot.id,
         tuple(sorted(units, key=lambda unit: -unit.bytes)),  # the largest first
-        tuple(guards) if options.deletion_vectors or options.clusters_by_value else (),
+        tuple(guards) if options.has_deletion_vectors or options.is_pk_clustering_override else (),
         len(splits) - len(guards),
     )
 
 
-def _guard(split: BucketSplit) -> BucketGuard:
+def _build_guard(split: BucketSplit) -> BucketGuard:
     files = [(file.level, file.file_name) for file in split.files]
     return BucketGuard.of(split.partition, split.bucket, files, split.vectors)
 
 
-def bucket_unit(
-    reader: FileReader, split: BucketSplit, strategy: Strategy, now: datetime | None = None
-) -> MergeUnit | None:
+def plan_bucket_unit(
+    reader: FileReader,
+    split: BucketSplit,
+    strategy: CompactionStrategy,
+    now: datetime | None = None,
+) -> PrimaryKeyCompactionUnit | None:
     """Return the work in a bucket, whole, or None; no data file is opened."""
     now, options = now or datetime.now().astimezone(), reader.schema.typed_options
-    if options.clusters_by_value:
-        return _clustered_unit(reader, split, strategy)
-    runs = bucket_runs(split.files, reader.schema)
+    if options.is_pk_clustering_override:
+        return _plan_clustered_unit(reader, split, strategy)
+    runs = build_bucket_runs(split.files, reader.schema)
     num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
     if strategy == "full":
-        found, alone = choose_full(reader, runs, split.vectors, num_levels, now)
+        found, alone = plan_full_compaction(reader, runs, split.vectors, num_levels, now)
     else:
-        found, alone = choose_minor(options, runs, split.vectors, num_levels, now)
+        found, alone = plan_minor_compaction(options, runs, split.vectors, num_levels, now)
     files = tuple(file for run in runs[: found.count] for file in run.files)
     above = tuple(file for run in runs[found.count :] for file in run.files)
     if not files and not alone:
@@ -135,18 +141,20 @@ def bucket_unit(
         above,
         found.output_level,
         num_levels - 1,
-        not above or not files or options.deletion_vectors,
+        not above or not files or options.has_deletion_vectors,
         split.vectors,
         alone,
         now=int(now.timestamp()),
     )
     at = split.partition, split.bucket, split.total_buckets
-    return MergeUnit(reader, *at, found.reason, task)
+    return PrimaryKeyCompactionUnit(reader, *at, found.reason, task)
 
 
-def _clustered_unit(reader: FileReader, split: BucketSplit, strategy: Strategy) -> MergeUnit | None:
+def _plan_clustered_unit(
+    reader: FileReader, split: BucketSplit, strategy: CompactionStrategy
+) -> PrimaryKeyCompactionUnit | None:
     """Return the work in a bucket whose files are sorted by ``clustering.columns``, or None."""
-    chosen = choose_groups(reader, split.files, split.vectors, full=strategy == "full")
+    chosen = plan_clustered_compaction(reader, split.files, split.vectors, full=strategy == "full")
     if chosen is None:
         return None
     groups, reason = chosen
@@ -164,12 +172,12 @@ def _clustered_unit(reader: FileReader, split: BucketSplit, strategy: Strategy) 
         groups=tuple(groups),
     )
     at = split.partition, split.bucket, split.total_buckets
-    return MergeUnit(reader, *at, reason, task)
+    return PrimaryKeyCompactionUnit(reader, *at, reason, task)
 
 
-def _parts(unit: MergeUnit) -> list[MergeUnit]:
+def _split_unit(unit: PrimaryKeyCompactionUnit) -> list[PrimaryKeyCompactionUnit]:
     """Split a large bucket, so that it can use more than one core."""
-    if unit.reader.schema.typed_options.clusters_by_value:
+    if unit.reader.schema.typed_options.is_pk_clustering_override:
         return [unit]
     reader, keys = unit.reader, unit.reader.schema.key_fields
     part_bytes = max(1, reader.schema.typed_options.target_file_size(primary_key=True) // 2)
@@ -178,62 +186,72 @@ def _parts(unit: MergeUnit) -> list[MergeUnit]:
         groups = reader.row_groups(BucketFile(unit.partition, unit.bucket, file), keys[0])
         return [group.bounds.min for group in groups]
 
-    return [replace(unit, task=part) for part in parts_of(unit.task, keys, part_bytes, starts)]
+    return [replace(unit, task=part) for part in split_task(unit.task, keys, part_bytes, starts)]
 
 
 def commit(
     table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
     """Commit the results of all units in one snapshot; see :func:`paimon_orch.steps.compaction.compact.commit`."""
-    buckets = _by_bucket(planned, messages)
+    buckets = _merge_messages_by_bucket(planned, messages)
     entries = tuple(entry for message in buckets.values() for entry in message.entries)
     index = tuple(item for message in buckets.values() for item in message.index)
     if not entries and not index:
         return CompactionResult(planned)
     changelog = tuple(entry for message in buckets.values() for entry in message.changelog)
-    changes = Changes(CommitKind.COMPACT, entries, changelog, index, planned.guards)
-    with discarded_if_refused(table, buckets.values()):
+    changes = CommitChanges(CommitKind.COMPACT, entries, changelog, index, planned.guards)
+    with discard_files_on_conflict(table, buckets.values()):
         snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
-    return _result(planned, buckets, snapshot)
+    return _build_result(planned, buckets, snapshot)
 
 
-def _by_bucket(
+def _merge_messages_by_bucket(
     planned: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> dict[BucketId, CommitMessage]:
     """Return one message a bucket; where its work was split, its index file is written here."""
-    found: dict[BucketId, list[tuple[MergeUnit, CommitMessage]]] = {}
-    for unit, message in zip(units_of(planned), messages, strict=True):
+    found: dict[BucketId, list[tuple[PrimaryKeyCompactionUnit, CommitMessage]]] = {}
+    for unit, message in zip(select_primary_key_units(planned), messages, strict=True):
         found.setdefault((unit.partition, unit.bucket), []).append((unit, message))
-    return {at: parts[0][1] if len(parts) == 1 else _joined(parts) for at, parts in found.items()}
+    return {
+        at: parts[0][1] if len(parts) == 1 else _merge_messages(parts)
+        for at, parts in found.items()
+    }
 
 
-def units_of(planned: CompactionPlan) -> list[MergeUnit]:
+def select_primary_key_units(planned: CompactionPlan) -> list[PrimaryKeyCompactionUnit]:
     """Return the units of a plan for a primary-key table."""
-    return [unit for unit in planned.units if isinstance(unit, MergeUnit)]
+    return [unit for unit in planned.units if isinstance(unit, PrimaryKeyCompactionUnit)]
 
 
-def _joined(parts: Sequence[tuple[MergeUnit, CommitMessage]]) -> CommitMessage:
+def _merge_messages(
+    parts: Sequence[tuple[PrimaryKeyCompactionUnit, CommitMessage]],
+) -> CommitMessage:
     reader, task = parts[0][0].reader, parts[0][0].task
     # slices of one section may have read the same file
     entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
     refusal = next((message.refusal for _, message in parts if message.refusal), None)
     joined = CommitMessage(entries, changelog=changelog, refusal=refusal)
-    if not reader.schema.typed_options.deletion_vectors:
+    if not reader.schema.typed_options.has_deletion_vectors:
         return joined
-    vectors = BucketVectors(read_vectors(reader.io, reader.paths, reader.schema, task.vectors))
+    vectors = BucketDeletionVectors(
+        read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
+    )
     for _, message in parts:
         vectors.add(message.marks)
-    for name in joined.replaced:
+    for name in joined.replaced_file_names:
         vectors.drop(name)
     index = vectors.write(reader.io, reader.paths, reader.schema, task.partition, task.bucket)
     return replace(joined, index=() if index is None else (index,))
 
 
-def _result(
+def _build_result(
     planned: CompactionPlan, messages: Mapping[BucketId, CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
-    vectors = {(unit.partition, unit.bucket): unit.task.vectors for unit in units_of(planned)}
+    vectors = {
+        (unit.partition, unit.bucket): unit.task.vectors
+        for unit in select_primary_key_units(planned)
+    }
     hidden = sum(
         r.cardinality or 0
         for at, message in messages.items()

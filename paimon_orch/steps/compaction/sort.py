@@ -12,17 +12,22 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
-from paimon_orch.merge.sort.space_filling_curves import hilbert, order_bytes, words_of, z_order
-from paimon_orch.steps.common.retry import discarded_if_refused
-from paimon_orch.steps.compaction.append import (
-    AppendUnit,
-    check_compactable,
-    units_of,
+from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
+from paimon_orch.merge.sort.space_filling_curves import (
+    decode_leading_words,
+    encode_hilbert,
+    encode_order_bytes,
+    encode_z_order,
 )
-from paimon_orch.steps.compaction.plan import CompactionPlan, Partitions, chosen_splits
-from paimon_orch.steps.row_level.row_level import TargetUnit, packed
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.steps.common.retry import discard_files_on_conflict
+from paimon_orch.steps.compaction.append import (
+    AppendCompactionUnit,
+    check_compactable,
+    select_append_units,
+)
+from paimon_orch.steps.compaction.plan import CompactionPlan, PartitionSpecs, plan_splits
+from paimon_orch.steps.row_level.row_level import TargetUnit, split_bucket_by_size
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -31,7 +36,7 @@ OrderStrategy = Literal["order", "zorder", "hilbert"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     """By which columns rows are sorted, and how several columns become one order."""
 
     columns: tuple[str, ...]
@@ -40,12 +45,13 @@ class Order:
     def keys(self, rows: pa.Table, width: int) -> pa.Array:
         """Return the sort key of each row along a curve; of text ``width`` bytes count."""
         columns = [
-            order_bytes(rows.column(name).combine_chunks(), name, width) for name in self.columns
+            encode_order_bytes(rows.column(name).combine_chunks(), name, width)
+            for name in self.columns
         ]
         if self.strategy == "hilbert":
-            found = hilbert([words_of(column) for column in columns])
+            found = encode_hilbert([decode_leading_words(column) for column in columns])
         else:
-            found = z_order(columns)
+            found = encode_z_order(columns)
         flat = pa.py_buffer(found.tobytes())
         fixed = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(found.shape[1]), len(found), [None, flat]
@@ -55,9 +61,9 @@ class Order:
 
 def plan(
     table: Table,
-    order: Order,
+    order: SortOrder,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
 ) -> CompactionPlan:
     """Choose the partitions to sort, from metadata alone; each is rewritten as a whole. Also the dry run.
@@ -67,16 +73,16 @@ def plan(
     """
     table.check_step(StepKind.COMPACT)
     schema = table.schema
-    _check(table, schema, order)
+    _check_sortable(table, schema, order)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    splits = chosen_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot, partitions, where)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     reason = f"{order.strategy} by {', '.join(order.columns)}"
     units = [
-        AppendUnit(
+        AppendCompactionUnit(
             reader,
             split.partition,
             split.bucket,
@@ -91,8 +97,8 @@ def plan(
     return CompactionPlan(snapshot.id, tuple(units))
 
 
-def _check(table: Table, schema: TableSchema, order: Order) -> None:
-    if not is_unaware(schema):
+def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None:
+    if not is_bucket_unaware(schema):
         raise UnsupportedError(
             f"{table.identifier}: only append tables without buckets can be sorted; the rows of others have their places"
         )
@@ -106,19 +112,19 @@ def _check(table: Table, schema: TableSchema, order: Order) -> None:
             raise InputError(
                 f"rows cannot be ordered by {name!r}: a partition is sorted by itself, and has one value there"
             )
-        order_bytes(empty.column(name).combine_chunks(), name)
+        encode_order_bytes(empty.column(name).combine_chunks(), name)
 
 
-def read_units(planned: CompactionPlan) -> list[TargetUnit]:
+def plan_read_units(planned: CompactionPlan) -> list[TargetUnit]:
     """Return the parts of the chosen partitions to read, each worth a task."""
     return [
         TargetUnit(unit.reader, part, 0, None)
-        for unit in units_of(planned)
-        for part in packed(_split(unit), unit.reader.schema)
+        for unit in select_append_units(planned)
+        for part in split_bucket_by_size(_build_bucket_split(unit), unit.reader.schema)
     ]
 
 
-def _split(unit: AppendUnit) -> BucketSplit:
+def _build_bucket_split(unit: AppendCompactionUnit) -> BucketSplit:
     return BucketSplit(unit.partition, unit.bucket, unit.total_buckets, unit.inputs, unit.vectors)
 
 
@@ -130,11 +136,13 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     """
     removed = [
         ManifestEntry(FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file)
-        for unit in units_of(planned)
+        for unit in select_append_units(planned)
         for file in unit.inputs
     ]
     added = [entry for message in messages for entry in message.added]
-    index = tuple(entry.deleted() for unit in units_of(planned) for entry in unit.vectors)
-    changes = Changes(CommitKind.OVERWRITE, (*removed, *added), index=index)
-    with discarded_if_refused(table, messages):
+    index = tuple(
+        entry.deleted() for unit in select_append_units(planned) for entry in unit.vectors
+    )
+    changes = CommitChanges(CommitKind.OVERWRITE, (*removed, *added), index=index)
+    with discard_files_on_conflict(table, messages):
         return table.new_commit(StepKind.COMPACT).commit(changes)

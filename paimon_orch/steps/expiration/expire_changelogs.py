@@ -7,29 +7,29 @@ from typing import Unpack
 
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
-from paimon_orch.steps.common.file_deletion import delete_all, delete_files
-from paimon_orch.steps.expiration.retention import Limits, Retention
+from paimon_orch.steps.common.file_deletion import delete_files, delete_in_threads
+from paimon_orch.steps.expiration.retention import Retention, RetentionOverrides
 from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
-    Kind,
     ReferenceReader,
-    Version,
-    VersionStore,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    RetainedSnapshotStore,
 )
-from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
-from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector
-from paimon_orch.table.metadata.consumers import Consumers
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class ChangelogPlan:
+class ChangelogExpirationPlan:
     """What an expiration of changelogs would do; it is false when none goes. ``end`` is the oldest that stays."""
 
     changelogs: tuple[int, ...] = ()
     end: int | None = None
-    garbage: Garbage = field(default_factory=Garbage)
+    files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def __bool__(self) -> bool:
         """Tell whether any changelog goes."""
@@ -39,54 +39,58 @@ class ChangelogPlan:
         """Return the plan in figures."""
         return {
             "changelogs": len(self.changelogs),
-            "data_files": len(self.garbage.data),
-            "metadata_files": len(self.garbage.metadata) + len(self.garbage.lists),
-            "bytes": self.garbage.bytes,
+            "data_files": len(self.files_to_delete.data),
+            "metadata_files": len(self.files_to_delete.metadata) + len(self.files_to_delete.lists),
+            "bytes": self.files_to_delete.bytes,
         }
 
 
-def plan(table: Table, **limits: Unpack[Limits]) -> ChangelogPlan:
+def plan(table: Table, **limits: Unpack[RetentionOverrides]) -> ChangelogExpirationPlan:
     """Choose the changelogs that go, by their own age, and find what only they name.
 
-    For the limits see :class:`Limits`; where there are no options of changelogs those of snapshots count. The newest
+    For the limits see :class:`RetentionOverrides`; where there are no options of changelogs those of snapshots count. The newest
     changelog stays.
     """
     table.check_step(StepKind.DELETE)
     options = table.options
-    versions = VersionStore(table.io, table.paths.root).all()
+    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     mine = {
         v.snapshot.id: v
         for v in versions.values()
-        if v.kind is Kind.CHANGELOG and v.branch == table.paths.branch
+        if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == table.paths.branch
     }
     latest = table.snapshots.latest_id()
     if not mine or latest is None:
-        return ChangelogPlan()
+        return ChangelogExpirationPlan()
     kept = Retention.of_changelogs(options, int(time.time() * 1000), limits)
-    waiting = Consumers(table.io, table.paths, options).next_snapshots().values()
+    waiting = ConsumerStore(table.io, table.paths, options).read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(mine.items())}
-    end = _end(times, max(latest - kept.retain_max + 1, min(mine)), kept.older_than)
+    end = _find_first_younger(times, max(latest - kept.retain_max + 1, min(mine)), kept.older_than)
     end = min([end, latest - kept.retain_min + 1, min(mine) + kept.limit, max(mine), *waiting])
-    going = [replace(v, complete=False) for number, v in sorted(mine.items()) if number < end]
+    going = [replace(v, is_complete=False) for number, v in sorted(mine.items()) if number < end]
     if not going:
-        return ChangelogPlan()
+        return ChangelogExpirationPlan()
     first = min(number for number in mine if number >= end)
     others = [v for v in versions.values() if v.path not in {one.path for one in going}]
-    return ChangelogPlan(tuple(v.snapshot.id for v in going), first, _garbage(table, going, others))
+    return ChangelogExpirationPlan(
+        tuple(v.snapshot.id for v in going), first, _collect_files_to_delete(table, going, others)
+    )
 
 
-def _garbage(table: Table, going: Sequence[Version], kept: Sequence[Version]) -> Garbage:
+def _collect_files_to_delete(
+    table: Table, going: Sequence[RetainedSnapshot], kept: Sequence[RetainedSnapshot]
+) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = GarbageCollector(reader, table.paths, table.schema, kept)
+    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
     for version in going:
         if version.changelog_list:
-            collector.add_changelog(version)
+            collector.add_changelog_files(version)
         else:  # the rows that were appended are the changelog
-            collector.add_deleted(version)
+            collector.add_deleted_files(version)
     return collector.collect(going)
 
 
-def _end(times: Mapping[int, int], first: int, before: int) -> int:
+def _find_first_younger(times: Mapping[int, int], first: int, before: int) -> int:
     """Return the first changelog, from ``first`` on, that is young enough to stay."""
     for number, committed in times.items():
         if number >= first and before <= committed:
@@ -95,21 +99,23 @@ def _end(times: Mapping[int, int], first: int, before: int) -> int:
 
 
 def expire_changelogs(
-    table: Table, executor: Executor | None = None, **limits: Unpack[Limits]
-) -> ChangelogPlan:
+    table: Table, executor: Executor | None = None, **limits: Unpack[RetentionOverrides]
+) -> ChangelogExpirationPlan:
     """Expire changelogs and return what was done; see :func:`plan`. Done again after a failure it goes on."""
     planned = plan(table, **limits)
     if not planned:
         return planned
     directory = f"{table.paths.branch_root}/changelog"
     table.io.write(f"{directory}/{EARLIEST}", str(planned.end).encode())
-    roots = file_roots(table.io, table.paths)
+    roots = list_file_roots(table.io, table.paths)
     label = f"expire changelogs of {table.identifier}"
-    data = planned.garbage.data
+    data = planned.files_to_delete.data
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)
-    remover = Remover(table.io, roots)
-    delete_all(remover, planned.garbage.metadata)
-    delete_all(remover, planned.garbage.lists)
-    delete_all(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
+    remover = SafeDeleter(table.io, roots)
+    delete_in_threads(remover, planned.files_to_delete.metadata)
+    delete_in_threads(remover, planned.files_to_delete.lists)
+    delete_in_threads(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])
     stayed = {*refused, *remover.refused}
-    return replace(planned, garbage=planned.garbage.filter(lambda path: path not in stayed))
+    return replace(
+        planned, files_to_delete=planned.files_to_delete.filter(lambda path: path not in stayed)
+    )

@@ -9,29 +9,29 @@ from datetime import datetime, timedelta
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.partition_path import value_text
+from paimon_orch.format.partition_path import format_partition_value
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_TimeOf = Callable[[bytes, Sequence[BucketSplit]], datetime | None]
+_PartitionTimeReader = Callable[[bytes, Sequence[BucketSplit]], datetime | None]
 
-_DEFAULT = re.compile(
+_DEFAULT_TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?"
 )
-_DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
-_DAY = ({"y", "u"}, {"M"}, {"d"})
-_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
+_STRPTIME_DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
+_DATE_LETTERS = ({"y", "u"}, {"M"}, {"d"})
+_JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
+class PartitionExpirationPlan:
     """The partitions that expired, oldest names first, in batches of one commit each. Also the dry run."""
 
     batches: tuple[tuple[bytes, ...], ...] = ()
@@ -57,7 +57,7 @@ def plan(
     timestamp_pattern: str | None = None,
     max_expires: int | None = None,
     now: datetime | None = None,
-) -> PartitionPlan:
+) -> PartitionExpirationPlan:
     """Find partitions that are older than ``expiration_time``; what is not given is taken from the table's options.
 
     ``values-time`` reads the time out of the partition's values, ``update-time`` takes the newest of its files. ``now``
@@ -65,7 +65,7 @@ def plan(
     """
     table.check_step(StepKind.DELETE)
     schema = table.schema
-    options = _with(
+    options = _override_options(
         schema.typed_options,
         {
             "partition.expiration-strategy": strategy,
@@ -73,12 +73,14 @@ def plan(
             "partition.timestamp-pattern": timestamp_pattern,
         },
     )
-    kept = _kept(table, options, expiration_time)
+    kept = _resolve_expiration_time(table, options, expiration_time)
     moment = datetime.now() if now is None else now
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in table.files():
         groups.setdefault(split.partition, []).append(split)
-    expired = _expired(table, groups, moment, kept, _time_reader(schema, options))
+    expired = _find_expired_partitions(
+        table, groups, moment, kept, _build_time_reader(schema, options)
+    )
     most = options.integer("partition.expiration-max-num", 100)
     most = most if max_expires is None else max_expires
     chosen = expired[: max(0, most)]
@@ -89,15 +91,15 @@ def plan(
             "'partition.expiration-batch-size' of 1 or more"
         )
     files = [file for partition in chosen for split in groups[partition] for file in split.files]
-    return PartitionPlan(
+    return PartitionExpirationPlan(
         tuple(tuple(chosen[at : at + size]) for at in range(0, len(chosen), size)),
-        tuple(partition_text(partition, schema) for partition in chosen),
+        tuple(format_partition(partition, schema) for partition in chosen),
         sum(file.row_count for file in files),
         sum(file.file_size for file in files),
     )
 
 
-def without_expired(
+def exclude_expired_partitions(
     table: Table, splits: Sequence[BucketSplit], now: datetime | None = None
 ) -> list[BucketSplit]:
     """Leave out buckets of expired partitions where ``compaction.skip-expired-partitions`` asks for it.
@@ -113,24 +115,27 @@ def without_expired(
     for split in splits:
         groups.setdefault(split.partition, []).append(split)
     moment = datetime.now() if now is None else now.astimezone().replace(tzinfo=None)
-    kept, time_of = _kept(table, options, None), _time_reader(schema, options)
-    expired = set(_expired(table, groups, moment, kept=kept, time_of=time_of))
+    kept, time_of = (
+        _resolve_expiration_time(table, options, None),
+        _build_time_reader(schema, options),
+    )
+    expired = set(_find_expired_partitions(table, groups, moment, kept=kept, time_of=time_of))
     return [split for split in splits if split.partition not in expired]
 
 
-def _expired(
+def _find_expired_partitions(
     table: Table,
     groups: Mapping[bytes, Sequence[BucketSplit]],
     moment: datetime,
     kept: timedelta,
-    time_of: _TimeOf,
+    time_of: _PartitionTimeReader,
 ) -> list[bytes]:
     """Return the partitions that are older than ``kept`` at a moment, in the order of their values' texts."""
     schema, expired = table.schema, []
     for partition, splits in groups.items():
         time = time_of(partition, splits)
         if time is None:
-            text = partition_text(partition, schema)
+            text = format_partition(partition, schema)
             logger.warning("%s: the time of partition %s is not known", table.identifier, text)
         elif moment - time > kept:
             expired.append(partition)
@@ -138,12 +143,12 @@ def _expired(
     return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
 
 
-def _with(options: Options, given: Mapping[str, str | None]) -> Options:
+def _override_options(options: Options, given: Mapping[str, str | None]) -> Options:
     known = {key: value for key, value in given.items() if value is not None}
     return Options({**options.values, **known})
 
 
-def _kept(table: Table, options: Options, given: timedelta | None) -> timedelta:
+def _resolve_expiration_time(table: Table, options: Options, given: timedelta | None) -> timedelta:
     if not table.schema.partition_keys:
         raise InputError(f"{table.identifier} has no partition columns, so no partition can expire")
     if given is None and not options.text("partition.expiration-time"):
@@ -153,10 +158,10 @@ def _kept(table: Table, options: Options, given: timedelta | None) -> timedelta:
     return options.duration("partition.expiration-time", "") if given is None else given
 
 
-def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
+def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeReader:
     strategy = options.text("partition.expiration-strategy", "values-time")
     if strategy == "update-time":
-        return lambda _, splits: _updated(splits)
+        return lambda _, splits: _find_update_time(splits)
     if strategy != "values-time":
         raise InputError(
             f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or update-time"
@@ -164,12 +169,14 @@ def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
     fields = schema.partition_fields
     pattern = options.text("partition.timestamp-pattern") or f"${fields[0].name}"
     java = options.text("partition.timestamp-formatter")
-    formatter, shape = _directives(java), _shape(java)
+    formatter, shape = _to_strptime_format(java), _compile_java_format(java)
 
     def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:
         values = deserialize_row(partition, [field.type for field in fields])
         texts = {
-            field.name: None if value is None else value_text(value, field, legacy=False)
+            field.name: None
+            if value is None
+            else format_partition_value(value, field, legacy=False)
             for field, value in zip(fields, values, strict=True)
         }
         text = pattern
@@ -179,12 +186,12 @@ def _time_reader(schema: TableSchema, options: Options) -> _TimeOf:
                 if value is None:
                     return None
                 text = text.replace(f"${name}", value)
-        return _parsed(text, formatter) if not java or shape.fullmatch(text) else None
+        return _parse_partition_time(text, formatter) if not java or shape.fullmatch(text) else None
 
     return of_values
 
 
-def _updated(splits: Sequence[BucketSplit]) -> datetime | None:
+def _find_update_time(splits: Sequence[BucketSplit]) -> datetime | None:
     """Return when the newest file was made, by the wall clock of who made it."""
     times = [file.creation_time for split in splits for file in split.files]
     known = [time for time in times if time is not None]
@@ -193,11 +200,11 @@ def _updated(splits: Sequence[BucketSplit]) -> datetime | None:
     return datetime(1970, 1, 1) + timedelta(milliseconds=max(known))
 
 
-def _parsed(text: str, formatter: str) -> datetime | None:
+def _parse_partition_time(text: str, formatter: str) -> datetime | None:
     try:
         if formatter:
             return datetime.strptime(text, formatter)  # noqa: DTZ007 - local wall clock
-        match = _DEFAULT.fullmatch(text.strip())
+        match = _DEFAULT_TIMESTAMP.fullmatch(text.strip())
         if match is None:
             return None
         year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
@@ -207,27 +214,27 @@ def _parsed(text: str, formatter: str) -> datetime | None:
         return None
 
 
-def _directives(java: str) -> str:
+def _to_strptime_format(java: str) -> str:
     """Translate a format of Java's: ``yyyy-MM-dd'T'HH`` is ``%Y-%m-%dT%H``."""
 
     def directive(match: re.Match[str]) -> str:
         quoted, letters, _, other = match.groups()
         if letters is None:
             return (quoted or other or "'").replace("%", "%%")
-        if letters[0] not in _DIRECTIVES:
+        if letters[0] not in _STRPTIME_DIRECTIVES:
             raise InputError(f"'partition.timestamp-formatter' = {java!r}: {letters} is not known")
-        return _DIRECTIVES[letters[0]]
+        return _STRPTIME_DIRECTIVES[letters[0]]
 
-    python = _TOKEN.sub(directive, java)
-    letters = {match.group(3) for match in _TOKEN.finditer(java)}
-    if java and not all(letters & names for names in _DAY):
+    python = _JAVA_FORMAT_TOKEN.sub(directive, java)
+    letters = {match.group(3) for match in _JAVA_FORMAT_TOKEN.finditer(java)}
+    if java and not all(letters & names for names in _DATE_LETTERS):
         raise InputError(
             f"'partition.timestamp-formatter' = {java!r} must name year, month and day: a partition's time is a moment"
         )
     return python
 
 
-def _shape(java: str) -> re.Pattern[str]:
+def _compile_java_format(java: str) -> re.Pattern[str]:
     """Return what a text looks like in a format of Java's: two letters or more are as many digits, Python takes fewer."""
 
     def digits(match: re.Match[str]) -> str:
@@ -236,7 +243,7 @@ def _shape(java: str) -> re.Pattern[str]:
             return re.escape(quoted or other or "'")
         return rf"\d{{{len(letters)}}}" if len(letters) > 1 else r"\d+"
 
-    return re.compile(_TOKEN.sub(digits, java))
+    return re.compile(_JAVA_FORMAT_TOKEN.sub(digits, java))
 
 
 def expire_partitions(
@@ -247,7 +254,7 @@ def expire_partitions(
     timestamp_formatter: str | None = None,
     timestamp_pattern: str | None = None,
     max_expires: int | None = None,
-) -> PartitionPlan:
+) -> PartitionExpirationPlan:
     """Drop expired partitions, one snapshot a batch, and return which; see :func:`plan`."""
     planned = plan(
         table,
@@ -260,6 +267,6 @@ def expire_partitions(
     for batch in planned.batches:
         chosen = frozenset(batch)
         table.new_commit(StepKind.DELETE).commit(
-            Changes(CommitKind.OVERWRITE, overwrite=chosen.__contains__)
+            CommitChanges(CommitKind.OVERWRITE, overwrite=chosen.__contains__)
         )
     return planned

@@ -15,29 +15,33 @@ from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.file_deletion import DeletionResult, delete_all, delete_files
+from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files, delete_in_threads
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
-from paimon_orch.steps.expiration.retention import Limits, Retention, decoupled
+from paimon_orch.steps.expiration.retention import (
+    Retention,
+    RetentionOverrides,
+    is_changelog_decoupled,
+)
 from paimon_orch.table.cleanup.references import (
     CHANGELOG_PREFIX,
-    Kind,
     ReferenceReader,
-    Version,
-    VersionStore,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    RetainedSnapshotStore,
 )
-from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
-from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector
-from paimon_orch.table.metadata.consumers import Consumers
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
 
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ExpirationPlan:
+class SnapshotExpirationPlan:
     """What an expiration would do; it is false when no snapshot goes. Also the dry run.
 
     ``end`` is the oldest snapshot that stays. ``refused`` are files that metadata names and that lie outside the
@@ -46,7 +50,7 @@ class ExpirationPlan:
 
     snapshots: tuple[int, ...] = ()
     end: int | None = None
-    garbage: Garbage = field(default_factory=Garbage)
+    files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
     consumers: tuple[str, ...] = ()
     keeps_changelog: bool = False
     refused: tuple[str, ...] = ()
@@ -63,9 +67,9 @@ class ExpirationPlan:
             "snapshots": len(self.snapshots),
             "first": self.snapshots[0] if self.snapshots else None,
             "last": self.snapshots[-1] if self.snapshots else None,
-            "data_files": len(self.garbage.data),
-            "metadata_files": len(self.garbage.metadata) + len(self.garbage.lists),
-            "bytes": self.garbage.bytes,
+            "data_files": len(self.files_to_delete.data),
+            "metadata_files": len(self.files_to_delete.metadata) + len(self.files_to_delete.lists),
+            "bytes": self.files_to_delete.bytes,
             "consumers": len(self.consumers),
             "refused": list(self.refused),
             "held_by": list(self.held_by),
@@ -73,7 +77,7 @@ class ExpirationPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpirationResult(DeletionResult):
+class SnapshotExpirationResult(DeletionResult):
     """What an expiration did."""
 
     snapshots: int = 0
@@ -82,37 +86,39 @@ class ExpirationResult(DeletionResult):
 
 
 def plan(
-    table: Table, *, now_millis: int | None = None, **limits: Unpack[Limits]
-) -> ExpirationPlan:
+    table: Table, *, now_millis: int | None = None, **limits: Unpack[RetentionOverrides]
+) -> SnapshotExpirationPlan:
     """Choose the snapshots that go and find what only they name; nothing is changed.
 
-    For the limits see :class:`Limits`; a snapshot goes by age only if its successor is older. What tags, branches,
+    For the limits see :class:`RetentionOverrides`; a snapshot goes by age only if its successor is older. What tags, branches,
     consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
     """
     table.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if now_millis is None else now_millis
     options = table.options
     retention = Retention.of_snapshots(options, now, limits)
-    consumers = Consumers(table.io, table.paths, options)
-    waiting = consumers.next_snapshots()
-    expired = tuple(consumers.expired())
+    consumers = ConsumerStore(table.io, table.paths, options)
+    waiting = consumers.read_next_snapshots()
+    expired = tuple(consumers.find_expired())
     if options.boolean("consumer.changelog-only"):
         waiting = {}
-    end = _end(table.snapshots, retention, waiting)
-    unheld = _end(table.snapshots, retention, {}) if waiting else None
+    end = _find_first_retained(table.snapshots, retention, waiting)
+    unheld = _find_first_retained(table.snapshots, retention, {}) if waiting else None
     holders = tuple(
         f"consumer {path.rpartition('consumer-')[2]} holds the snapshots from {number} on"
         for path, number in sorted(waiting.items())
         if unheld is not None and number < unheld
     )
     if end is None:
-        return ExpirationPlan(consumers=expired, held_by=holders)
-    keeps_changelog = decoupled(options, retention)
-    planned = _plan_until(table, end, expired, keeps_changelog=keeps_changelog)
+        return SnapshotExpirationPlan(consumers=expired, held_by=holders)
+    keeps_changelog = is_changelog_decoupled(options, retention)
+    planned = _plan_before(table, end, expired, keeps_changelog=keeps_changelog)
     return replace(planned, held_by=(*holders, *planned.held_by))
 
 
-def _end(store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]) -> int | None:
+def _find_first_retained(
+    store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]
+) -> int | None:
     """Return the oldest snapshot that stays (section 9.3); None if none goes."""
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
@@ -131,33 +137,33 @@ def _end(store: SnapshotStore, retention: Retention, waiting: Mapping[str, int])
     return min((number for number in ids if number >= end), default=None)
 
 
-def _plan_until(
+def _plan_before(
     table: Table, end: int, consumers: tuple[str, ...], *, keeps_changelog: bool
-) -> ExpirationPlan:
-    versions = VersionStore(table.io, table.paths.root).all()
+) -> SnapshotExpirationPlan:
+    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     mine = [v for v in versions.values() if v.branch == table.paths.branch]
-    snapshots = {v.snapshot.id: v for v in mine if v.kind is Kind.SNAPSHOT}
+    snapshots = {v.snapshot.id: v for v in mine if v.kind is RetainedSnapshotKind.SNAPSHOT}
     going = [
-        replace(v, complete=False, keeps_changelog=False)
+        replace(v, is_complete=False, keeps_changelog=False)
         for number, v in sorted(snapshots.items())
         if number < end
     ]
     if not going:
-        return ExpirationPlan(consumers=consumers)
+        return SnapshotExpirationPlan(consumers=consumers)
     if end not in snapshots:
         raise NotFoundError(f"snapshot {end} of {table.identifier} vanished; nothing was deleted")
     paths = {v.path for v in going}
     kept = [v for path, v in versions.items() if path not in paths]
     if keeps_changelog:
-        kept += [_as_changelog(v) for v in going]
+        kept += [_to_changelog(v) for v in going]
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = GarbageCollector(reader, table.paths, table.schema, kept)
+    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
     for version in [*going[1:], snapshots[end]]:
-        collector.add_deleted(version)
+        collector.add_deleted_files(version)
     for version in going:
-        collector.add_changelog(version)
-    garbage, refused = _allowed(table, collector.collect(going))
-    return ExpirationPlan(
+        collector.add_changelog_files(version)
+    garbage, refused = _exclude_outside_files(table, collector.collect(going))
+    return SnapshotExpirationPlan(
         tuple(v.snapshot.id for v in going),
         end,
         garbage,
@@ -165,34 +171,41 @@ def _plan_until(
         keeps_changelog,
         refused,
         tuple((path, v.snapshot) for path, v in versions.items()),
-        _holders(going, kept),
+        _find_holders(going, kept),
     )
 
 
-def _holders(going: Iterable[Version], kept: Iterable[Version]) -> tuple[str, ...]:
+def _find_holders(
+    going: Iterable[RetainedSnapshot], kept: Iterable[RetainedSnapshot]
+) -> tuple[str, ...]:
     """Return which tags and branches keep the files of snapshots that expire."""
     numbers = {v.snapshot.base_manifest_list: v.snapshot.id for v in going}
     return tuple(
         f"{version} keeps the files of snapshot {numbers[version.snapshot.base_manifest_list]}"
         for version in kept
-        if version.kind is not Kind.CHANGELOG and version.snapshot.base_manifest_list in numbers
+        if version.kind is not RetainedSnapshotKind.CHANGELOG
+        and version.snapshot.base_manifest_list in numbers
     )
 
 
-def _as_changelog(version: Version) -> Version:
+def _to_changelog(version: RetainedSnapshot) -> RetainedSnapshot:
     """Return what stays of an expired snapshot whose changelog is kept longer."""
-    return replace(version, kind=Kind.CHANGELOG)
+    return replace(version, kind=RetainedSnapshotKind.CHANGELOG)
 
 
-def _allowed(table: Table, garbage: Garbage) -> tuple[Garbage, tuple[str, ...]]:
+def _exclude_outside_files(
+    table: Table, garbage: UnreferencedFiles
+) -> tuple[UnreferencedFiles, tuple[str, ...]]:
     """Leave out what lies outside the table: names in metadata are input."""
-    remover = Remover(table.io, file_roots(table.io, table.paths))
+    remover = SafeDeleter(table.io, list_file_roots(table.io, table.paths))
     every = (*garbage.data, *garbage.metadata, *garbage.lists)
-    refused = tuple(path for path in every if not remover.allows(path))
-    return garbage.filter(remover.allows) if refused else garbage, refused
+    refused = tuple(path for path in every if not remover.has_safe_name(path))
+    return garbage.filter(remover.has_safe_name) if refused else garbage, refused
 
 
-def hide(table: Table, planned: ExpirationPlan) -> ExpirationPlan | None:
+def advance_hint_and_recheck(
+    table: Table, planned: SnapshotExpirationPlan
+) -> SnapshotExpirationPlan | None:
     """Move the hint EARLIEST, then look whether anything new needs what would go.
 
     Returns the plan, without what newer snapshots have taken up again; None if a tag, branch or changelog came since
@@ -201,25 +214,27 @@ def hide(table: Table, planned: ExpirationPlan) -> ExpirationPlan | None:
     assert planned.end is not None
     table.snapshots.write_hint(EARLIEST, planned.end)
     seen = dict(planned.seen)
-    versions = VersionStore(table.io, table.paths.root).all()
+    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     new = [v for path, v in versions.items() if seen.get(path) != v.snapshot]
-    if any(v.kind is not Kind.SNAPSHOT or not _follows(v, seen) for v in new):
+    if any(
+        v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer_than_seen(v, seen) for v in new
+    ):
         return None
     if f"{table.snapshots.path(planned.end)}" not in versions:
         return None
     reader = ReferenceReader.of(table.io, table.paths.root)
     names: set[str] = set()
     for version in new:
-        for entry in reader.manifests.delta_entries(version.snapshot):
+        for entry in reader.manifests.read_delta_entries(version.snapshot):
             if entry.kind is FileKind.ADD:
                 names |= {entry.file.file_name, *entry.file.extra_files}
         names |= {item.file_name for item in reader.index(version)}
         names |= {version.index_manifest or "", version.statistics or ""}
-    garbage = planned.garbage.filter(lambda path: path.rpartition("/")[2] not in names)
-    return replace(planned, garbage=garbage)
+    garbage = planned.files_to_delete.filter(lambda path: path.rpartition("/")[2] not in names)
+    return replace(planned, files_to_delete=garbage)
 
 
-def _follows(version: Version, seen: Mapping[str, Snapshot]) -> bool:
+def _is_newer_than_seen(version: RetainedSnapshot, seen: Mapping[str, Snapshot]) -> bool:
     """Tell whether a new snapshot was committed after all that were known of its branch."""
     directory = version.path.rpartition("/")[0]
     known = [
@@ -228,28 +243,28 @@ def _follows(version: Version, seen: Mapping[str, Snapshot]) -> bool:
     return bool(known) and version.snapshot.id > max(known)
 
 
-def commit(table: Table, planned: ExpirationPlan) -> int:
+def commit(table: Table, planned: SnapshotExpirationPlan) -> int:
     """Delete the metadata and then the snapshots, whose changelogs are kept if they outlive them."""
     assert planned.end is not None
-    roots = file_roots(table.io, table.paths)
-    remover = Remover(table.io, roots)
+    roots = list_file_roots(table.io, table.paths)
+    remover = SafeDeleter(table.io, roots)
     directories = 0
     options = table.options
     clean = options.boolean("snapshot.expire.clean-empty-directories")
     if options.boolean("snapshot.clean-empty-directories", default=clean):
-        touched = {path.rpartition("/")[0] for path in planned.garbage.data}
+        touched = {path.rpartition("/")[0] for path in planned.files_to_delete.data}
         directories = remover.delete_empty_dirs(touched, table.paths.root)
-    delete_all(remover, planned.garbage.metadata)
-    delete_all(remover, planned.garbage.lists)
+    delete_in_threads(remover, planned.files_to_delete.metadata)
+    delete_in_threads(remover, planned.files_to_delete.lists)
     if planned.keeps_changelog:
         for number in planned.snapshots:
-            _keep_changelog(table, number)
-    delete_all(remover, [table.snapshots.path(number) for number in planned.snapshots])
-    delete_all(remover, planned.consumers)
+            _write_decoupled_changelog(table, number)
+    delete_in_threads(remover, [table.snapshots.path(number) for number in planned.snapshots])
+    delete_in_threads(remover, planned.consumers)
     return directories
 
 
-def _keep_changelog(table: Table, number: int) -> None:
+def _write_decoupled_changelog(table: Table, number: int) -> None:
     """Let the changelog of a snapshot live on by itself."""
     folder = f"{table.paths.branch_root}/changelog"
     try:
@@ -265,51 +280,51 @@ def expire_snapshots(
     executor: Executor | None = None,
     *,
     progress: Progress | None = None,
-    **limits: Unpack[Limits],
-) -> ExpirationResult:
+    **limits: Unpack[RetentionOverrides],
+) -> SnapshotExpirationResult:
     """Plan and run an expiration; see :func:`plan` for the arguments. Done again after a failure it goes on.
 
     Raises :class:`CommitConflictError` if tags or branches come faster than they are looked at.
     """
     started = time.monotonic()
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         planned = plan(table, **limits)
         if not planned:
-            delete_all(Remover(table.io, (table.paths.root,)), planned.consumers)
-            return ExpirationResult(duration_seconds=time.monotonic() - started)
-        final = hide(table, planned)
+            delete_in_threads(SafeDeleter(table.io, (table.paths.root,)), planned.consumers)
+            return SnapshotExpirationResult(duration_seconds=time.monotonic() - started)
+        final = advance_hint_and_recheck(table, planned)
         if final is not None:
-            return _run(table, final, executor or InProcessExecutor(), progress, started)
+            return _run_expiration(table, final, executor or InProcessExecutor(), progress, started)
         logger.info(
             "%s: a tag or branch came while snapshots expired; planning again", table.identifier
         )
     raise CommitConflictError(
-        f"{table.identifier}: tags and branches changed {_ATTEMPTS} times while snapshots were to expire; no file "
+        f"{table.identifier}: tags and branches changed {_MAX_ATTEMPTS} times while snapshots were to expire; no file "
         "was deleted. Try again"
     )
 
 
-def _run(
+def _run_expiration(
     table: Table,
-    planned: ExpirationPlan,
+    planned: SnapshotExpirationPlan,
     executor: Executor,
     progress: Progress | None,
     started: float,
-) -> ExpirationResult:
-    roots = file_roots(table.io, table.paths)
-    data = planned.garbage.data
+) -> SnapshotExpirationResult:
+    roots = list_file_roots(table.io, table.paths)
+    data = planned.files_to_delete.data
     label = f"expire snapshots of {table.identifier}"
     refused = delete_files(executor, table.io, roots, data, label=label, progress=progress)
     stayed = set(refused)
-    deleted = planned.garbage.filter(lambda path: path not in stayed)
+    deleted = planned.files_to_delete.filter(lambda path: path not in stayed)
     directories = commit(table, planned)
     if planned.keeps_changelog:
         expire_changelogs(table, executor)
     logger.info("%s: expired %d snapshots", table.identifier, len(planned.snapshots))
-    return ExpirationResult(
+    return SnapshotExpirationResult(
         snapshots=len(planned.snapshots),
         data_files=len(deleted.data),
-        metadata_files=len(planned.garbage.metadata) + len(planned.garbage.lists),
+        metadata_files=len(planned.files_to_delete.metadata) + len(planned.files_to_delete.lists),
         bytes=deleted.bytes,
         directories=directories,
         refused=(*planned.refused, *refused),

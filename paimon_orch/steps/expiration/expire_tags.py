@@ -5,14 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.file_deletion import delete_files
-from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
-from paimon_orch.table.cleanup.safe_delete import Remover, file_roots
-from paimon_orch.table.cleanup.snapshot_deletion import Garbage, GarbageCollector
-from paimon_orch.table.metadata_tables import tag_time
+from paimon_orch.table.cleanup.references import (
+    ReferenceReader,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    RetainedSnapshotStore,
+)
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata_tables import parse_tag_time
 from paimon_orch.table.table import Table
 
 
@@ -24,19 +29,19 @@ class TagTimes:
     retained: timedelta | None
 
 
-def tag_times(table: Table, name: str) -> TagTimes:
+def read_tag_times(table: Table, name: str) -> TagTimes:
     """Read the times that a tag was given; both are None for one that is kept until it is deleted."""
     path = table.tags.path(name)
     table.tags.get(name)
-    with corrupt_unless_decoded(path):
+    with wrap_decode_errors(path):
         value = json.loads(table.io.read_bytes(path))
         retained = value.get("tagTimeRetained")
-        seconds = _seconds(retained)
-        created = tag_time(value.get("tagCreateTime"))
+        seconds = _parse_seconds(retained)
+        created = parse_tag_time(value.get("tagCreateTime"))
     return TagTimes(created, None if seconds is None else timedelta(seconds=seconds))
 
 
-def _seconds(value: object) -> float | None:
+def _parse_seconds(value: object) -> float | None:
     """Return seconds of a number, or of ISO 8601 as ``PT24H``."""
     if value is None or isinstance(value, int | float):
         return value
@@ -57,7 +62,7 @@ def plan(
     modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
     expired = []
     for name in table.tags.names():
-        times = tag_times(table, name)
+        times = read_tag_times(table, name)
         created = times.created or datetime.fromtimestamp(modified[f"tag-{name}"])  # noqa: DTZ006 - local
         over = times.created is not None and times.retained is not None
         over = over and moment - created > (times.retained or timedelta(0))
@@ -66,50 +71,54 @@ def plan(
     return expired
 
 
-def garbage_of(table: Table, name: str) -> Garbage:
+def find_files_to_delete(table: Table, name: str) -> UnreferencedFiles:
     """Return what only a tag keeps, and what goes with it; nothing while its snapshot, or another tag of it, is there.
 
     Raises :class:`CorruptFileError` if it cannot be told what others need.
     """
-    return _garbage(table, name, VersionStore(table.io, table.paths.root).all())
+    return _collect_files_to_delete(
+        table, name, RetainedSnapshotStore(table.io, table.paths.root).all()
+    )
 
 
-def _garbage(table: Table, name: str, versions: Mapping[str, Version]) -> Garbage:
+def _collect_files_to_delete(
+    table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
+) -> UnreferencedFiles:
     path, tagged = table.tags.path(name), table.tags.get(name)
     kept = [version for at, version in versions.items() if at != path]
     if any(
         v.snapshot.id == tagged.id
         and v.branch == table.paths.branch
-        and v.kind is not Kind.CHANGELOG
+        and v.kind is not RetainedSnapshotKind.CHANGELOG
         for v in kept
     ):
-        return Garbage()
+        return UnreferencedFiles()
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = GarbageCollector(reader, table.paths, table.schema, kept)
-    collector.add_live(versions[path])
-    collector.add_changelog(versions[path])  # which expiration leaves to the tag
-    remover = Remover(table.io, file_roots(table.io, table.paths))
-    return collector.collect([versions[path]]).filter(remover.allows)
+    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
+    collector.add_live_files(versions[path])
+    collector.add_changelog_files(versions[path])  # which expiration leaves to the tag
+    remover = SafeDeleter(table.io, list_file_roots(table.io, table.paths))
+    return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 
-def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Garbage:
+def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
     """Delete a tag, and then what nothing else needs; return what that was.
 
     As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
     is deleted if it cannot be told what others need.
     """
     table.check_step(StepKind.TAG | StepKind.DELETE)
-    store = VersionStore(table.io, table.paths.root)
+    store = RetainedSnapshotStore(table.io, table.paths.root)
     versions = store.all()
-    garbage = _garbage(table, name, versions)
+    garbage = _collect_files_to_delete(table, name, versions)
     table.io.delete(table.tags.path(name))
     if any(
         at not in versions or versions[at].snapshot != v.snapshot for at, v in store.all().items()
     ):
         return (
-            Garbage()
+            UnreferencedFiles()
         )  # somebody may have begun a branch or moved a tag there: orphan cleanup will see
-    roots = file_roots(table.io, table.paths)
+    roots = list_file_roots(table.io, table.paths)
     label = f"delete tag {name} of {table.identifier}"
     paths = [*garbage.data, *garbage.metadata, *garbage.lists]
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, paths, label=label)

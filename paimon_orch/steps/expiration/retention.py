@@ -6,10 +6,14 @@ from typing import TypedDict
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 
-_MIN, _MAX, _TIME = "num-retained.min", "num-retained.max", "time-retained"
+_NUM_RETAINED_MIN, _NUM_RETAINED_MAX, _TIME_RETAINED = (
+    "num-retained.min",
+    "num-retained.max",
+    "time-retained",
+)
 
 
-class Limits(TypedDict, total=False):
+class RetentionOverrides(TypedDict, total=False):
     """What a caller says instead of the table's options; what is missing or None is taken from them.
 
     ``retain_max`` and ``retain_min`` are numbers of versions to keep at most and at least, ``older_than`` epoch
@@ -32,31 +36,37 @@ class Retention:
     limit: int
 
     @classmethod
-    def of_snapshots(cls, options: Options, now_millis: int, limits: Limits) -> "Retention":
+    def of_snapshots(
+        cls, options: Options, now_millis: int, limits: RetentionOverrides
+    ) -> "Retention":
         """Take what a caller says of snapshots, and the table's options for the rest."""
         return cls._of(options, "snapshot", now_millis, limits)
 
     @classmethod
-    def of_changelogs(cls, options: Options, now_millis: int, limits: Limits) -> "Retention":
+    def of_changelogs(
+        cls, options: Options, now_millis: int, limits: RetentionOverrides
+    ) -> "Retention":
         """Take what a caller says of changelogs, and the options of changelogs or else snapshots for the rest."""
         given = {
             f"snapshot.{name}": options.text(f"changelog.{name}")
-            for name in (_MIN, _MAX, _TIME)
+            for name in (_NUM_RETAINED_MIN, _NUM_RETAINED_MAX, _TIME_RETAINED)
             if options.text(f"changelog.{name}")
         }
         return cls._of(Options({**options.values, **given}), "changelog", now_millis, limits)
 
     @classmethod
-    def _of(cls, options: Options, kind: str, now_millis: int, limits: Limits) -> "Retention":
+    def _of(
+        cls, options: Options, kind: str, now_millis: int, limits: RetentionOverrides
+    ) -> "Retention":
         retain_min, retain_max = limits.get("retain_min"), limits.get("retain_max")
         older_than, max_deletes = limits.get("older_than"), limits.get("max_deletes")
-        least = options.integer(f"snapshot.{_MIN}", 10)
-        most = options.integer(f"snapshot.{_MAX}", 2**31 - 1)
+        least = options.integer(f"snapshot.{_NUM_RETAINED_MIN}", 10)
+        most = options.integer(f"snapshot.{_NUM_RETAINED_MAX}", 2**31 - 1)
         if retain_min is None and retain_max is not None:
             least = min(least, retain_max)
         if retain_max is None and retain_min is not None:
             most = max(most, retain_min)
-        kept = options.duration(f"snapshot.{_TIME}", "1 h").total_seconds()
+        kept = options.duration(f"snapshot.{_TIME_RETAINED}", "1 h").total_seconds()
         found = cls(
             least if retain_min is None else retain_min,
             most if retain_max is None else retain_max,
@@ -84,14 +94,14 @@ class Retention:
             )
 
 
-def decoupled(options: Options, retention: Retention) -> bool:
+def is_changelog_decoupled(options: Options, retention: Retention) -> bool:
     """Tell whether changelogs outlive their snapshots, which are kept as told."""
-    most = options.integer(f"changelog.{_MAX}", retention.retain_max)
-    least = options.integer(f"changelog.{_MIN}", retention.retain_min)
-    kept = options.duration(f"snapshot.{_TIME}", "1 h")
-    longer = options.text(f"changelog.{_TIME}")
+    most = options.integer(f"changelog.{_NUM_RETAINED_MAX}", retention.retain_max)
+    least = options.integer(f"changelog.{_NUM_RETAINED_MIN}", retention.retain_min)
+    kept = options.duration(f"snapshot.{_TIME_RETAINED}", "1 h")
+    longer = options.text(f"changelog.{_TIME_RETAINED}")
     return (
         most > retention.retain_max
         or least > retention.retain_min
-        or (bool(longer) and options.duration(f"changelog.{_TIME}", "1 h") > kept)
+        or (bool(longer) and options.duration(f"changelog.{_TIME_RETAINED}", "1 h") > kept)
     )

@@ -11,9 +11,14 @@ from itertools import pairwise
 from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.inspection.check_data_files import FileChecker
-from paimon_orch.steps.inspection.check_metadata import State, VersionChecker
+from paimon_orch.steps.inspection.check_metadata import SnapshotContents, VersionChecker
 from paimon_orch.steps.inspection.findings import Finding, Findings
-from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, VersionStore
+from paimon_orch.table.cleanup.references import (
+    ReferenceReader,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    RetainedSnapshotStore,
+)
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 from paimon_orch.table.table import Table
@@ -49,22 +54,22 @@ def check(table: Table, *, deep: bool = False) -> CheckReport:
     expired, or were when a process was killed, and are left out; so is what expires while it is checked.
     """
     findings = Findings()
-    store = VersionStore(
+    store = RetainedSnapshotStore(
         table.io, table.paths.root, lambda error: findings.add("unreadable", "", str(error))
     )
-    run = _Check(table, findings, deep=deep)
+    run = _TableChecker(table, findings, deep=deep)
     try:
         branches = store.branches()
     except PaimonError as error:
         findings.add("unreadable", table.paths.root, str(error))
-        return CheckReport(tuple(findings.found))
+        return CheckReport(tuple(findings.collected))
     for paths in branches:
-        run.branch(paths, [v for v in store.of_branch(paths) if v.complete])
-    return CheckReport(tuple(findings.found), run.versions, run.data_files)
+        run.branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
+    return CheckReport(tuple(findings.collected), run.versions, run.data_files)
 
 
 @dataclass(slots=True)
-class _Check:
+class _TableChecker:
     table: Table
     findings: Findings
     deep: bool = field(kw_only=True)
@@ -81,41 +86,45 @@ class _Check:
     def data_files(self) -> int:
         return len(self._seen)
 
-    def branch(self, paths: TablePaths, versions: Iterable[Version]) -> None:
+    def branch(self, paths: TablePaths, versions: Iterable[RetainedSnapshot]) -> None:
         versions = list(versions)
         snapshots = sorted(
-            (v for v in versions if v.kind is Kind.SNAPSHOT), key=lambda v: v.snapshot.id
+            (v for v in versions if v.kind is RetainedSnapshotKind.SNAPSHOT),
+            key=lambda v: v.snapshot.id,
         )
         for one, two in pairwise(v.snapshot.id for v in snapshots):
             if two != one + 1:
                 self.findings.add(
                     "gap", paths.snapshot_dir, f"the snapshots {one + 1} to {two - 1} are missing"
                 )
-        self._hint(paths)
+        self._check_latest_hint(paths)
         schemas = SchemaStore(self.table.io, paths)
-        previous: State | None = None
-        for version in [*snapshots, *(v for v in versions if v.kind is not Kind.SNAPSHOT)]:
+        previous: SnapshotContents | None = None
+        for version in [
+            *snapshots,
+            *(v for v in versions if v.kind is not RetainedSnapshotKind.SNAPSHOT),
+        ]:
             self.versions += 1
-            before = len(self.findings.found)
+            before = len(self.findings.collected)
             state = self._checker.version(version, schemas)
             if state is not None:
-                if version.kind is Kind.SNAPSHOT:
-                    self._checker.follows(previous, state)
+                if version.kind is RetainedSnapshotKind.SNAPSHOT:
+                    self._checker.check_successor(previous, state)
                     previous = state
                 self._content(paths, state, schemas)
-            elif version.kind is Kind.SNAPSHOT:
+            elif version.kind is RetainedSnapshotKind.SNAPSHOT:
                 previous = None
-            if len(self.findings.found) > before and not self._is_kept(version, paths):
-                del self.findings.found[before:]
+            if len(self.findings.collected) > before and not self._is_kept(version, paths):
+                del self.findings.collected[before:]
 
-    def _hint(self, paths: TablePaths) -> None:
+    def _check_latest_hint(self, paths: TablePaths) -> None:
         """Check that the newest snapshot, which LATEST names, is not lost."""
         try:
             SnapshotStore(self.table.io, paths).latest_id()
         except MissingFileError as error:
             self.findings.add("lost-snapshot", error.path, error.reason)
 
-    def _content(self, paths: TablePaths, state: State, schemas: SchemaStore) -> None:
+    def _content(self, paths: TablePaths, state: SnapshotContents, schemas: SchemaStore) -> None:
         if self.deep:
             checker = self._files.get(paths.branch)
             if checker is None:
@@ -125,10 +134,10 @@ class _Check:
         else:
             self._seen.update(("", e.file.file_name) for e in state.entries)
 
-    def _is_kept(self, version: Version, paths: TablePaths) -> bool:
+    def _is_kept(self, version: RetainedSnapshot, paths: TablePaths) -> bool:
         """Tell whether a version did not expire while it was checked."""
         if not self.table.io.exists(version.path):
             return False
         earliest = SnapshotStore(self.table.io, paths).hint(EARLIEST) or 0
-        hidden = version.kind is Kind.SNAPSHOT and version.snapshot.id < earliest
+        hidden = version.kind is RetainedSnapshotKind.SNAPSHOT and version.snapshot.id < earliest
         return not (hidden and self.table.io.exists(f"{paths.snapshot_dir}/snapshot-{earliest}"))

@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.stats.collector import StatsCollector
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.merge.sort.key_order import KeyColumns, comparable_value, key_bounds
-from paimon_orch.steps.inspection.check_metadata import State
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_comparable_value
+from paimon_orch.steps.inspection.check_metadata import SnapshotContents
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -37,21 +37,23 @@ class FileChecker:
     findings: Findings
     seen: set[tuple[str, str]]
     _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
-    _previous: dict[str, DeletionVector] = field(default_factory=dict)
+    _previous_vectors: dict[str, DeletionVector] = field(default_factory=dict)
     _buckets: set[tuple[object, ...]] = field(default_factory=set)
 
-    def state(self, state: State) -> None:
+    def state(self, state: SnapshotContents) -> None:
         """Check what a version newly brings: files, vectors, and buckets of both."""
         for entry in state.entries:
             at = str((entry.partition, entry.bucket)), entry.file.file_name
             if at not in self.seen:
                 self.seen.add(at)
                 self._guarded(partial(self._check_file, entry))
-        vectors = self._vectors_of(state)
-        self._check_vectors(state, vectors)
+        vectors = self._read_deletion_vectors(state)
+        self._check_deletion_vectors(state, vectors)
         options = state.schema.typed_options
-        if state.schema.primary_keys and (options.deletion_vectors or options.clusters_by_value):
-            self._check_live_once(state, vectors)
+        if state.schema.primary_keys and (
+            options.has_deletion_vectors or options.is_pk_clustering_override
+        ):
+            self._check_unique_keys(state, vectors)
 
     def _guarded(self, check: Callable[[], None]) -> None:
         try:
@@ -73,13 +75,13 @@ class FileChecker:
         rows = pa.Table.from_batches(batches)
         self._check_text(file, rows)
         if schema.primary_keys:
-            self._check_system(file, rows)
+            self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
             return  # its rows wait as they came, and its metadata names the first and the last of their keys
         if schema.primary_keys:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
-        self._check_hash(entry, rows, schema)
+        self._check_bucket_hash(entry, rows, schema)
 
     def _check_text(self, file: DataFileMeta, rows: pa.Table) -> None:
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -98,13 +100,13 @@ class FileChecker:
         if not keys.is_sorted():
             names = "key" if order == schema.key_fields else ", ".join(f.name for f in order)
             self.findings.add("keys", "", f"{file.file_name} is not sorted by {names}")
-        first, last = key_bounds(file, order)
+        first, last = decode_key_bounds(file, order)
         # a compaction of old releases that dropped deletes left the bounds as they were
         if keys.at(0) < first or last < keys.at(len(keys) - 1):
             text = f"{file.file_name} has keys outside the range that its metadata says"
             self.findings.add("key-range", "", text)
 
-    def _check_system(self, file: DataFileMeta, rows: pa.Table) -> None:
+    def _check_system_columns(self, file: DataFileMeta, rows: pa.Table) -> None:
         found = pc.min_max(rows[SEQUENCE_NUMBER.name]).as_py()
         said = {"min": file.min_sequence_number, "max": file.max_sequence_number}
         if (
@@ -132,7 +134,9 @@ class FileChecker:
             wrong = said.null_count is not None and said.null_count != found.null_count
             if isinstance(column.type, AtomicType):
                 low, high, least, most = (
-                    None if value is None else comparable_value(_unsigned_zero(value), column.type)
+                    None
+                    if value is None
+                    else to_comparable_value(_normalize_zero(value), column.type)
                     for value in (said.min, said.max, found.min, found.max)
                 )
                 wrong = wrong or (low is not None and least is not None and least < low)
@@ -142,7 +146,7 @@ class FileChecker:
                 text = f"{name}: column {column.name} has {found}, its metadata says {said}"
                 self.findings.add("statistics", "", text)
 
-    def _check_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
+    def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
         fields = schema.bucket_key_fields
         fixed = schema.primary_keys or schema.options.get("bucket-key")
         if entry.total_buckets < 1 or entry.bucket < 0 or not fixed or not fields:
@@ -150,7 +154,9 @@ class FileChecker:
         columns = [rows[f.name].combine_chunks() for f in fields]
         function = schema.options.get("bucket-function.type", "default").lower()
         try:
-            found = buckets(columns, [f.type for f in fields], entry.total_buckets, function)
+            found = compute_buckets(
+                columns, [f.type for f in fields], entry.total_buckets, function
+            )
         except InputError:  # a bucket function that is not known here
             return
         strays = int((found != entry.bucket).sum())
@@ -159,12 +165,14 @@ class FileChecker:
             text = f"{name}: {strays} rows do not belong to bucket {entry.bucket} by their hash"
             self.findings.add("bucket", "", text)
 
-    def _vectors_of(self, state: State) -> dict[str, DeletionVector]:
+    def _read_deletion_vectors(self, state: SnapshotContents) -> dict[str, DeletionVector]:
         vectors: dict[str, DeletionVector] = {}
         for item in state.index:
             if item.file_name not in self._vectors:
                 try:
-                    found = read_vectors(self.io, TablePaths(self.paths.root), state.schema, [item])
+                    found = read_deletion_vectors(
+                        self.io, TablePaths(self.paths.root), state.schema, [item]
+                    )
                 except (PaimonError, OSError) as error:
                     self.findings.add("vector", "", str(error))
                     found = {}
@@ -172,7 +180,9 @@ class FileChecker:
             vectors |= self._vectors[item.file_name]
         return vectors
 
-    def _check_vectors(self, state: State, vectors: Mapping[str, DeletionVector]) -> None:
+    def _check_deletion_vectors(
+        self, state: SnapshotContents, vectors: Mapping[str, DeletionVector]
+    ) -> None:
         rows = {entry.file.file_name: entry.file.row_count for entry in state.entries}
         for name, vector in vectors.items():
             positions = vector.positions()
@@ -180,14 +190,16 @@ class FileChecker:
                 text = f"the vector of {name} deletes row {positions[-1]} of {rows[name]}"
                 self.findings.add("vector", state.version, text)
         if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
-            for name, before in self._previous.items():
-                if name in rows and name in vectors and not _within(before, vectors[name]):
+            for name, before in self._previous_vectors.items():
+                if name in rows and name in vectors and not _is_subset(before, vectors[name]):
                     text = f"rows of {name} that were deleted came back in {state.version}"
                     self.findings.add("vector", state.version, text)
-        self._previous = dict(vectors)
+        self._previous_vectors = dict(vectors)
 
-    def _check_live_once(self, state: State, vectors: Mapping[str, DeletionVector]) -> None:
-        for (partition, bucket), entries in _by_bucket(state):
+    def _check_unique_keys(
+        self, state: SnapshotContents, vectors: Mapping[str, DeletionVector]
+    ) -> None:
+        for (partition, bucket), entries in _group_by_bucket(state):
             above = [entry for entry in entries if entry.file.level > 0]
             # equal files under equal index files were looked at with an older version
             hidden = {e.file.file_name: vectors.get(e.file.file_name) for e in above}
@@ -199,12 +211,12 @@ class FileChecker:
             if key in self._buckets or len(above) < 2:
                 continue
             self._buckets.add(key)
-            count = partial(self._count_keys, state, above, hidden)
+            count = partial(self._check_duplicate_keys, state, above, hidden)
             self._guarded(count)
 
-    def _count_keys(
+    def _check_duplicate_keys(
         self,
-        state: State,
+        state: SnapshotContents,
         entries: list[ManifestEntry],
         vectors: Mapping[str, DeletionVector | None],
     ) -> None:
@@ -230,17 +242,19 @@ class FileChecker:
             self.findings.add("live-twice", state.version, text)
 
 
-def _by_bucket(state: State) -> Iterator[tuple[tuple[bytes, int], list[ManifestEntry]]]:
+def _group_by_bucket(
+    state: SnapshotContents,
+) -> Iterator[tuple[tuple[bytes, int], list[ManifestEntry]]]:
     ordered = sorted(state.entries, key=lambda entry: (entry.partition, entry.bucket))
     for at, group in groupby(ordered, key=lambda entry: (entry.partition, entry.bucket)):
         yield at, list(group)
 
 
-def _within(one: DeletionVector, other: DeletionVector) -> bool:
+def _is_subset(one: DeletionVector, other: DeletionVector) -> bool:
     """Tell whether one vector deletes no row that the other does not."""
     return (one | other).cardinality == other.cardinality
 
 
-def _unsigned_zero(value: object) -> object:
+def _normalize_zero(value: object) -> object:
     """Return 0.0 for -0.0: our bounds include zeros of both signs, others keep the sign of the value."""
     return 0.0 if isinstance(value, float) and value == 0 else value

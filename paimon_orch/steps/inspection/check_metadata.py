@@ -6,27 +6,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import MissingFileError, PaimonError
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, live_entries
+from paimon_orch.format.manifest.index_manifest import (
+    DELETION_VECTORS_INDEX,
+    HASH_INDEX,
+    IndexManifestEntry,
+)
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, filter_live_entries
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.merge.tree.levels import bucket_runs
+from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
-from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.cleanup.references import (
+    ReferenceReader,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+)
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.schema_store import SchemaStore
 
 _HASH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SnapshotContents:
     """The live files and index files of one version, and what its delta changed."""
 
-    version: Version
+    version: RetainedSnapshot
     schema: TableSchema
     base: tuple[ManifestEntry, ...]
     delta: tuple[ManifestEntry, ...]
@@ -49,36 +57,36 @@ class VersionChecker:
     _manifests: dict[str, list[ManifestEntry]] = field(default_factory=dict)
     _listed: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def version(self, version: Version, schemas: SchemaStore) -> State | None:
+    def version(self, version: RetainedSnapshot, schemas: SchemaStore) -> SnapshotContents | None:
         """Check one version by itself; None if it cannot be read, or has no rows of its own."""
         snapshot = version.snapshot
-        if version.kind is not Kind.TAG and version.name != str(snapshot.id):
+        if version.kind is not RetainedSnapshotKind.TAG and version.name != str(snapshot.id):
             self.findings.add("id", version.path, f"holds the snapshot {snapshot.id}")
         try:
             schema = schemas.get(snapshot.schema_id)
             lists = self._lists(version)
-            changelog = self._changelog(version)
+            changelog = self._read_changelog_entries(version)
             index = self.reader.index(version)
         except PaimonError as error:
             self.findings.add("unreadable", version, str(error))
             return None
         self._check_changelog(version, changelog, schema)
-        if version.kind is Kind.CHANGELOG:
+        if version.kind is RetainedSnapshotKind.CHANGELOG:
             added = [entry for entry in lists[1] if entry.kind is FileKind.ADD]
             self._check_files(version, added, schema)
             return None
         base, delta = map(tuple, lists)
-        live = tuple(live_entries([*base, *delta]))
-        state = State(version, schema, base, delta, live, index)
+        live = tuple(filter_live_entries([*base, *delta]))
+        state = SnapshotContents(version, schema, base, delta, live, index)
         self._check_delta(state)
-        self._check_counts(state)
+        self._check_record_counts(state)
         self._check_files(version, live, schema)
         self._check_buckets(state)
         self._check_index(state)
         self._check_statistics(version)
         return state
 
-    def follows(self, previous: State | None, state: State) -> None:
+    def check_successor(self, previous: SnapshotContents | None, state: SnapshotContents) -> None:
         """Check a snapshot against the one before it."""
         if previous is None or previous.version.snapshot.id + 1 != state.version.snapshot.id:
             return
@@ -90,14 +98,14 @@ class VersionChecker:
                 f"totalRecordCount of snapshot {two.id} is {two.total_record_count}, before it were "
                 f"{one.total_record_count} rows and the delta has {two.delta_record_count}",
             )
-        if {entry.identity for entry in live_entries(state.base)} != previous.identities:
+        if {entry.identity for entry in filter_live_entries(state.base)} != previous.identities:
             self.findings.add(
                 "base",
                 state.version,
                 f"the base manifests of snapshot {two.id} do not hold the files of snapshot {one.id}",
             )
 
-    def _lists(self, version: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+    def _lists(self, version: RetainedSnapshot) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
         """Return the entries of the base and of the delta."""
         if not version.state_lists:
             return [], []
@@ -105,7 +113,7 @@ class VersionChecker:
         state = self.reader.state(version)
         return self._entries(state[: len(state) - len(delta)]), self._entries(delta)
 
-    def _changelog(self, version: Version) -> list[ManifestEntry]:
+    def _read_changelog_entries(self, version: RetainedSnapshot) -> list[ManifestEntry]:
         """Return the changelog's entries, none where expiration may have taken them."""
         try:
             return self._entries(self.reader.changelog(version))
@@ -122,7 +130,7 @@ class VersionChecker:
         return [entry for meta in metas for entry in self._manifests[meta.file_name]]
 
     def _check_changelog(
-        self, version: Version, changelog: list[ManifestEntry], schema: TableSchema
+        self, version: RetainedSnapshot, changelog: list[ManifestEntry], schema: TableSchema
     ) -> None:
         snapshot = version.snapshot
         if not version.keeps_changelog and not changelog:
@@ -137,9 +145,9 @@ class VersionChecker:
         if version.keeps_changelog:
             self._check_files(version, changelog, schema)
 
-    def _check_delta(self, state: State) -> None:
+    def _check_delta(self, state: SnapshotContents) -> None:
         """Check that a delta deletes what is live, and adds nothing twice."""
-        live = {entry.identity for entry in live_entries(state.base)}
+        live = {entry.identity for entry in filter_live_entries(state.base)}
         for entry in state.delta:
             name = entry.file.file_name
             if entry.kind is FileKind.DELETE:
@@ -155,7 +163,7 @@ class VersionChecker:
             if count > 1:
                 self.findings.add("add", state.version, f"{name} is live {count} times")
 
-    def _check_counts(self, state: State) -> None:
+    def _check_record_counts(self, state: SnapshotContents) -> None:
         snapshot = state.version.snapshot
         total = sum(entry.file.row_count for entry in state.entries)
         added = sum(e.file.row_count for e in state.delta if e.kind is FileKind.ADD)
@@ -175,7 +183,7 @@ class VersionChecker:
             )
 
     def _check_files(
-        self, version: Version, entries: Iterable[ManifestEntry], schema: TableSchema
+        self, version: RetainedSnapshot, entries: Iterable[ManifestEntry], schema: TableSchema
     ) -> None:
         paths = TablePaths(self.reader.manifests.paths.root)
         for entry in entries:
@@ -184,11 +192,11 @@ class VersionChecker:
             except PaimonError as error:
                 self.findings.add("path", version, str(error))
                 continue
-            self._check_size(version, path, entry.file.file_size)
+            self._check_file_size(version, path, entry.file.file_size)
             for extra in entry.file.extra_files:
-                self._check_size(version, f"{path.rpartition('/')[0]}/{extra}", None)
+                self._check_file_size(version, f"{path.rpartition('/')[0]}/{extra}", None)
 
-    def _check_size(self, version: Version, path: str, size: int | None) -> None:
+    def _check_file_size(self, version: RetainedSnapshot, path: str, size: int | None) -> None:
         directory, _, name = path.rpartition("/")
         if directory not in self._listed:
             try:
@@ -209,7 +217,7 @@ class VersionChecker:
                 "file-size", version, f"{path} has {found} bytes, the metadata says {size}"
             )
 
-    def _check_buckets(self, state: State) -> None:
+    def _check_buckets(self, state: SnapshotContents) -> None:
         schema = state.schema
         groups: dict[tuple[bytes, int], list[ManifestEntry]] = {}
         counts: dict[bytes, set[int]] = {}
@@ -218,22 +226,22 @@ class VersionChecker:
             if entry.bucket != POSTPONE_BUCKET:
                 counts.setdefault(entry.partition, set()).add(entry.total_buckets)
         for (partition, bucket), entries in groups.items():
-            where = f"{state.version}, {partition_text(partition, schema)} bucket {bucket}"
+            where = f"{state.version}, {format_partition(partition, schema)} bucket {bucket}"
             total = entries[0].total_buckets
             if 0 < total <= bucket:
                 self.findings.add("bucket", where, f"there are only {total} buckets")
             if schema.primary_keys and bucket != POSTPONE_BUCKET:
                 try:
-                    bucket_runs([entry.file for entry in entries], schema)
+                    build_bucket_runs([entry.file for entry in entries], schema)
                 except PaimonError as error:
                     self.findings.add("sorted-run", where, str(error))
         for partition, totals in counts.items():
             if len(totals) > 1:
                 text = f"its files are of {' and '.join(map(str, sorted(totals)))} buckets"
-                where = f"{state.version}, {partition_text(partition, schema) or 'table'}"
+                where = f"{state.version}, {format_partition(partition, schema) or 'table'}"
                 self.findings.add("bucket", where, text)
 
-    def _check_index(self, state: State) -> None:
+    def _check_index(self, state: SnapshotContents) -> None:
         paths = TablePaths(self.reader.manifests.paths.root)
         files = {(e.partition, e.bucket, e.file.file_name): e.file for e in state.entries}
         seen: set[str] = set()
@@ -241,11 +249,11 @@ class VersionChecker:
             path = paths.index_file(
                 state.schema, item.partition, item.bucket, item.file_name, item.external_path
             )
-            self._check_size(state.version, path, item.file_size)
+            self._check_file_size(state.version, path, item.file_size)
             where = f"{state.version}, {item.file_name}"
-            if item.index_type == HASH and item.file_size != _HASH_BYTES * item.row_count:
+            if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:
                 self.findings.add("index", where, f"{item.row_count} hashes do not fill it")
-            if item.index_type != DELETION_VECTORS:
+            if item.index_type != DELETION_VECTORS_INDEX:
                 continue
             if item.row_count != len(item.ranges or ()):
                 self.findings.add("index", where, f"has no {item.row_count} vectors")
@@ -267,7 +275,7 @@ class VersionChecker:
                     self.findings.add("vector", where, f"{entry.data_file} has two vectors")
                 seen.add(entry.data_file)
 
-    def _check_statistics(self, version: Version) -> None:
+    def _check_statistics(self, version: RetainedSnapshot) -> None:
         if version.statistics is None:
             return
         path = f"{self.reader.manifests.paths.root}/statistics/{version.statistics}"

@@ -19,11 +19,11 @@ class Finding:
 class Findings:
     """Collects findings, each once: many versions share one damaged file."""
 
-    found: list[Finding] = field(default_factory=list)
+    collected: list[Finding] = field(default_factory=list)
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, rule: str, where: object, text: str) -> None:
         """Remember a finding."""
         if (rule, text) not in self._known:
             self._known.add((rule, text))
-            self.found.append(Finding(rule, str(where), text))
+            self.collected.append(Finding(rule, str(where), text))

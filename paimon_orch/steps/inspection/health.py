@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.merge.tree.levels import bucket_runs
+from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
-SMALL = 0.7  # of the target size
+SMALL_FILE_RATIO = 0.7  # of the target size
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class TableHealth:
     """Figures of the newest snapshot and of what is kept beside it; sizes are in bytes, ages in seconds.
 
     ``max_sorted_runs`` is that of the bucket with the most: readers merge so many. ``deleted_ratio`` is the share of
@@ -58,40 +58,40 @@ class Health:
         )
 
 
-def health(table: Table, *, orphans: bool = False, now: float | None = None) -> Health:
+def compute_health(table: Table, *, orphans: bool = False, now: float | None = None) -> TableHealth:
     """Read the metadata of the newest snapshot and count; no data file is opened.
 
     With ``orphans`` all files of the table are listed too, and those counted that orphan cleanup would remove by now.
     """
     snapshot = table.snapshots.latest()
     if snapshot is None:
-        return Health(branches=len(table.branches.names()))
-    found = health_of(table, snapshot, table.files(snapshot), now=now)
+        return TableHealth(branches=len(table.branches.names()))
+    found = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
     if not orphans:
         return found
     return replace(found, orphan_bytes=remove_orphan_files.plan(table).bytes)
 
 
-def health_of(
+def compute_snapshot_health(
     table: Table, snapshot: Snapshot, splits: Sequence[BucketSplit], *, now: float | None = None
-) -> Health:
-    """Return the health of the newest snapshot, whose files are known; see :func:`health`."""
+) -> TableHealth:
+    """Return the health of the newest snapshot, whose files are known; see :func:`compute_health`."""
     schema, moment = table.schema, time.time() if now is None else now
     files = [file for split in splits for file in split.files]
     ids = table.snapshots.ids()
     earliest = table.snapshots.earliest_id() or snapshot.id
     metas = table.manifests.manifests(snapshot)
     level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
-    return Health(
+    return TableHealth(
         len(files),
         sum(file.file_size for file in files),
-        small_files(splits, schema),
+        count_small_files(splits, schema),
         len(level0),
         sum(file.file_size for file in level0),
-        most_runs(splits, schema),
-        deleted_ratio(splits),
-        _skew(splits),
-        _coverage(files, schema),
+        compute_max_sorted_runs(splits, schema),
+        compute_deleted_ratio(splits),
+        _compute_bucket_skew(splits),
+        _compute_index_coverage(files, schema),
         sum(number >= earliest for number in ids),
         moment - table.snapshots.get(earliest).time_millis / 1000,
         moment - snapshot.time_millis / 1000,
@@ -102,25 +102,25 @@ def health_of(
     )
 
 
-def small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+def count_small_files(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
     """Count files below the target size that share their bucket with others."""
     target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
     return sum(
-        sum(file.file_size < SMALL * target for file in split.files)
+        sum(file.file_size < SMALL_FILE_RATIO * target for file in split.files)
         for split in splits
         if len(split.files) > 1
     )
 
 
-def most_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
+def compute_max_sorted_runs(splits: Sequence[BucketSplit], schema: TableSchema) -> int:
     """Return the sorted runs of the bucket with the most: readers merge so many."""
     if not schema.primary_keys:
         return 0
     merged = [split for split in splits if split.bucket >= 0]
-    return max((len(bucket_runs(split.files, schema)) for split in merged), default=0)
+    return max((len(build_bucket_runs(split.files, schema)) for split in merged), default=0)
 
 
-def deleted_ratio(splits: Sequence[BucketSplit]) -> float:
+def compute_deleted_ratio(splits: Sequence[BucketSplit]) -> float:
     """Return the share of physical rows that vectors hide or that retract others."""
     rows = sum(split.row_count for split in splits)
     hidden = sum(
@@ -133,7 +133,7 @@ def deleted_ratio(splits: Sequence[BucketSplit]) -> float:
     return (hidden + retracts) / rows if rows else 0.0
 
 
-def _skew(splits: Sequence[BucketSplit]) -> float:
+def _compute_bucket_skew(splits: Sequence[BucketSplit]) -> float:
     """Return the largest bucket's size beside the mean of its partition, which counts empty buckets too."""
     sizes: dict[bytes, list[int]] = {}
     totals: dict[bytes, int] = {}
@@ -148,7 +148,7 @@ def _skew(splits: Sequence[BucketSplit]) -> float:
     return max(skews, default=1.0)
 
 
-def _coverage(files: Sequence[DataFileMeta], schema: TableSchema) -> float | None:
+def _compute_index_coverage(files: Sequence[DataFileMeta], schema: TableSchema) -> float | None:
     wanted = any(
         key.startswith("file-index.") and key.endswith(".columns") for key in schema.options
     )

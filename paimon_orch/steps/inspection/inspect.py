@@ -8,8 +8,8 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.steps.inspection.health import Health, health, health_of
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.steps.inspection.health import TableHealth, compute_health, compute_snapshot_health
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
@@ -26,7 +26,7 @@ class BucketReport:
     vectors: dict[str, int]
 
     @property
-    def hidden_rows(self) -> int:
+    def deleted_rows(self) -> int:
         """Return the rows that deletion vectors hide."""
         return sum(self.vectors.values())
 
@@ -36,7 +36,7 @@ class BucketReport:
             "bucket": self.bucket,
             "total_buckets": self.total_buckets,
             "rows": sum(file.row_count for file in self.files),
-            "hidden_rows": self.hidden_rows,
+            "hidden_rows": self.deleted_rows,
             "bytes": sum(file.file_size for file in self.files),
             "files": [
                 {
@@ -69,7 +69,7 @@ class TableReport:
     schema: TableSchema
     snapshot: Snapshot | None
     buckets: tuple[BucketReport, ...]
-    health: Health | None = None
+    health: TableHealth | None = None
     problem: str | None = None
 
     @property
@@ -98,23 +98,23 @@ class TableReport:
         return sum(file.row_count for file in self.files)
 
     @property
-    def hidden_rows(self) -> int:
+    def deleted_rows(self) -> int:
         """Return the rows that deletion vectors hide."""
-        return sum(bucket.hidden_rows for bucket in self.buckets)
+        return sum(bucket.deleted_rows for bucket in self.buckets)
 
     @property
     def row_count(self) -> int | None:
         """Return the rows that a batch reader sees, None where only a merge can tell."""
         if not self.schema.primary_keys:
-            return self.physical_rows - self.hidden_rows
+            return self.physical_rows - self.deleted_rows
         visible = self.files
-        if self.schema.typed_options.batch_scan_skips_level0:
+        if self.schema.typed_options.should_skip_level0:
             visible = [file for file in visible if file.level > 0]
         elif any(len({file.level for file in bucket.files}) > 1 for bucket in self.buckets):
             return None
         if any(file.delete_row_count or file.level == 0 for file in visible):
             return None
-        return sum(file.row_count for file in visible) - self.hidden_rows
+        return sum(file.row_count for file in visible) - self.deleted_rows
 
     @property
     def rows_not_visible(self) -> int:
@@ -154,12 +154,12 @@ class TableReport:
         return {
             "table": self.identifier,
             "location": self.location,
-            "schema": _schema_dict(self.schema),
-            "snapshot": None if self.snapshot is None else _snapshot_dict(self.snapshot),
+            "schema": _schema_to_dict(self.schema),
+            "snapshot": None if self.snapshot is None else _snapshot_to_dict(self.snapshot),
             "totals": {
                 "rows": self.row_count,
                 "physical_rows": self.physical_rows,
-                "hidden_rows": self.hidden_rows,
+                "hidden_rows": self.deleted_rows,
                 "rows_not_visible": self.rows_not_visible,
                 "files": self.file_count,
                 "bytes": self.bytes,
@@ -180,7 +180,7 @@ class TableReport:
         }
 
 
-def _schema_dict(schema: TableSchema) -> dict[str, object]:
+def _schema_to_dict(schema: TableSchema) -> dict[str, object]:
     return {
         "id": schema.id,
         "columns": [{"name": f.name, "type": type_to_sql(f.type)} for f in schema.fields],
@@ -190,7 +190,7 @@ def _schema_dict(schema: TableSchema) -> dict[str, object]:
     }
 
 
-def _snapshot_dict(snapshot: Snapshot) -> dict[str, object]:
+def _snapshot_to_dict(snapshot: Snapshot) -> dict[str, object]:
     return {
         "id": snapshot.id,
         "kind": snapshot.commit_kind.value,
@@ -209,12 +209,16 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     snapshot = table.snapshot(snapshot_id)
     schema = table.schema
     splits: Sequence[BucketSplit] = [] if snapshot is None else table.files(snapshot)
-    reports = [_bucket(split, schema) for split in splits]
+    reports = [_build_bucket_report(split, schema) for split in splits]
     reports.sort(key=lambda report: (report.partition, report.bucket))
     state, problem = None, None
     if snapshot_id is None:
         try:
-            state = health(table) if snapshot is None else health_of(table, snapshot, splits)
+            state = (
+                compute_health(table)
+                if snapshot is None
+                else compute_snapshot_health(table, snapshot, splits)
+            )
         except CorruptFileError as error:  # as if files overlap that must not
             problem = str(error)
     return TableReport(
@@ -222,7 +226,7 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     )
 
 
-def _bucket(split: BucketSplit, schema: TableSchema) -> BucketReport:
+def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketReport:
     live = {file.file_name for file in split.files}
     vectors = {
         entry.data_file: entry.cardinality or 0
@@ -232,5 +236,5 @@ def _bucket(split: BucketSplit, schema: TableSchema) -> BucketReport:
     }
     files = tuple(sorted(split.files, key=lambda f: (f.level, -f.max_sequence_number, f.file_name)))
     return BucketReport(
-        partition_text(split.partition, schema), split.bucket, split.total_buckets, files, vectors
+        format_partition(split.partition, schema), split.bucket, split.total_buckets, files, vectors
     )

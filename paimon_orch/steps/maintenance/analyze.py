@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
-from paimon_orch.files.stats.column_stats import ColumnGatherer, can_gather
+from paimon_orch.files.stats.column_stats import ColumnStatsBuilder, can_collect_stats
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.paths import FileNames
+from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_planner import BucketSplit, visible_rows
+from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 from paimon_orch.table.table import Table
 
 
@@ -30,7 +30,7 @@ class AnalyzeUnit:
     def to_dict(self) -> dict[str, object]:
         """Return the unit for people and machines."""
         return {
-            "partition": partition_text(self.split.partition, self.scan.schema),
+            "partition": format_partition(self.split.partition, self.scan.schema),
             "bucket": self.split.bucket,
             "files": len(self.split.files),
             "rows": self.split.row_count,
@@ -50,7 +50,7 @@ class AnalyzePlan:
     schema_id: int
     columns: tuple[Field, ...] = ()
     units: tuple[AnalyzeUnit, ...] = ()
-    counted: int = 0
+    counted_rows: int = 0
     physical: int = 0
     bytes: int = 0
 
@@ -60,7 +60,7 @@ class AnalyzePlan:
             "snapshot_id": None if self.snapshot is None else self.snapshot.id,
             "columns": [column.name for column in self.columns],
             "buckets_to_read": len(self.units),
-            "rows_known": self.counted,
+            "rows_known": self.counted_rows,
             "units": [unit.to_dict() for unit in self.units],
         }
 
@@ -87,7 +87,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
     table.check_step(StepKind.METADATA)
     schema, snapshot = table.schema, table.snapshot()
     chosen = tuple(
-        _chosen(schema.fields if columns is None else schema.select(list(columns)), columns)
+        _select_columns(schema.fields if columns is None else schema.select(list(columns)), columns)
     )
     if snapshot is None:
         return AnalyzePlan(None, schema.id)
@@ -96,7 +96,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
     units, counted = [], 0
     for split in scan.plan():
-        rows = None if chosen else visible_rows(split, schema)
+        rows = None if chosen else count_visible_rows(split, schema)
         counted += rows or 0
         if rows is None:
             units.append(AnalyzeUnit(scan, split, chosen))
@@ -112,19 +112,19 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
     )
 
 
-def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> list[Field]:
+def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> list[Field]:
     for column in fields:
-        if columns is not None and not can_gather(column):
+        if columns is not None and not can_collect_stats(column):
             raise InputError(
                 f"column {column.name!r} is {type_to_sql(column.type)}: nested columns have no statistics"
             )
-    return [column for column in fields if can_gather(column)]
+    return [column for column in fields if can_collect_stats(column)]
 
 
 def run(unit: AnalyzeUnit) -> bytes:
     """Read one bucket and return its row count and the figures of its columns, encoded."""
     rows = 0
-    gathered = [ColumnGatherer(column) for column in unit.columns]
+    gathered = [ColumnStatsBuilder(column) for column in unit.columns]
     for batch in unit.scan.read_split(unit.split):
         rows += batch.num_rows
         gathered = [figures.add(batch.column(figures.column.name)) for figures in gathered]
@@ -138,14 +138,14 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
     """
     if planned.snapshot is None:
         return AnalyzeResult(None)
-    statistics = _statistics(planned, results)
-    name = FileNames().next("stat-")
+    statistics = _merge_statistics(planned, results)
+    name = FileNameGenerator().next("stat-")
     path = f"{table.paths.statistics_dir}/{name}"
     with table.io.open_output(path) as sink:
         sink.write(statistics.to_json())
     try:
         snapshot = table.new_commit(StepKind.METADATA).commit(
-            Changes(CommitKind.ANALYZE, statistics=name)
+            CommitChanges(CommitKind.ANALYZE, statistics=name)
         )
     except (CommitConflictError, InputError, UnsupportedError):
         table.io.delete(path)
@@ -153,14 +153,17 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
     return AnalyzeResult(snapshot.id, statistics)
 
 
-def _statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableStatistics:
+def _merge_statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableStatistics:
     assert planned.snapshot is not None
-    rows, gathered = planned.counted, [ColumnGatherer(column) for column in planned.columns]
+    rows, gathered = (
+        planned.counted_rows,
+        [ColumnStatsBuilder(column) for column in planned.columns],
+    )
     for result in results:
         count, *texts = json.loads(result)
         rows += count
         parts = (
-            ColumnGatherer.decode(column, text)
+            ColumnStatsBuilder.decode(column, text)
             for column, text in zip(planned.columns, texts, strict=True)
         )
         gathered = [old.merged(new) for old, new in zip(gathered, parts, strict=True)]

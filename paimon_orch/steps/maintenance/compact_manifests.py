@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestPlan:
+class ManifestCompactionPlan:
     """The manifests of the newest snapshot in figures; it is false when merging them would change nothing."""
 
     manifests: int = 0
@@ -31,15 +31,15 @@ class ManifestPlan:
         }
 
 
-def plan(table: Table) -> ManifestPlan:
+def plan(table: Table) -> ManifestCompactionPlan:
     """Look at the manifests of the newest snapshot, by its lists alone."""
     table.check_step(StepKind.METADATA)
     snapshot = table.snapshots.latest()
     if snapshot is None:
-        return ManifestPlan()
+        return ManifestCompactionPlan()
     metas = table.manifests.manifests(snapshot)
     target = table.options.memory("manifest.target-file-size", "8 mb")
-    return ManifestPlan(
+    return ManifestCompactionPlan(
         len(metas),
         sum(meta.file_size < target for meta in metas),
         sum(meta.num_deleted_files for meta in metas),
@@ -52,5 +52,5 @@ def compact_manifests(table: Table) -> Snapshot | None:
     if not plan(table):
         return None
     return table.new_commit(StepKind.METADATA).commit(
-        Changes(CommitKind.COMPACT, merge_manifests=True)
+        CommitChanges(CommitKind.COMPACT, merge_manifests=True)
     )

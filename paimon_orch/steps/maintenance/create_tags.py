@@ -13,16 +13,16 @@ from paimon_orch.steps.expiration.expire_tags import delete_tag
 from paimon_orch.table.metadata.time_travel import NO_WATERMARK
 from paimon_orch.table.table import Table
 
-_MODES = ("process-time", "watermark")
-_PERIODS = {
+_CREATION_MODES = ("process-time", "watermark")
+_PERIOD_LENGTHS = {
     "daily": timedelta(days=1),
     "hourly": timedelta(hours=1),
     "two-hours": timedelta(hours=2),
 }
-_DATES = {"with_dashes": "%Y-%m-%d", "without_dashes": "%Y%m%d", "without_dashes_and_spaces": "%Y%m%d"}  # fmt: skip
-_HOURS = {"with_dashes": " %H", "without_dashes": " %H", "without_dashes_and_spaces": "%H"}
-_START = datetime(1970, 1, 1)
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?([0-5]\d))?")
+_DATE_FORMATS = {"with_dashes": "%Y-%m-%d", "without_dashes": "%Y%m%d", "without_dashes_and_spaces": "%Y%m%d"}  # fmt: skip
+_HOUR_FORMATS = {"with_dashes": " %H", "without_dashes": " %H", "without_dashes_and_spaces": "%H"}
+_EPOCH = datetime(1970, 1, 1)
+_ZONE_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?(?::?([0-5]\d))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class TagPeriods:
             return cls(options.duration("tag.creation-period-duration", ""), "%Y%m%d%H%M")
         period = options.text("tag.creation-period", "daily").lower()
         style = options.text("tag.period-formatter", "with_dashes").lower()
-        if period not in _PERIODS or style not in _DATES:
+        if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
             raise InputError(
-                f"'tag.creation-period' = {period!r} must be {', '.join(_PERIODS)}, and 'tag.period-formatter' = "
-                f"{style!r} {', '.join(_DATES)}"
+                f"'tag.creation-period' = {period!r} must be {', '.join(_PERIOD_LENGTHS)}, and 'tag.period-formatter' = "
+                f"{style!r} {', '.join(_DATE_FORMATS)}"
             )
-        hours = "" if period == "daily" else _HOURS[style]
-        return cls(_PERIODS[period], _DATES[style] + hours)
+        hours = "" if period == "daily" else _HOUR_FORMATS[style]
+        return cls(_PERIOD_LENGTHS[period], _DATE_FORMATS[style] + hours)
 
     def before(self, time: datetime) -> datetime:
         """Return the start of the last period that is over."""
-        return time - (time - _START) % self.length - self.length
+        return time - (time - _EPOCH) % self.length - self.length
 
     def time_of(self, name: str) -> datetime | None:
         """Return the start of the period that a tag is named after; None for another name."""
@@ -60,25 +60,25 @@ class TagPeriods:
         return time if time.strftime(self.name) == name else None
 
 
-def due_tags(table: Table) -> dict[str, int]:
+def find_due_tags(table: Table) -> dict[str, int]:
     """Return the tags that are due by ``tag.automatic-creation``, with their snapshots; also the dry run."""
     options = table.options
     mode = options.text("tag.automatic-creation", "none").lower()
-    if mode not in _MODES:
+    if mode not in _CREATION_MODES:
         return {}
-    zone = _zone_of(options, mode)
+    zone = _parse_time_zone(options, mode)
     periods = TagPeriods.of(options)
     delay = options.duration("tag.creation-delay", "0 ms")
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
     due: dict[str, int] = {}
-    automatic = _automatic(table, periods)
+    automatic = _find_automatic_tags(table, periods)
     last = max(automatic, default=None)
     first = 0 if last is None else table.tags.get(automatic[last]).id + 1
     for number in table.snapshots.ids():
         if number < first:
             continue
-        time = _time(table.snapshots.get(number), mode, zone)
+        time = _compute_tag_time(table.snapshots.get(number), mode, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
             start = periods.before(time)
             if last is not None and options.boolean("tag.automatic-completion"):
@@ -97,20 +97,20 @@ def create_tags(table: Table) -> list[str]:
     """
     table.check_step(StepKind.TAG)
     options = table.options
-    made, retained = due_tags(table), _retained(options)
+    made, retained = find_due_tags(table), _read_time_retained(options)
     for name, number in made.items():
         table.tags.create(name, number, time_retained=retained)
-    if options.text("tag.automatic-creation").lower() in _MODES:
-        _thin_out(table, TagPeriods.of(options), options)
+    if options.text("tag.automatic-creation").lower() in _CREATION_MODES:
+        _delete_excess_tags(table, TagPeriods.of(options), options)
     return list(made)
 
 
-def _automatic(table: Table, periods: TagPeriods) -> dict[datetime, str]:
+def _find_automatic_tags(table: Table, periods: TagPeriods) -> dict[datetime, str]:
     times = {name: periods.time_of(name) for name in table.tags.names()}
     return {time: name for name, time in times.items() if time is not None}
 
 
-def _time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None:
+def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None:
     """Return the wall clock in ``zone`` at the commit of a snapshot, or at its watermark."""
     millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
     if millis is None or millis == NO_WATERMARK:
@@ -118,7 +118,7 @@ def _time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> datetime | None
     return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
 
 
-def _zone_of(options: Options, mode: str) -> tzinfo | None:
+def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
     """Return the time zone that tags are named in; None is the zone of this process."""
     if mode == "process-time":
         key, default = "sink.process-time-zone", ""
@@ -127,7 +127,7 @@ def _zone_of(options: Options, mode: str) -> tzinfo | None:
     text = options.text(key, default).strip()
     if not text:
         return None
-    offset = _OFFSET.fullmatch(text)
+    offset = _ZONE_OFFSET.fullmatch(text)
     try:
         if offset is None:
             return ZoneInfo("UTC" if text in ("Z", "UT") else text)
@@ -140,15 +140,15 @@ def _zone_of(options: Options, mode: str) -> tzinfo | None:
         ) from error
 
 
-def _retained(options: Options) -> timedelta | None:
+def _read_time_retained(options: Options) -> timedelta | None:
     if not options.text("tag.default-time-retained"):
         return None
     return options.duration("tag.default-time-retained", "")
 
 
-def _thin_out(table: Table, periods: TagPeriods, options: Options) -> None:
+def _delete_excess_tags(table: Table, periods: TagPeriods, options: Options) -> None:
     most = options.integer("tag.num-retained-max", 0)
     if most < 1:
         return
-    for _, name in sorted(_automatic(table, periods).items())[:-most]:
+    for _, name in sorted(_find_automatic_tags(table, periods).items())[:-most]:
         delete_tag(table, name)

@@ -11,25 +11,29 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.format.bucket.bucket_function import hashed_key
+from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.retry import discard_results, discarded_if_refused
-from paimon_orch.steps.compaction.plan import Partitions
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_results
+from paimon_orch.steps.compaction.plan import PartitionSpecs
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
-from paimon_orch.table.filter.partition_spec import any_of, parse_specs, partition_text
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    format_partition,
+    parse_partition_specs,
+)
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.table_write import bucket_of_rows
+from paimon_orch.table.write.table_write import assign_fixed_buckets
 
-_WRITERS_AT_ONCE = 4  # each holds back the rows of a row group
+_MAX_OPEN_WRITERS = 4  # each holds back the rows of a row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class RescaleUnit:
     reader: FileReader
     factory: FileWriterFactory
     splits: tuple[BucketSplit, ...]
-    targets: range
+    target_buckets: range
     step: int
 
     @property
@@ -83,7 +87,7 @@ class RescalePlan:
 
 
 def plan(
-    table: Table, bucket_num: int | None = None, *, partitions: Partitions | None = None
+    table: Table, bucket_num: int | None = None, *, partitions: PartitionSpecs | None = None
 ) -> RescalePlan:
     """Find the partitions that have another number of buckets than asked for, by default the table's option.
 
@@ -95,7 +99,7 @@ def plan(
     count = schema.typed_options.bucket if bucket_num is None else bucket_num
     if schema.typed_options.bucket < 1 or schema.typed_options.boolean("row-tracking.enabled"):
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
-    if schema.primary_keys and schema.typed_options.clusters_by_value:
+    if schema.primary_keys and schema.typed_options.is_pk_clustering_override:
         raise UnsupportedError(
             f"{table.identifier} has 'pk-clustering-override' = true: its files are sorted by 'clustering.columns', and "
             "rescale writes files that are sorted by key. Use Java Paimon to rescale it. Nothing was changed."
@@ -105,42 +109,50 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return RescalePlan()
-    chosen = any_of([{}] if partitions is None else parse_specs(partitions, schema), schema)
+    chosen = build_any_partition_matcher(
+        [{}] if partitions is None else parse_partition_specs(partitions, schema), schema
+    )
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in table.files(snapshot):
         if split.bucket >= 0 and split.total_buckets != count and chosen(split.partition):
             groups.setdefault(split.partition, []).append(split)
     splits = tuple(split for group in groups.values() for split in group)
-    _check_visible(table, schema, splits)
+    _check_no_unread_level0(table, schema, splits)
     rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(count)})
-    factory = replace(table.writer_factory(), schema=rescaled)
-    units = [unit for group in groups.values() for unit in _units(table.reader(), factory, group)]
-    names = tuple(partition_text(partition, schema) for partition in groups)
+    factory = replace(table.build_writer_factory(), schema=rescaled)
+    units = [
+        unit for group in groups.values() for unit in _plan_units(table.reader(), factory, group)
+    ]
+    names = tuple(format_partition(partition, schema) for partition in groups)
     return RescalePlan(snapshot.id, count, names, splits, tuple(units))
 
 
-def _check_visible(table: Table, schema: TableSchema, splits: Sequence[BucketSplit]) -> None:
-    hidden = schema.primary_keys and schema.typed_options.batch_scan_skips_level0
+def _check_no_unread_level0(
+    table: Table, schema: TableSchema, splits: Sequence[BucketSplit]
+) -> None:
+    hidden = schema.primary_keys and schema.typed_options.should_skip_level0
     if hidden and any(file.level == 0 for split in splits for file in split.files):
         raise InputError(
             f"{table.identifier} has rows on level 0 that readers do not see yet; compact it before it is rescaled"
         )
 
 
-def _units(
+def _plan_units(
     reader: FileReader, factory: FileWriterFactory, splits: Sequence[BucketSplit]
 ) -> Iterator[RescaleUnit]:
     """Yield the work in one partition."""
     count = factory.schema.typed_options.bucket
     step = gcd(count, *(split.total_buckets for split in splits))
-    key = hashed_key(reader.schema.bucket_key_fields)
-    if any(hashed_key(old.bucket_key_fields) != key for old in reader.schemas.values()):
+    key = build_bucket_key_signature(reader.schema.bucket_key_fields)
+    if any(
+        build_bucket_key_signature(old.bucket_key_fields) != key for old in reader.schemas.values()
+    ):
         step = 1  # old rows were hashed as another type
     for first in range(step):
         sources = tuple(split for split in splits if split.bucket % step == first)
         targets = range(first, count, step)
-        for start in range(0, len(targets) if sources else 0, _WRITERS_AT_ONCE):
-            part = targets[start : start + _WRITERS_AT_ONCE]
+        for start in range(0, len(targets) if sources else 0, _MAX_OPEN_WRITERS):
+            part = targets[start : start + _MAX_OPEN_WRITERS]
             yield RescaleUnit(reader, factory, sources, part, step)
 
 
@@ -150,11 +162,12 @@ def run(unit: RescaleUnit) -> bytes:
     # where no older version of a key can be below it, and readers need not merge
     level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
     writers = {
-        bucket: unit.factory.writer(unit.partition, bucket, level=level) for bucket in unit.targets
+        bucket: unit.factory.writer(unit.partition, bucket, level=level)
+        for bucket in unit.target_buckets
     }
     try:
-        for rows in _merged(unit) if schema.primary_keys else _appended(unit):
-            _route(unit, rows, writers)
+        for rows in _read_merged(unit) if schema.primary_keys else _read_appended(unit):
+            _route_rows(unit, rows, writers)
         entries = [
             ManifestEntry(FileKind.ADD, unit.partition, bucket, schema.typed_options.bucket, file)
             for bucket, writer in writers.items()
@@ -167,7 +180,7 @@ def run(unit: RescaleUnit) -> bytes:
     return CommitMessage(tuple(entries)).encode()
 
 
-def _merged(unit: RescaleUnit) -> Iterator[pa.Table]:
+def _read_merged(unit: RescaleUnit) -> Iterator[pa.Table]:
     """Yield the rows of all old buckets in the order of their keys, each of which is in one bucket alone."""
     schema = unit.reader.schema
     fields = [*SYSTEM_FIELDS, *schema.fields]
@@ -183,21 +196,23 @@ def _merged(unit: RescaleUnit) -> Iterator[pa.Table]:
         yield step.rows if alone else step.rows.take(pa.array(step.order))
 
 
-def _appended(unit: RescaleUnit) -> Iterator[pa.Table]:
+def _read_appended(unit: RescaleUnit) -> Iterator[pa.Table]:
     for split in unit.splits:
         for batch in BucketReader(unit.reader, split, unit.reader.schema.fields).batches():
             yield pa.Table.from_batches([batch])
 
 
-def _route(unit: RescaleUnit, rows: pa.Table, writers: Mapping[int, RollingFileWriter]) -> None:
+def _route_rows(
+    unit: RescaleUnit, rows: pa.Table, writers: Mapping[int, RollingFileWriter]
+) -> None:
     """Hand each row to the writer of its bucket; other units take those of buckets without one."""
     schema = unit.factory.schema
     names = [field.name for field in schema.bucket_key_fields]
     keys = {name: rows.column(name).combine_chunks() for name in names}
-    buckets = bucket_of_rows(keys, schema) if rows.num_rows else np.zeros(0, np.int32)
-    if (buckets % unit.step != unit.targets.start % unit.step).any():
+    buckets = assign_fixed_buckets(keys, schema) if rows.num_rows else np.zeros(0, np.int32)
+    if (buckets % unit.step != unit.target_buckets.start % unit.step).any():
         numbers = ", ".join(str(split.bucket) for split in unit.splits)
-        where = partition_text(unit.partition, schema)
+        where = format_partition(unit.partition, schema)
         raise CorruptFileError(
             f"{unit.reader.paths.root}/{where}",
             f"holds rows in the buckets {numbers} that do not belong there; nothing was changed",
@@ -213,7 +228,7 @@ def rescale(
     bucket_num: int | None = None,
     executor: Executor | None = None,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:
     """Plan, run and commit in one snapshot; None if there is nothing to do. See :func:`plan`.
@@ -243,11 +258,11 @@ def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]
         for split in planned.splits
         for bucket in range(split.total_buckets)
     }
-    changes = Changes(
+    changes = CommitChanges(
         CommitKind.OVERWRITE,
         tuple(entry for message in done for entry in message.entries),
         read_guard=ReadGuard(planned.snapshot_id, frozenset(read)),
         overwrite=frozenset(split.partition for split in planned.splits).__contains__,
     )
-    with discarded_if_refused(table, done):
+    with discard_files_on_conflict(table, done):
         return table.new_commit(StepKind.COMPACT).commit(changes)

@@ -13,47 +13,51 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import (
-    SUFFIX,
-    beside,
-    is_embedded,
+    INDEX_SUFFIX,
     open_indexes,
-    stored_bitmap_version,
+    read_bitmap_version,
+    should_embed_index,
+    sibling_path,
 )
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import (
-    NEWEST_BITMAP,
+    LATEST_BITMAP_VERSION,
     IndexSpec,
-    index_specs,
-    with_bitmap_version,
+    parse_index_specs,
+    set_default_bitmap_version,
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_results, discarded_if_refused, replanned
-from paimon_orch.steps.compaction.plan import Partitions, chosen_splits
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.filter.partition_spec import partition_text
-from paimon_orch.table.metadata.bitmap_index_version import kept_bitmap_version
+from paimon_orch.steps.common.retry import (
+    discard_files_on_conflict,
+    discard_results,
+    retry_on_conflict,
+)
+from paimon_orch.steps.compaction.plan import PartitionSpecs, plan_splits
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = logging.getLogger(__name__)
 
-Identity = tuple[object, ...]
+FileIdentity = tuple[object, ...]
 
-_NUMBERED = re.compile(r"(.*)-(\d+)\.index")
-_READERS = 8  # heads of index files read at a time
-_UNIT_FILES, _UNIT_BYTES = 100, 1 << 30
-GROUP_FILES = 1_000
+_NUMBERED_INDEX_NAME = re.compile(r"(.*)-(\d+)\.index")
+_READER_THREADS = 8  # heads of index files read at a time
+_MAX_UNIT_FILES, _MAX_UNIT_BYTES = 100, 1 << 30
+MAX_FILES_PER_COMMIT = 1_000
 """Files whose indexes one snapshot replaces at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteUnit:
+class FileIndexRewriteUnit:
     """Files of one bucket that get other indexes.
 
     A file's indexes are part of its identity, and readers take an identity that was deleted for deleted for ever:
@@ -66,13 +70,13 @@ class RewriteUnit:
     bucket: int
     total_buckets: int
     files: tuple[DataFileMeta, ...]
-    retired: frozenset[Identity] = frozenset()
-    bitmap_version: int = NEWEST_BITMAP
+    retired_identities: frozenset[FileIdentity] = frozenset()
+    bitmap_version: int = LATEST_BITMAP_VERSION
 
     def to_dict(self) -> dict[str, object]:
         """Return the unit for people and machines."""
         return {
-            "partition": partition_text(self.partition, self.reader.schema),
+            "partition": format_partition(self.partition, self.reader.schema),
             "bucket": self.bucket,
             "files": len(self.files),
             "rows": sum(file.row_count for file in self.files),
@@ -81,20 +85,22 @@ class RewriteUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class RewritePlan:
+class FileIndexRewritePlan:
     """What a rewrite would do; it is false when there is nothing to do. Also the dry run."""
 
     snapshot_id: int | None
-    units: tuple[RewriteUnit, ...] = ()
+    units: tuple[FileIndexRewriteUnit, ...] = ()
     skipped_files: int = 0
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to do."""
         return bool(self.units)
 
-    def groups(self, files: int = GROUP_FILES) -> Iterator[tuple[RewriteUnit, ...]]:
+    def groups(
+        self, files: int = MAX_FILES_PER_COMMIT
+    ) -> Iterator[tuple[FileIndexRewriteUnit, ...]]:
         """Yield units that are committed together: of so many files at most, or one unit alone."""
-        group: list[RewriteUnit] = []
+        group: list[FileIndexRewriteUnit] = []
         for unit in self.units:
             if group and sum(len(u.files) for u in group) + len(unit.files) > files:
                 yield tuple(group)
@@ -116,7 +122,7 @@ class RewritePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteResult:
+class FileIndexRewriteResult:
     """What a rewrite did; ``snapshot_id`` is the last one it made, None if there was nothing to do.
 
     ``embedded`` and ``index_files`` count the files whose indexes are in the manifest and beside the data, ``removed``
@@ -137,13 +143,13 @@ class RewriteResult:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
-    def and_group(
+    def add_group(
         self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
-    ) -> "RewriteResult":
+    ) -> "FileIndexRewriteResult":
         """Return the result with what one more commit did."""
         added = [entry.file for message in messages for entry in message.added]
         small = [file for file in added if file.embedded_index is not None]
-        beside_data = [file for file in added if _index_names(file)]
+        beside_data = [file for file in added if _find_index_names(file)]
         sizes = sum(len(file.embedded_index or b"") for file in small)
         return replace(
             self,
@@ -158,8 +164,8 @@ class RewriteResult:
 
 
 def plan(
-    table: Table, *, partitions: Partitions | None = None, where: str | None = None
-) -> RewritePlan:
+    table: Table, *, partitions: PartitionSpecs | None = None, where: str | None = None
+) -> FileIndexRewritePlan:
     """Find the files of the newest snapshot whose indexes are not those that the table's options ask for.
 
     ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
@@ -167,29 +173,33 @@ def plan(
     """
     table.check_step(StepKind.COMPACT)
     schema = table.schema
-    specs = _checked_specs(schema)
+    specs = _build_index_specs(schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
-        return RewritePlan(None)
-    splits = chosen_splits(table, schema, snapshot, partitions, where)
+        return FileIndexRewritePlan(None)
+    splits = plan_splits(table, schema, snapshot, partitions, where)
     splits = [split for split in splits if split.bucket >= 0]
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
     ]
-    with ThreadPoolExecutor(_READERS) as pool:
-        differ = list(pool.map(lambda at: _differs(reader, at, specs), files))
+    with ThreadPoolExecutor(_READER_THREADS) as pool:
+        differ = list(pool.map(lambda at: _should_rewrite(reader, at, specs), files))
     chosen = {at.file.file_name for at, differs in zip(files, differ, strict=True) if differs}
-    retired = _retired(table, snapshot, chosen) if chosen else frozenset()
-    version = kept_bitmap_version(table.manifests, reader, snapshot)
+    retired = _read_retired_identities(table, snapshot, chosen) if chosen else frozenset()
+    version = choose_bitmap_version(table.manifests, reader, snapshot)
     units = tuple(
-        unit for split in splits for unit in _units(reader, split, chosen, retired, version=version)
+        unit
+        for split in splits
+        for unit in _plan_units(reader, split, chosen, retired, version=version)
     )
-    return RewritePlan(snapshot.id, units, len(files) - len(chosen))
+    return FileIndexRewritePlan(snapshot.id, units, len(files) - len(chosen))
 
 
-def _retired(table: Table, snapshot: Snapshot, names: set[str]) -> frozenset[Identity]:
+def _read_retired_identities(
+    table: Table, snapshot: Snapshot, names: set[str]
+) -> frozenset[FileIdentity]:
     """Return the identities of these files that manifests hold a deletion of."""
     manifests = table.manifests.manifests(snapshot)
     entries = table.manifests.entries(manifests, lambda m: m.num_deleted_files > 0)
@@ -200,36 +210,38 @@ def _retired(table: Table, snapshot: Snapshot, names: set[str]) -> frozenset[Ide
     )
 
 
-def _checked_specs(schema: TableSchema) -> list[IndexSpec]:
+def _build_index_specs(schema: TableSchema) -> list[IndexSpec]:
     if schema.typed_options.boolean("data-evolution.enabled"):
         raise UnsupportedError(
             "rewriting file indexes of tables with 'data-evolution.enabled' = true is not supported yet"
         )
-    specs = index_specs(schema.options)
+    specs = parse_index_specs(schema.options)
     for spec in specs:
         spec.value_type(schema.fields)
     return specs
 
 
-def _units(
+def _plan_units(
     reader: FileReader,
     split: BucketSplit,
     chosen: set[str],
-    retired: frozenset[Identity],
+    retired: frozenset[FileIdentity],
     *,
     version: int,
-) -> Iterator[RewriteUnit]:
+) -> Iterator[FileIndexRewriteUnit]:
     """Yield the chosen files of a bucket, a bounded number at a time."""
     files, size = list[DataFileMeta](), 0
 
-    def unit() -> RewriteUnit:
+    def unit() -> FileIndexRewriteUnit:
         names = {file.file_name for file in files}
         at = split.partition, split.bucket, split.total_buckets
         had = frozenset(identity for identity in retired if identity[3] in names)
-        return RewriteUnit(reader, *at, tuple(files), retired=had, bitmap_version=version)
+        return FileIndexRewriteUnit(
+            reader, *at, tuple(files), retired_identities=had, bitmap_version=version
+        )
 
     for file in (file for file in split.files if file.file_name in chosen):
-        if files and (len(files) >= _UNIT_FILES or size + file.file_size > _UNIT_BYTES):
+        if files and (len(files) >= _MAX_UNIT_FILES or size + file.file_size > _MAX_UNIT_BYTES):
             yield unit()
             files, size = [], 0
         files.append(file)
@@ -238,14 +250,14 @@ def _units(
         yield unit()
 
 
-def _differs(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> bool:
+def _should_rewrite(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> bool:
     """Tell whether a file has other indexes than it should have, or made with other options, or damaged ones."""
-    wanted = {(spec.name, spec.index): spec for spec in file_specs(reader, at.file, specs)}
+    wanted = {(spec.name, spec.index): spec for spec in select_file_specs(reader, at.file, specs)}
     fields = reader.schemas[at.file.schema_id].fields
     try:
         with open_indexes(reader.io, reader.path(at), at.file) as indexes:
             if indexes is None:
-                return bool(wanted or at.file.embedded_index or _index_names(at.file))
+                return bool(wanted or at.file.embedded_index or _find_index_names(at.file))
             stored = {
                 (name, kind): blob
                 for name, kinds in indexes.items()
@@ -261,7 +273,7 @@ def _differs(reader: FileReader, at: BucketFile, specs: Sequence[IndexSpec]) -> 
         return True
 
 
-def file_specs(
+def select_file_specs(
     reader: FileReader, file: DataFileMeta, specs: Sequence[IndexSpec]
 ) -> list[IndexSpec]:
     """Return the indexes that a file should have, by the names of its own schema.
@@ -285,17 +297,17 @@ def file_specs(
     return found
 
 
-def run(unit: RewriteUnit) -> bytes:
+def run(unit: FileIndexRewriteUnit) -> bytes:
     """Make the indexes of a unit's files and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-    specs = index_specs(unit.reader.schema.options)
+    specs = parse_index_specs(unit.reader.schema.options)
     entries, created = list[ManifestEntry](), list[str]()
     try:
         for file in unit.files:
             old = ManifestEntry(
                 FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file
             )
-            container = _container(unit, file, specs)
-            entries += [old, _with_index(unit, old, container, created)]
+            container = _build_container(unit, file, specs)
+            entries += [old, _store_index(unit, old, container, created)]
     except BaseException:
         for path in created:
             unit.reader.io.delete(path)
@@ -303,30 +315,32 @@ def run(unit: RewriteUnit) -> bytes:
     return CommitMessage(tuple(entries)).encode()
 
 
-def _container(unit: RewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]) -> bytes | None:
+def _build_container(
+    unit: FileIndexRewriteUnit, file: DataFileMeta, specs: Sequence[IndexSpec]
+) -> bytes | None:
     """Read the columns of a file that are to be indexed and return the indexes; None if there are none."""
-    reader, wanted = unit.reader, file_specs(unit.reader, file, specs)
+    reader, wanted = unit.reader, select_file_specs(unit.reader, file, specs)
     if not wanted:
         return None
     at = BucketFile(unit.partition, unit.bucket, file)
     stored_fields = reader.schemas[file.schema_id].fields
-    version = stored_bitmap_version(reader.io, reader.path(at), file) or unit.bitmap_version
-    builder = FileIndexBuilder(with_bitmap_version(wanted, version), stored_fields)
+    version = read_bitmap_version(reader.io, reader.path(at), file) or unit.bitmap_version
+    builder = FileIndexBuilder(set_default_bitmap_version(wanted, version), stored_fields)
     columns = [field for field in stored_fields if field.name in builder.columns]
     for batch in reader.read(at, columns):  # hidden rows count: positions are those of the file
         builder.add(pa.Table.from_batches([batch]))
     return builder.finish()
 
 
-def _with_index(
-    unit: RewriteUnit, old: ManifestEntry, container: bytes | None, created: list[str]
+def _store_index(
+    unit: FileIndexRewriteUnit, old: ManifestEntry, container: bytes | None, created: list[str]
 ) -> ManifestEntry:
     """Store the indexes of a file and return the entry that adds it; an index file's path goes to ``created``.
 
     Where a smaller form was retired the next larger one is taken: nothing, in the manifest, in a file.
     """
     file = old.file
-    kept = tuple(name for name in file.extra_files if not name.endswith(SUFFIX))
+    kept = tuple(name for name in file.extra_files if not name.endswith(INDEX_SUFFIX))
 
     def entry(extra: tuple[str, ...], embedded: bytes | None = None) -> ManifestEntry:
         stored = replace(file, extra_files=extra, embedded_index=embedded)
@@ -334,34 +348,34 @@ def _with_index(
 
     if container is None:
         without = entry(kept)
-        if without.identity not in unit.retired:
+        if without.identity not in unit.retired_identities:
             return without
         container = encode_container([])
-    if is_embedded(container, unit.reader.schema):
+    if should_embed_index(container, unit.reader.schema):
         inside = entry(kept, container)
-        if inside.identity not in unit.retired:
+        if inside.identity not in unit.retired_identities:
             return inside
     path = unit.reader.path(BucketFile(unit.partition, unit.bucket, file))
-    names = _index_names(file)
-    name = next_name(names[-1]) if names else file.file_name + SUFFIX
-    while entry((*kept, name)).identity in unit.retired or not unit.reader.io.create(
-        beside(path, name), container
+    names = _find_index_names(file)
+    name = next_index_name(names[-1]) if names else file.file_name + INDEX_SUFFIX
+    while entry((*kept, name)).identity in unit.retired_identities or not unit.reader.io.create(
+        sibling_path(path, name), container
     ):
-        name = next_name(name)  # it was used before, is left over, or another rewrite's
-    created.append(beside(path, name))
+        name = next_index_name(name)  # it was used before, is left over, or another rewrite's
+    created.append(sibling_path(path, name))
     return entry((*kept, name))
 
 
-def _index_names(file: DataFileMeta) -> list[str]:
-    return [name for name in file.extra_files if name.endswith(SUFFIX)]
+def _find_index_names(file: DataFileMeta) -> list[str]:
+    return [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
 
 
-def next_name(name: str) -> str:
+def next_index_name(name: str) -> str:
     """Return the name that follows that of an index file: ``x.index``, ``x-1.index``, ``x-2.index``."""
-    match = _NUMBERED.fullmatch(name)
+    match = _NUMBERED_INDEX_NAME.fullmatch(name)
     if match is None:
-        return f"{name.removesuffix(SUFFIX)}-1{SUFFIX}"
-    return f"{match.group(1)}-{int(match.group(2)) + 1}{SUFFIX}"
+        return f"{name.removesuffix(INDEX_SUFFIX)}-1{INDEX_SUFFIX}"
+    return f"{match.group(1)}-{int(match.group(2)) + 1}{INDEX_SUFFIX}"
 
 
 def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
@@ -372,18 +386,18 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
         return None
-    with discarded_if_refused(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(Changes(CommitKind.COMPACT, entries))
+    with discard_files_on_conflict(table, messages):
+        return table.new_commit(StepKind.COMPACT).commit(CommitChanges(CommitKind.COMPACT, entries))
 
 
 def rewrite_file_index(
     table: Table,
     executor: Executor,
     *,
-    partitions: Partitions | None = None,
+    partitions: PartitionSpecs | None = None,
     where: str | None = None,
     progress: Progress | None = None,
-) -> RewriteResult:
+) -> FileIndexRewriteResult:
     """Plan, run and commit a rewrite of file indexes; see :func:`plan` for the arguments.
 
     Idempotent: with nothing to do nothing is committed. Each group of files is one snapshot. A conflict with another
@@ -391,7 +405,7 @@ def rewrite_file_index(
     :class:`CommitConflictError` is raised, and groups that were committed stay.
     """
     started, label = time.monotonic(), f"rewrite file indexes of {table.identifier}"
-    result = RewriteResult()
+    result = FileIndexRewriteResult()
 
     def attempt(_number: int) -> None:
         nonlocal result
@@ -402,7 +416,7 @@ def rewrite_file_index(
             undo = partial(discard_results, table)
             found = executor.map(run, group, label=label, progress=progress, undo=undo)
             messages = [CommitMessage.decode(data) for data in found]
-            result = result.and_group(commit(table, messages), messages)
+            result = result.add_group(commit(table, messages), messages)
 
-    replanned(label, attempt)
+    retry_on_conflict(label, attempt)
     return replace(result, duration_seconds=time.monotonic() - started)

@@ -5,61 +5,61 @@ from dataclasses import dataclass
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import RollingFileWriter
-from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.format.deletion_vector import EMPTY, DeletionVector
+from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     FileSource,
     ManifestEntry,
 )
-from paimon_orch.merge.compact.append_deletion_vectors import VectorRewrite
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.compaction.append import copy_rows
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 
-Marked = Mapping[str, DeletionVector]
+DeletedRowsByFile = Mapping[str, DeletionVector]
 
 
 @dataclass(frozen=True, slots=True)
-class HideUnit:
+class DeleteRowsUnit:
     """Rows to take out of some files of a bucket: ``marked`` by file name, ``split`` is the whole bucket."""
 
     reader: FileReader
     split: BucketSplit
-    marked: Marked
+    deleted_by_file: DeletedRowsByFile
 
 
-def hide_units(
-    reader: FileReader, splits: Iterable[BucketSplit], marked: Mapping[BucketId, Marked]
-) -> list[HideUnit]:
+def plan_delete_units(
+    reader: FileReader, splits: Iterable[BucketSplit], marked: Mapping[BucketId, DeletedRowsByFile]
+) -> list[DeleteRowsUnit]:
     """Return the work: a unit a bucket, or a unit a file where no vector is written."""
     units = []
     for split in splits:
         in_bucket = marked.get((split.partition, split.bucket))
         if not in_bucket:
             continue
-        if reader.schema.typed_options.deletion_vectors or split.vectors:
-            units.append(HideUnit(reader, split, in_bucket))
+        if reader.schema.typed_options.has_deletion_vectors or split.vectors:
+            units.append(DeleteRowsUnit(reader, split, in_bucket))
         else:
             parts = ({name: vector} for name, vector in in_bucket.items())
-            units += [HideUnit(reader, split, part) for part in parts]
+            units += [DeleteRowsUnit(reader, split, part) for part in parts]
     return units
 
 
-def hide(unit: HideUnit) -> bytes:
+def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
     """Take the rows out and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
     reader, split = unit.reader, unit.split
     live = {file.file_name for file in split.files}
-    index = VectorRewrite(reader, split.partition, split.bucket, split.vectors, live)
+    index = DeletionVectorRewrite(reader, split.partition, split.bucket, split.vectors, live)
     writers = list[RollingFileWriter]()
     try:
-        if reader.schema.typed_options.deletion_vectors:
-            return CommitMessage((), tuple(index.run(add=unit.marked))).encode()
-        entries = tuple(_copied(unit, writers))
-        return CommitMessage(entries, tuple(index.run(drop=set(unit.marked)))).encode()
+        if reader.schema.typed_options.has_deletion_vectors:
+            return CommitMessage((), tuple(index.run(add=unit.deleted_by_file))).encode()
+        entries = tuple(_rewrite_files(unit, writers))
+        return CommitMessage(entries, tuple(index.run(drop=set(unit.deleted_by_file)))).encode()
     except BaseException:
         for writer in writers:
             writer.abort()
@@ -67,20 +67,22 @@ def hide(unit: HideUnit) -> bytes:
         raise
 
 
-def _copied(unit: HideUnit, writers: list[RollingFileWriter]) -> Iterator[ManifestEntry]:
+def _rewrite_files(
+    unit: DeleteRowsUnit, writers: list[RollingFileWriter]
+) -> Iterator[ManifestEntry]:
     """Write each file with marked rows anew, in its place in the order of the bucket."""
     reader, split = unit.reader, unit.split
-    vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+    vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
     # rows that keep their ids are rewritten ones, others count as written now
-    source = FileSource.COMPACT if tracking_fields(reader.schema) else FileSource.APPEND
+    source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND
 
     def entry(kind: FileKind, file: DataFileMeta) -> ManifestEntry:
         return ManifestEntry(kind, split.partition, split.bucket, split.total_buckets, file)
 
     for file in split.files:
         name = file.file_name
-        if name in unit.marked:
-            hidden = {name: unit.marked[name] | vectors.get(name, EMPTY)}
+        if name in unit.deleted_by_file:
+            hidden = {name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)}
             at = split.partition, split.bucket
             written = copy_rows(reader, at, (file,), hidden, source, writers)
             yield entry(FileKind.DELETE, file)

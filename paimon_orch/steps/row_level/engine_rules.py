@@ -6,16 +6,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.schema_evolution.evolve import stored_as
+from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
-from paimon_orch.format.types.arrow import arrow_type
-from paimon_orch.merge.engine.row_update import contributions, merges_changes
-from paimon_orch.steps.row_level.task_result import KIND, OLD, ROW, addressed
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.merge.engine.row_update import compute_update_rows, should_merge_updates
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    OLD_VALUE_PREFIX,
+    group_rows_by_file,
+)
 from paimon_orch.table.write.table_write import check_writable, conform_rows
 
 
-def check_changeable(schema: TableSchema, operation: str) -> None:
+def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     """Refuse tables whose rows cannot be changed one by one, naming the rule.
 
     ``operation`` is ``delete``, ``update``, ``merge`` (which deletes) or ``insert``.
@@ -37,10 +42,10 @@ def check_changeable(schema: TableSchema, operation: str) -> None:
             "and takes no -D rows"
         )
     if operation != "update":
-        _check_deletes(schema, operation)
+        _check_deletes_supported(schema, operation)
 
 
-def _check_deletes(schema: TableSchema, operation: str) -> None:
+def _check_deletes_supported(schema: TableSchema, operation: str) -> None:
     options = schema.typed_options
     engine = options.merge_engine
     if options.ignores_delete:
@@ -57,40 +62,51 @@ def _check_deletes(schema: TableSchema, operation: str) -> None:
         )
 
 
-def deletions(schema: TableSchema, rows: pa.Table) -> pa.Table:
+def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
     """Return the -D rows that delete rows as they were read; raises InputError if the table would keep one."""
     kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
     new = rows.add_column(0, VALUE_KIND.name, kinds)
-    return contributions(schema, rows, new) if merges_changes(schema) else new
+    return compute_update_rows(schema, rows, new) if should_merge_updates(schema) else new
 
 
-def to_write(schema: TableSchema, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+def build_rows_to_write(schema: TableSchema, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
     """Yield rows to write for rows with addresses and kinds, by the table's merge engine.
 
     Tables that merge a change with the old row get that, too, in columns named ``OLD`` and a column's name. Rows
     without address are new and stay as they are.
     """
-    if not merges_changes(schema):
-        yield batch.drop_columns([ROW])
+    if not should_merge_updates(schema):
+        yield batch.drop_columns([ADDRESS_COLUMN])
         return
     rows = pa.Table.from_batches([batch])
-    known = pc.is_valid(rows.column(ROW))
+    known = pc.is_valid(rows.column(ADDRESS_COLUMN))
     changed = rows.filter(known)
-    values = [name for name in rows.column_names if name != ROW and not name.startswith(OLD)]
+    values = [
+        name
+        for name in rows.column_names
+        if name != ADDRESS_COLUMN and not name.startswith(OLD_VALUE_PREFIX)
+    ]
     added = rows.filter(pc.invert(known)).select(values)
     yield from added.to_batches()
     if not changed.num_rows:
         return
-    addressed([changed.column(ROW).to_numpy()])  # a row that comes twice is an error
-    old = pa.table({f.name: _typed(changed, OLD + f.name, f.name, schema) for f in schema.fields})
-    new = conform_rows(changed.select([*schema.names, KIND]), schema, row_kind=KIND)
-    given = contributions(schema, old, new).drop_columns(VALUE_KIND.name)
+    group_rows_by_file(
+        [changed.column(ADDRESS_COLUMN).to_numpy()]
+    )  # a row that comes twice is an error
+    old = pa.table(
+        {
+            f.name: _cast_to_field(changed, OLD_VALUE_PREFIX + f.name, f.name, schema)
+            for f in schema.fields
+        }
+    )
+    new = conform_rows(changed.select([*schema.names, KIND_COLUMN]), schema, row_kind=KIND_COLUMN)
+    given = compute_update_rows(schema, old, new).drop_columns(VALUE_KIND.name)
     for name in values:
         if name not in schema.names:
             given = given.append_column(name, changed.column(name))
     yield from given.to_batches()
 
 
-def _typed(rows: pa.Table, stored: str, name: str, schema: TableSchema) -> pa.Array:
+def _cast_to_field(rows: pa.Table, stored: str, name: str, schema: TableSchema) -> pa.Array:
     column = rows.column(stored).combine_chunks()
-    return stored_as(column, arrow_type(schema.field(name).type))
+    return convert_to_arrow_type(column, to_arrow_type(schema.field(name).type))

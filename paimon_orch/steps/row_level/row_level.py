@@ -10,45 +10,49 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.files.data_file_reader import POSITION, BucketFile, FileReader
+from paimon_orch.files.data_file_reader import ROW_POSITION, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.files.row_tracking import tracking_fields
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, columns_of, to_arrow
-from paimon_orch.merge.compact.append_deletion_vectors import is_unaware
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
+from paimon_orch.format.types.predicate import Predicate, collect_columns, to_arrow_expression
+from paimon_orch.merge.compact.append_deletion_vectors import is_bucket_unaware
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discarded_if_refused, replanned
-from paimon_orch.steps.common.row_tracking_writer import write_tracked
+from paimon_orch.steps.common.retry import discard_files_on_conflict, retry_on_conflict
+from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.ingest import IngestPlan
-from paimon_orch.steps.row_level.delete_rows import hide, hide_units
-from paimon_orch.steps.row_level.engine_rules import check_changeable, deletions, to_write
-from paimon_orch.steps.row_level.task_result import (
-    KIND,
-    ROW,
-    Addresses,
-    RowChanges,
-    addressed,
-    first_address,
-    marked_rows,
+from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
+from paimon_orch.steps.row_level.engine_rules import (
+    build_delete_rows,
+    build_rows_to_write,
+    check_row_level_supported,
 )
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    RowAddresses,
+    RowLevelTaskResult,
+    collect_changed_rows,
+    first_row_address,
+    group_rows_by_file,
+)
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
-from paimon_orch.table.filter.bind import bound_filter
+from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.bucket_reader import BucketReader
-from paimon_orch.table.scan.file_pruner import Pruner
-from paimon_orch.table.scan.scan_planner import BucketSplit, Planner
+from paimon_orch.table.scan.file_pruner import FilePruner
+from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage, discard
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex
 from paimon_orch.table.write.table_write import TableWriter
 
-_PART_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
+_TARGET_UNIT_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +74,35 @@ class TargetUnit:
         """
         names = {column.name for column in fields}
         if self.predicate is not None:
-            names |= columns_of(self.predicate)
+            names |= collect_columns(self.predicate)
         schema = self.reader.schema
-        stored = (*schema.fields, *tracking_fields(schema))
+        stored = (*schema.fields, *row_tracking_fields(schema))
         needed = [column for column in stored if column.name in names]
-        for addresses, batch in self._addressed(needed):
-            rows = pa.Table.from_batches([batch]).append_column(ROW, pa.array(addresses))
+        for addresses, batch in self._read_with_addresses(needed):
+            rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
             if self.predicate is not None:
-                rows = rows.filter(to_arrow(self.predicate))
+                rows = rows.filter(to_arrow_expression(self.predicate))
             if rows.num_rows:
-                yield rows.select([ROW, *(column.name for column in fields)])
+                yield rows.select([ADDRESS_COLUMN, *(column.name for column in fields)])
 
-    def _addressed(self, fields: Sequence[Field]) -> Iterator[tuple[Addresses, pa.RecordBatch]]:
+    def _read_with_addresses(
+        self, fields: Sequence[Field]
+    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
         reader, split = self.reader, self.split
         if reader.schema.primary_keys:
-            start = first_address(self.number)
+            start = first_row_address(self.number)
             for batch in BucketReader(reader, split, fields, self.predicate).batches():
                 yield np.arange(start, start + batch.num_rows), batch
                 start += batch.num_rows
             return
-        vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
         for number, file in enumerate(split.files, self.number):
             at = BucketFile(split.partition, split.bucket, file)
             batches = reader.read(
                 at, fields, vectors.get(file.file_name), predicate=self.predicate, positions=True
             )
             for batch in batches:
-                yield batch.column(POSITION).to_numpy() + first_address(number), batch
+                yield batch.column(ROW_POSITION).to_numpy() + first_row_address(number), batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,31 +165,31 @@ def plan(table: Table, where: str | Predicate | None, operation: str = "delete")
     """Find the files that may hold rows of a filter, from metadata alone."""
     table.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
-    check_changeable(schema, operation)
-    predicate = bound_filter(where, schema)
+    check_row_level_supported(schema, operation)
+    predicate = bind_filter(where, schema)
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return RowLevelPlan(schema)
-    pruner = None if predicate is None else Pruner(schema, predicate, table.schemas.get)
-    splits = Planner(table.manifests, schema).splits(snapshot, pruner)
+    pruner = None if predicate is None else FilePruner(schema, predicate, table.schemas.get)
+    splits = ScanPlanner(table.manifests, schema).splits(snapshot, pruner)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     units, number = [], 0
     for split in splits:
-        for part in [split] if schema.primary_keys else packed(split, schema):
+        for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
             units.append(TargetUnit(reader, part, number, predicate))
             number += 1 if schema.primary_keys else len(part.files)
     return RowLevelPlan(schema, snapshot.id, tuple(units))
 
 
-def packed(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
+def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
     """Cut a bucket into parts that are worth a task, in order."""
     cost = schema.typed_options.memory("source.split.open-file-cost", "4 mb")
     part, weight = [], 0
     for file in sorted(split.files, key=lambda file: file.min_sequence_number):
         part.append(file)
         weight += max(file.file_size, cost)
-        if weight >= _PART_BYTES:
+        if weight >= _TARGET_UNIT_BYTES:
             yield replace(split, files=tuple(part))
             part, weight = [], 0
     if part:
@@ -207,75 +213,84 @@ def delete(
 
     def attempt(number: int) -> RowLevelResult:
         planned = plan(table, where)
-        sequences = table.next_sequences() if planned.schema.primary_keys else {}
-        run = partial(_delete_unit, sequences=sequences)
-        undo = partial(undo_changes, table)
+        sequences = table.read_next_sequences() if planned.schema.primary_keys else {}
+        run = partial(_run_delete_unit, sequences=sequences)
+        undo = partial(discard_changes, table)
         results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
-        done = apply(table, executor, planned, results)
+        done = commit(table, executor, planned, results)
         return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-    return replanned(label, attempt)
+    return retry_on_conflict(label, attempt)
 
 
-def _delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
+def _run_delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
     """Find the rows to delete; with a primary key also write that they are deleted."""
     schema = unit.reader.schema
     if not schema.primary_keys:
-        found = [rows.column(ROW).to_numpy() for rows in unit.read(())]
-        return RowChanges(rows=addressed(found), counts=_counts(found)).encode()
+        found = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(())]
+        return RowLevelTaskResult(
+            rows=group_rows_by_file(found), counts=_count_deleted(found)
+        ).encode()
     reader, at = unit.reader, (unit.split.partition, unit.split.bucket)
-    writer = TableWriter(FileWriterFactory.replacing(reader, *at, unit.split.files), sequences)
+    writer = TableWriter(FileWriterFactory.for_rewrite(reader, *at, unit.split.files), sequences)
     try:
         found = []
         for rows in unit.read(schema.fields):
-            found.append(rows.column(ROW).to_numpy())
-            writer.write_to(at, deletions(schema, rows.drop_columns(ROW)))
+            found.append(rows.column(ADDRESS_COLUMN).to_numpy())
+            writer.write_bucket(at, build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN)))
         message = CommitMessage(tuple(writer.close()), (), tuple(writer.changelog))
     except BaseException:
         writer.abort()
         raise
-    return RowChanges(message, counts=_counts(found)).encode()
+    return RowLevelTaskResult(message, counts=_count_deleted(found)).encode()
 
 
 def write_changes(planned: IngestPlan, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """Write rows behind their addresses and kinds, and return :class:`RowChanges`, encoded.
+    """Write rows behind their addresses and kinds, and return :class:`RowLevelTaskResult`, encoded.
 
     A row without address is new. Rows of append tables that are deleted (-D) are not written, only marked. Of tables
     that merge changes with old rows (``merges_changes``) the old rows come along, in columns named ``OLD``.
     """
-    found, counts, rows = list[Addresses](), Counter[str](), dict[int, DeletionVector]()
+    found, counts, rows = list[RowAddresses](), Counter[str](), dict[int, DeletionVector]()
     keyed = bool(planned.factory.schema.primary_keys)
 
     def written() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            kinds = batch.column(KIND)
-            found.append(batch.column(ROW).drop_null().to_numpy())
+            kinds = batch.column(KIND_COLUMN)
+            found.append(batch.column(ADDRESS_COLUMN).drop_null().to_numpy())
             counts.update(
-                {_COUNTED[c["values"]]: c["counts"] for c in kinds.value_counts().to_pylist()}
+                {
+                    _RESULT_FIELD_BY_KIND[c["values"]]: c["counts"]
+                    for c in kinds.value_counts().to_pylist()
+                }
             )
             if keyed:
-                yield from to_write(planned.factory.schema, batch)
+                yield from build_rows_to_write(planned.factory.schema, batch)
             else:
                 kept = batch.filter(pc.not_equal(kinds, "-D"))
-                yield kept.drop_columns([ROW, KIND])
-        rows.update(addressed(found))  # before the files are finished: they go if this is refused
+                yield kept.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
+        rows.update(
+            group_rows_by_file(found)
+        )  # before the files are finished: they go if this is refused
 
-    tracked = tracking_fields(planned.factory.schema)
-    done = write_tracked(planned.factory, written()) if tracked else planned.write(written())
+    tracked = row_tracking_fields(planned.factory.schema)
+    done = write_tracked_rows(planned.factory, written()) if tracked else planned.write(written())
     message = CommitMessage.decode(done)
-    return RowChanges(message, rows, counts).encode()
+    return RowLevelTaskResult(message, rows, counts).encode()
 
 
-def _counts(found: Sequence[Addresses]) -> dict[str, int]:
+def _count_deleted(found: Sequence[RowAddresses]) -> dict[str, int]:
     return {"deleted": sum(map(len, found))}
 
 
-def undo_changes(table: Table, results: Sequence[bytes]) -> None:
+def discard_changes(table: Table, results: Sequence[bytes]) -> None:
     """Remove what tasks wrote for changes that are not committed."""
-    discard(table.reader(), [RowChanges.decode(result).message for result in results])
+    discard_written_files(
+        table.reader(), [RowLevelTaskResult.decode(result).message for result in results]
+    )
 
 
-def apply(
+def commit(
     table: Table,
     executor: Executor,
     planned: RowLevelPlan,
@@ -290,37 +305,40 @@ def apply(
     ``hashes`` is the state that rows were assigned to dynamic buckets by.
     Nothing is left behind if it is refused.
     """
-    done = [RowChanges.decode(result) for result in results]
+    done = [RowLevelTaskResult.decode(result) for result in results]
     messages = [change.message for change in done]
     try:
-        marked = marked_rows(planned.files, done)
+        marked = collect_changed_rows(planned.files, done)
         marked = {} if planned.schema.primary_keys else marked
         if marked:
-            messages += _hidden(table, executor, planned, marked)
+            messages += _delete_rows_of_files(table, executor, planned, marked)
     except BaseException:
-        discard(table.reader(), messages)
+        discard_written_files(table.reader(), messages)
         raise
-    with discarded_if_refused(table, messages):
-        changes = _changes(planned, messages, set(marked), guard, hashes)
+    with discard_files_on_conflict(table, messages):
+        changes = _build_changes(planned, messages, set(marked), guard, hashes)
         snapshot = (
             None if changes is None else table.new_commit(StepKind.WRITE_ROWS).commit(changes)
         )
     entries = [entry for message in messages for entry in message.entries]
-    counts = {key: sum(change.counts.get(key, 0) for change in done) for key in _COUNTED.values()}
+    counts = {
+        key: sum(change.counts.get(key, 0) for change in done)
+        for key in _RESULT_FIELD_BY_KIND.values()
+    }
     removed = sum(len(message.deleted) for message in messages)
     return RowLevelResult(
         None if snapshot is None else snapshot.id,
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
-        rows_not_visible=table.rows_not_visible_of(entries),
+        rows_not_visible=table.count_rows_not_visible_of(entries),
     )
 
 
-_COUNTED = {"-D": "deleted", "+U": "updated", "+I": "inserted"}
+_RESULT_FIELD_BY_KIND = {"-D": "deleted", "+U": "updated", "+I": "inserted"}
 
 
-def _hidden(
+def _delete_rows_of_files(
     table: Table,
     executor: Executor,
     planned: RowLevelPlan,
@@ -328,26 +346,27 @@ def _hidden(
 ) -> list[CommitMessage]:
     snapshot = table.snapshots.get(planned.snapshot_id)
     reader = planned.units[0].reader
-    splits = Planner(table.manifests, planned.schema).splits(snapshot)
+    splits = ScanPlanner(table.manifests, planned.schema).splits(snapshot)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
-    units = hide_units(replace(reader, schemas=schemas), splits, marked)
+    units = plan_delete_units(replace(reader, schemas=schemas), splits, marked)
 
     def undo(done: list[bytes]) -> None:
-        discard(reader, map(CommitMessage.decode, done))
+        discard_written_files(reader, map(CommitMessage.decode, done))
 
     label = f"take rows out of {table.identifier}"
     return [
-        CommitMessage.decode(done) for done in executor.map(hide, units, label=label, undo=undo)
+        CommitMessage.decode(done)
+        for done in executor.map(run_delete_unit, units, label=label, undo=undo)
     ]
 
 
-def _changes(
+def _build_changes(
     planned: RowLevelPlan,
     messages: Sequence[CommitMessage],
     touched: set[BucketId],
     guard: ReadGuard | None,
     hashes: HashIndex | None,
-) -> Changes | None:
+) -> CommitChanges | None:
     entries = tuple(e for message in messages for e in (*message.deleted, *message.added))
     index = tuple(item for message in messages for item in message.index)
     if not entries and not index:
@@ -359,9 +378,9 @@ def _changes(
     guards = tuple(
         BucketGuard.of(unit.split.partition, unit.split.bucket, (), unit.split.vectors)
         for unit in planned.units
-        if (unit.split.partition, unit.split.bucket) in touched and not is_unaware(schema)
+        if (unit.split.partition, unit.split.bucket) in touched and not is_bucket_unaware(schema)
     )
-    return Changes(
+    return CommitChanges(
         CommitKind.OVERWRITE if touched else CommitKind.APPEND,
         entries,
         tuple(entry for message in messages for entry in message.changelog),

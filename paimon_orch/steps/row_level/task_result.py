@@ -13,25 +13,25 @@ import numpy.typing as npt
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile
-from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
+from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 
-Addresses = npt.NDArray[np.int64]
+RowAddresses = npt.NDArray[np.int64]
 
-ROW = "__paimon_row"  # the column of addresses
-KIND = "__paimon_kind"  # and the one of row kinds: +I, +U, -D
-OLD = "__paimon_old_"  # before the name of a column: what it held
+ADDRESS_COLUMN = "__paimon_row"  # the column of addresses
+KIND_COLUMN = "__paimon_kind"  # and the one of row kinds: +I, +U, -D
+OLD_VALUE_PREFIX = "__paimon_old_"  # before the name of a column: what it held
 _POSITION_BITS = 40
 
 
-def first_address(number: int) -> int:
+def first_row_address(number: int) -> int:
     """Return the address of the first row of a file."""
     return number << _POSITION_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class RowChanges:
+class RowLevelTaskResult:
     """What a task did: what it wrote, and (by file number) the rows that it deleted or wrote anew."""
 
     message: CommitMessage = field(default_factory=CommitMessage)
@@ -41,24 +41,24 @@ class RowChanges:
     def encode(self) -> bytes:
         """Return the changes as JSON."""
         rows = {
-            number: b64encode(vector.payload(bitmap64=True)).decode()
+            number: b64encode(vector.encode_payload(bitmap64=True)).decode()
             for number, vector in self.rows.items()
         }
         message = b64encode(self.message.encode()).decode()
         return json.dumps({"message": message, "rows": rows, "counts": dict(self.counts)}).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> "RowChanges":
+    def decode(cls, data: bytes) -> "RowLevelTaskResult":
         """Undo :meth:`encode`."""
         parts = json.loads(data)
         rows = {
-            int(number): decode_payload(b64decode(vector), "a task's result")
+            int(number): decode_deletion_vector_payload(b64decode(vector), "a task's result")
             for number, vector in parts["rows"].items()
         }
         return cls(CommitMessage.decode(b64decode(parts["message"])), rows, parts["counts"])
 
 
-def addressed(addresses: Iterable[Addresses]) -> dict[int, DeletionVector]:
+def group_rows_by_file(addresses: Iterable[RowAddresses]) -> dict[int, DeletionVector]:
     """Return rows by the number of their file; an address that comes twice is an error."""
     found = np.concatenate([np.empty(0, np.int64), *addresses])
     numbers = found >> _POSITION_BITS
@@ -67,11 +67,11 @@ def addressed(addresses: Iterable[Addresses]) -> dict[int, DeletionVector]:
         for number in np.unique(numbers)
     }
     if sum(vector.cardinality for vector in rows.values()) < len(found):
-        raise matched_twice()
+        raise build_multiple_matches_error()
     return rows
 
 
-def matched_twice() -> InputError:
+def build_multiple_matches_error() -> InputError:
     """Return the error of a row that is to be changed in two ways."""
     return InputError(
         "several rows of the source match one row of the table, so it is not clear which of them it should become; "
@@ -79,8 +79,8 @@ def matched_twice() -> InputError:
     )
 
 
-def marked_rows(
-    files: Sequence[BucketFile], changes: Iterable[RowChanges]
+def collect_changed_rows(
+    files: Sequence[BucketFile], changes: Iterable[RowLevelTaskResult]
 ) -> dict[BucketId, dict[str, DeletionVector]]:
     """Return all changed rows by bucket and file; a row that two tasks changed is an error."""
     found: dict[int, DeletionVector] = {}
@@ -92,7 +92,7 @@ def marked_rows(
                 known is not None
                 and found[number].cardinality < known.cardinality + rows.cardinality
             ):
-                raise matched_twice()
+                raise build_multiple_matches_error()
     marked: dict[BucketId, dict[str, DeletionVector]] = {}
     for number, rows in found.items():
         at = files[number]

@@ -23,16 +23,16 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import (
     EARLIEST,
     SnapshotStore,
-    numbered_files,
+    list_numbered_files,
     read_hint,
 )
 
 CHANGELOG_PREFIX = "changelog-"
-_ROUNDS = 5
+_MAX_ROUNDS = 5
 _PAUSE_SECONDS = 0.05
 
 
-class Kind(StrEnum):
+class RetainedSnapshotKind(StrEnum):
     """What a version is kept as."""
 
     SNAPSHOT = "snapshot"
@@ -41,19 +41,19 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class RetainedSnapshot:
     """A stored snapshot: itself, as a tag, or as the changelog that outlived it.
 
     ``complete`` is false below the hint EARLIEST: an expiration is removing it, or was killed while it did.
     ``keeps_changelog`` is false where expiration may have taken the changelog: tags, and what is made of tags.
     """
 
-    kind: Kind
+    kind: RetainedSnapshotKind
     branch: str
     name: str
     path: str
     snapshot: Snapshot
-    complete: bool = True
+    is_complete: bool = True
     keeps_changelog: bool = True
 
     def __str__(self) -> str:
@@ -64,7 +64,10 @@ class Version:
     def state_lists(self) -> tuple[tuple[str, int | None], ...]:
         """Return the manifest lists (name, size) of the files that are read as the version's rows."""
         snapshot = self.snapshot
-        if self.kind is Kind.CHANGELOG and snapshot.changelog_manifest_list is not None:
+        if (
+            self.kind is RetainedSnapshotKind.CHANGELOG
+            and snapshot.changelog_manifest_list is not None
+        ):
             return ()
         return (
             (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
@@ -78,7 +81,7 @@ class Version:
         Java Paimon keeps a changelog for each snapshot that it expires; where the table has a changelog producer, the
         changelogs of snapshots without changes (compactions) are left without any list.
         """
-        return not self.complete or self.kind is Kind.CHANGELOG
+        return not self.is_complete or self.kind is RetainedSnapshotKind.CHANGELOG
 
     @property
     def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
@@ -91,16 +94,16 @@ class Version:
     @property
     def index_manifest(self) -> str | None:
         """Return the index manifest, which changelogs do without."""
-        return None if self.kind is Kind.CHANGELOG else self.snapshot.index_manifest
+        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.index_manifest
 
     @property
     def statistics(self) -> str | None:
         """Return the statistics file, which changelogs do without."""
-        return None if self.kind is Kind.CHANGELOG else self.snapshot.statistics
+        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.statistics
 
 
 @dataclass(frozen=True, slots=True)
-class VersionStore:
+class RetainedSnapshotStore:
     """All versions of a table, in all branches. Without ``on_error`` one that cannot be read is an error."""
 
     io: FileIO
@@ -119,15 +122,15 @@ class VersionStore:
                 )
         return found
 
-    def all(self) -> dict[str, Version]:
+    def all(self) -> dict[str, RetainedSnapshot]:
         """Read all versions by path, as they were at one moment at which none of them went.
 
         One that goes while it is read may have gone for another that was not there to be listed.
         """
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             vanished: list[str] = []
             found = {
-                v.path: v for paths in self.branches() for v in self.of_branch(paths, vanished)
+                v.path: v for paths in self.branches() for v in self.read_branch(paths, vanished)
             }
             if not vanished:
                 return found
@@ -135,7 +138,9 @@ class VersionStore:
             f"{self.root}: snapshots go faster than they are read; nothing was deleted. Try again"
         )
 
-    def of_branch(self, paths: TablePaths, vanished: list[str] | None = None) -> Iterator[Version]:
+    def read_branch(
+        self, paths: TablePaths, vanished: list[str] | None = None
+    ) -> Iterator[RetainedSnapshot]:
         """Yield the versions of one branch; what goes while it is read is left out and put into ``vanished``."""
         gone = [] if vanished is None else vanished
         store = SnapshotStore(self.io, paths)
@@ -143,33 +148,42 @@ class VersionStore:
         first = earliest if earliest is not None and earliest in ids else 0
         tagged = set()
         for name in store.tags():
-            version = self._read(Kind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", gone)
+            version = self._read(
+                RetainedSnapshotKind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", gone
+            )
             if version is not None:
                 tagged.add(version.snapshot.id)
                 yield replace(version, keeps_changelog=False)
         for number in ids:
-            version = self._read(Kind.SNAPSHOT, paths, str(number), store.path(number), gone)
+            version = self._read(
+                RetainedSnapshotKind.SNAPSHOT, paths, str(number), store.path(number), gone
+            )
             if version is not None:
                 whole = number >= first
                 kept = whole and paths.branch == MAIN_BRANCH and number not in tagged
-                yield replace(version, complete=whole, keeps_changelog=kept)
-        yield from self._changelogs(paths, gone)
+                yield replace(version, is_complete=whole, keeps_changelog=kept)
+        yield from self._read_changelogs(paths, gone)
 
-    def _changelogs(self, paths: TablePaths, gone: list[str]) -> Iterator[Version]:
+    def _read_changelogs(self, paths: TablePaths, gone: list[str]) -> Iterator[RetainedSnapshot]:
         directory = f"{paths.branch_root}/changelog"
-        ids = numbered_files(self.io, directory, CHANGELOG_PREFIX)
+        ids = list_numbered_files(self.io, directory, CHANGELOG_PREFIX)
         earliest = read_hint(self.io, f"{directory}/{EARLIEST}")
         first = earliest if earliest is not None and earliest in ids else 0
         for number in ids:
             path = f"{directory}/{CHANGELOG_PREFIX}{number}"
-            version = self._read(Kind.CHANGELOG, paths, str(number), path, gone)
+            version = self._read(RetainedSnapshotKind.CHANGELOG, paths, str(number), path, gone)
             if version is not None:
                 whole = number >= first
-                yield replace(version, complete=whole, keeps_changelog=whole)
+                yield replace(version, is_complete=whole, keeps_changelog=whole)
 
     def _read(
-        self, kind: Kind, paths: TablePaths, name: str, path: str, vanished: list[str]
-    ) -> Version | None:
+        self,
+        kind: RetainedSnapshotKind,
+        paths: TablePaths,
+        name: str,
+        path: str,
+        vanished: list[str],
+    ) -> RetainedSnapshot | None:
         try:
             data = self.io.read_bytes(path)
         except FileNotFoundError:
@@ -178,7 +192,7 @@ class VersionStore:
         except OSError as error:
             raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
         try:
-            return Version(kind, paths.branch, name, path, Snapshot.from_json(data, path))
+            return RetainedSnapshot(kind, paths.branch, name, path, Snapshot.from_json(data, path))
         except PaimonError as error:
             if self.on_error is None:
                 raise
@@ -199,19 +213,19 @@ class ReferenceReader:
         """Read the manifests of one table; all branches share them."""
         return cls(ManifestReader(io, TablePaths(root)))
 
-    def state(self, version: Version) -> list[ManifestFileMeta]:
+    def state(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
         """Return the manifests of a version's rows, in order."""
-        return self._metas(version.state_lists, optional=version.may_lack_state)
+        return self._read_metas(version.state_lists, optional=version.may_lack_state)
 
-    def delta(self, version: Version) -> list[ManifestFileMeta]:
+    def delta(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
         """Return the manifests of what a version changed."""
-        return self._metas(version.state_lists[1:], optional=version.may_lack_state)
+        return self._read_metas(version.state_lists[1:], optional=version.may_lack_state)
 
-    def changelog(self, version: Version) -> list[ManifestFileMeta]:
+    def changelog(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
         """Return the manifests of a version's changelog."""
-        return self._metas(version.changelog_list, optional=not version.keeps_changelog)
+        return self._read_metas(version.changelog_list, optional=not version.keeps_changelog)
 
-    def index(self, version: Version) -> tuple[IndexManifestEntry, ...]:
+    def index(self, version: RetainedSnapshot) -> tuple[IndexManifestEntry, ...]:
         """Return the index files of a version."""
         name = version.index_manifest
         if name is None:
@@ -220,12 +234,12 @@ class ReferenceReader:
             try:
                 self._indexes[name] = tuple(self.manifests.index_manifest(name))
             except MissingFileError:
-                if version.complete:
+                if version.is_complete:
                     raise
                 return ()
         return self._indexes[name]
 
-    def _metas(
+    def _read_metas(
         self, lists: Iterable[tuple[str, int | None]], *, optional: bool
     ) -> list[ManifestFileMeta]:
         found: list[ManifestFileMeta] = []
@@ -250,7 +264,7 @@ class ReferenceReader:
             raise
 
 
-def metadata_names(reader: ReferenceReader, version: Version) -> set[str]:
+def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> set[str]:
     """Return the names of all metadata and index files of a version; names are unique in a table."""
     names = {name for name, _ in (*version.state_lists, *version.changelog_list)}
     metas = [*reader.state(version), *reader.changelog(version)]
@@ -261,22 +275,22 @@ def metadata_names(reader: ReferenceReader, version: Version) -> set[str]:
 
 
 @dataclass(slots=True)
-class Used:
+class ReferencedFiles:
     """The names of all files that any version of a table names, data files by every entry of every manifest.
 
     The set only grows: :meth:`update` reads the versions that came since. A version that went takes nothing with it.
-    Manifests may be read elsewhere, many at once: :meth:`unread` returns them, and what :meth:`was_read` is told of is
+    Manifests may be read elsewhere, many at once: :meth:`list_unread_manifests` returns them, and what :meth:`mark_as_read` is told of is
     not opened here; its names are missing in ``names`` then.
     """
 
-    store: VersionStore
+    store: RetainedSnapshotStore
     sleep: Callable[[float], None] = time.sleep
     names: set[str] = field(default_factory=set)
-    versions: dict[str, Version] = field(default_factory=dict)
+    versions: dict[str, RetainedSnapshot] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
-    def unread(self) -> list[ManifestFileMeta]:
+    def list_unread_manifests(self) -> list[ManifestFileMeta]:
         """Return the manifests that versions name now and that were not read, each once."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
         for version in self._pending():
@@ -285,7 +299,7 @@ class Used:
                     metas.setdefault(meta.file_name, meta)
         return [meta for name, meta in metas.items() if name not in self._opened]
 
-    def was_read(self, manifests: Iterable[str]) -> None:
+    def mark_as_read(self, manifests: Iterable[str]) -> None:
         """Take note of manifests whose names somebody else looks after."""
         self._opened.update(manifests)
 
@@ -297,7 +311,7 @@ class Used:
         :class:`MissingFileError` names the file.
         """
         failure: PaimonError | None = None
-        for attempt in range(_ROUNDS):
+        for attempt in range(_MAX_ROUNDS):
             pending = self._pending()
             failure = self._read(pending)
             if failure is None:
@@ -312,12 +326,14 @@ class Used:
             self._reader = ReferenceReader.of(self.store.io, self.store.root)
         return self._reader
 
-    def _pending(self) -> list[Version]:
+    def _pending(self) -> list[RetainedSnapshot]:
         """Return the versions that are new, or are not what they were when they were read."""
         found = self.store.all()
-        return [v for path, v in found.items() if not _same(self.versions.get(path), v)]
+        return [
+            v for path, v in found.items() if not _has_same_snapshot(self.versions.get(path), v)
+        ]
 
-    def _read(self, pending: Sequence[Version]) -> PaimonError | None:
+    def _read(self, pending: Sequence[RetainedSnapshot]) -> PaimonError | None:
         reader, failure = self._lists(), None
         for version in pending:
             try:
@@ -329,8 +345,8 @@ class Used:
                 self.versions[version.path] = version
         return failure
 
-    def _add(self, reader: ReferenceReader, version: Version) -> None:
-        names = metadata_names(reader, version)
+    def _add(self, reader: ReferenceReader, version: RetainedSnapshot) -> None:
+        names = list_metadata_names(reader, version)
         kinds = (
             (reader.state(version), version.may_lack_state),
             (reader.changelog(version), not version.keeps_changelog),
@@ -342,10 +358,10 @@ class Used:
                 manifest = reader.open(meta, optional=optional)
                 if manifest is not None:
                     self.names.update(manifest.names)
-                    self.names.update(manifest.extra_names())
+                    self.names.update(manifest.extra_file_names())
                     self._opened.add(meta.file_name)
         self.names |= names
 
 
-def _same(one: Version | None, other: Version) -> bool:
+def _has_same_snapshot(one: RetainedSnapshot | None, other: RetainedSnapshot) -> bool:
     return one is not None and one.snapshot == other.snapshot

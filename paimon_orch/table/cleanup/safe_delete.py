@@ -6,7 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import CorruptFileError, PaimonError, StorageError
-from paimon_orch.format.external_paths import INDEX_PATH, PATHS, path_of
+from paimon_orch.format.external_paths import (
+    DATA_FILE_EXTERNAL_PATHS,
+    GLOBAL_INDEX_EXTERNAL_PATH,
+    strip_file_scheme,
+)
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
@@ -15,13 +19,13 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 logger = logging.getLogger(__name__)
 
 
-def data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
+def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
     """Return the directories that data files of a table may be in: its own, and its external paths."""
-    external = schema.typed_options.names(PATHS)
-    return (paths.root, *(path_of(uri).rstrip("/") for uri in external))
+    external = schema.typed_options.names(DATA_FILE_EXTERNAL_PATHS)
+    return (paths.root, *(strip_file_scheme(uri).rstrip("/") for uri in external))
 
 
-def file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
+def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
     """Return the directories that data and index files of a table may be in.
 
     External paths that an older schema named count too: files that were written there are still the table's.
@@ -31,17 +35,19 @@ def file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
         with suppress(
             PaimonError
         ):  # a schema that cannot be read names no path: its files are refused and stay
-            roots |= dict.fromkeys(_roots_of(schemas.get(schema_id), paths))
+            roots |= dict.fromkeys(_list_roots_of_schema(schemas.get(schema_id), paths))
     return tuple(roots)
 
 
-def _roots_of(schema: TableSchema, paths: TablePaths) -> list[str]:
-    index = path_of(schema.typed_options.text(INDEX_PATH).strip()).rstrip("/")
-    return [root for root in (*data_roots(paths, schema), index) if root]
+def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
+    index = strip_file_scheme(schema.typed_options.text(GLOBAL_INDEX_EXTERNAL_PATH).strip()).rstrip(
+        "/"
+    )
+    return [root for root in (*list_data_roots(paths, schema), index) if root]
 
 
 @dataclass(slots=True)
-class Remover:
+class SafeDeleter:
     """Deletes files below some folders, one by one.
 
     Names come from metadata, which is input: what leads out of the folders, or through a link below them, is refused
@@ -52,15 +58,15 @@ class Remover:
     roots: Sequence[str]
     refused: list[str] = field(default_factory=list)
     _directories: dict[str, frozenset[str]] = field(default_factory=dict)
-    _real: dict[str, bool] = field(default_factory=dict)
+    _real_directories: dict[str, bool] = field(default_factory=dict)
 
-    def allows(self, path: str) -> bool:
+    def has_safe_name(self, path: str) -> bool:
         """Tell whether a file may be deleted, as far as its name goes; no file is looked at."""
-        return any(path.startswith(f"{root}/") for root in self.roots) and is_plain(path)
+        return any(path.startswith(f"{root}/") for root in self.roots) and is_plain_path(path)
 
-    def reaches(self, path: str) -> bool:
+    def is_safe_path(self, path: str) -> bool:
         """Tell whether a file lies below the roots, and behind no link."""
-        return self.allows(path) and self._is_real(path.rpartition("/")[0])
+        return self.has_safe_name(path) and self._is_real_directory(path.rpartition("/")[0])
 
     def delete(self, path: str) -> bool:
         """Delete one file; a missing one is no error. ``False`` if it is refused."""
@@ -70,7 +76,7 @@ class Remover:
         """Move one file to a name below the roots; a missing one is no error. ``False`` if it is refused."""
 
         def move() -> None:
-            if self.reaches(target):
+            if self.is_safe_path(target):
                 with suppress(FileNotFoundError):
                     self.io.move(path, target)
 
@@ -78,7 +84,7 @@ class Remover:
 
     def _guarded(self, path: str, action: Callable[[], None]) -> bool:
         try:
-            allowed = self.reaches(path)
+            allowed = self.is_safe_path(path)
             if allowed:
                 action()
         except (CorruptFileError, IsADirectoryError):  # somebody's directory under that name
@@ -105,36 +111,36 @@ class Remover:
         while pending:
             parents = set()
             for path in pending:
-                inside = path.startswith(f"{root}/") and self._is_real(path)
+                inside = path.startswith(f"{root}/") and self._is_real_directory(path)
                 if inside and self.io.delete_empty_dir(path):
                     removed += 1
                     parents.add(path.rpartition("/")[0])
             pending = sorted(parents, key=lambda path: -path.count("/"))
         return removed
 
-    def _is_real(self, directory: str) -> bool:
+    def _is_real_directory(self, directory: str) -> bool:
         """Tell whether a directory below a root is reached without a link. Object stores have none."""
         if self.io.remote or directory in self.roots:
             return True
-        if directory not in self._real:
+        if directory not in self._real_directories:
             parent, _, name = directory.rpartition("/")
             inside = any(directory.startswith(f"{root}/") for root in self.roots)
             # one that is not there would be made, behind a link if its parent is one
-            self._real[directory] = (
+            self._real_directories[directory] = (
                 inside
-                and self._is_real(parent)
-                and (name in self._children(parent) or not self.io.exists(directory))
+                and self._is_real_directory(parent)
+                and (name in self._list_subdirectories(parent) or not self.io.exists(directory))
             )
-        return self._real[directory]
+        return self._real_directories[directory]
 
-    def _children(self, directory: str) -> frozenset[str]:
+    def _list_subdirectories(self, directory: str) -> frozenset[str]:
         if directory not in self._directories:
             found = (info.name for info in self.io.list_dir(directory) if info.is_dir)
             self._directories[directory] = frozenset(found)
         return self._directories[directory]
 
 
-def is_plain(path: str) -> bool:
+def is_plain_path(path: str) -> bool:
     """Tell whether a path is absolute and goes nowhere but down."""
     _, scheme, rest = path.partition("://")
     parts = (rest or path).removeprefix("/").split("/")

@@ -6,15 +6,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, live_entries
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, filter_live_entries
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.cleanup.references import Kind, ReferenceReader, Version, metadata_names
+from paimon_orch.table.cleanup.references import (
+    ReferenceReader,
+    RetainedSnapshot,
+    RetainedSnapshotKind,
+    list_metadata_names,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
+class UnreferencedFiles:
     """Paths that only expiring versions name.
 
     ``data`` are data files, their side files and changelog files, ``metadata`` manifests, index files and statistics,
@@ -36,18 +41,18 @@ class Garbage:
         """Return the size of the data files."""
         return sum(self.sizes)
 
-    def filter(self, keep: Callable[[str], bool]) -> "Garbage":
+    def filter(self, keep: Callable[[str], bool]) -> "UnreferencedFiles":
         """Return the part whose paths are accepted."""
         sized = dict(zip(self.data, self.sizes, strict=True))
         data, metadata, lists = (
             tuple(path for path in paths if keep(path))
             for paths in (self.data, self.metadata, self.lists)
         )
-        return Garbage(data, metadata, lists, tuple(sized[path] for path in data))
+        return UnreferencedFiles(data, metadata, lists, tuple(sized[path] for path in data))
 
 
 @dataclass(slots=True)
-class GarbageCollector:
+class SnapshotDeletionPlanner:
     """Finds the garbage of some versions. Every manifest is opened at most once.
 
     ``kept`` are all other versions of the table. Whatever they need and cannot be read is an error.
@@ -56,34 +61,34 @@ class GarbageCollector:
     reader: ReferenceReader
     paths: TablePaths
     schema: TableSchema
-    kept: Sequence[Version]
+    kept: Sequence[RetainedSnapshot]
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
-    _shared: set[str] = field(default_factory=set)
+    _shared_manifests: set[str] = field(default_factory=set)
     _directories: dict[tuple[bytes, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for version in self.kept:
             metas = [*self.reader.state(version), *self.reader.changelog(version)]
-            self._shared.update(meta.file_name for meta in metas)
+            self._shared_manifests.update(meta.file_name for meta in metas)
 
-    def add_deleted(self, version: Version) -> None:
+    def add_deleted_files(self, version: RetainedSnapshot) -> None:
         """Look at the files that a version's delta deleted."""
         self._add(self._read(self.reader.delta(version)), FileKind.DELETE)
 
-    def add_changelog(self, version: Version) -> None:
+    def add_changelog_files(self, version: RetainedSnapshot) -> None:
         """Look at the changelog files of a version."""
         self._add(self._read(self.reader.changelog(version)), FileKind.ADD)
 
-    def add_live(self, version: Version) -> None:
+    def add_live_files(self, version: RetainedSnapshot) -> None:
         """Look at the files that a version reads."""
         manifests = list(self._read(self.reader.state(version)))
         entries = [entry for manifest in manifests for entry in manifest.entries()]
-        self._remember(live_entries(entries))
+        self._record_entries(filter_live_entries(entries))
 
-    def collect(self, expiring: Iterable[Version]) -> Garbage:
+    def collect(self, expiring: Iterable[RetainedSnapshot]) -> UnreferencedFiles:
         """Return what is garbage of all that was looked at, and of the metadata of these versions, oldest first."""
-        spared = self._spared()
+        spared = self._find_referenced_names()
         data: list[str] = []
         sizes: list[int] = []
         for path, entry in self._entries.items():
@@ -92,10 +97,12 @@ class GarbageCollector:
                 data.append(path)
                 sizes.append(entry.file.file_size if name == entry.file.file_name else 0)
         expiring = list(expiring)
-        spared = {name for version in self.kept for name in metadata_names(self.reader, version)}
-        metadata = self._unspared(expiring, self._metadata_paths, spared)
-        lists = self._unspared(expiring, self._list_paths, spared)
-        return Garbage(tuple(data), metadata, lists, tuple(sizes))
+        spared = {
+            name for version in self.kept for name in list_metadata_names(self.reader, version)
+        }
+        metadata = self._exclude_referenced(expiring, self._metadata_paths, spared)
+        lists = self._exclude_referenced(expiring, self._list_paths, spared)
+        return UnreferencedFiles(tuple(data), metadata, lists, tuple(sizes))
 
     def _read(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
         for meta in metas:
@@ -103,18 +110,18 @@ class GarbageCollector:
             manifest = self._opened.get(name)
             if manifest is None:
                 # missing, and nothing that stays needs it: an earlier run was killed after it had deleted the data
-                manifest = self.reader.open(meta, optional=name not in self._shared)
+                manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
             if manifest is None:
                 continue
-            if name in self._shared:
+            if name in self._shared_manifests:
                 self._opened[name] = manifest
             yield manifest
 
     def _add(self, manifests: Iterable[Manifest], kind: FileKind) -> None:
         for manifest in manifests:
-            self._remember(manifest.entries(np.flatnonzero(manifest.kinds == kind)))
+            self._record_entries(manifest.entries(np.flatnonzero(manifest.kinds == kind)))
 
-    def _remember(self, entries: Iterable[ManifestEntry]) -> None:
+    def _record_entries(self, entries: Iterable[ManifestEntry]) -> None:
         for entry in entries:
             path = self._path(entry)
             directory = path.rpartition("/")[0]
@@ -130,24 +137,26 @@ class GarbageCollector:
             self._directories[at] = self.paths.bucket_dir(self.schema, *at)
         return f"{self._directories[at]}/{entry.file.file_name}"
 
-    def _spared(self) -> set[str]:
+    def _find_referenced_names(self) -> set[str]:
         """Return the names of data and side files that versions which stay refer to, among those looked at."""
         wanted = {entry.file.file_name for entry in self._entries.values()}
         relevant: dict[str, list[ManifestEntry]] = {}
         spared: set[str] = set()
         for version in self.kept if wanted else ():
-            state = self._relevant(self.reader.state(version), wanted, relevant)
-            changelog = self._relevant(self.reader.changelog(version), wanted, relevant)
-            if version.kind is Kind.CHANGELOG:
+            state = self._read_relevant_entries(self.reader.state(version), wanted, relevant)
+            changelog = self._read_relevant_entries(
+                self.reader.changelog(version), wanted, relevant
+            )
+            if version.kind is RetainedSnapshotKind.CHANGELOG:
                 needed = [entry for entry in (*state, *changelog) if entry.kind is FileKind.ADD]
             else:
-                needed = [*live_entries(state), *live_entries(changelog)]
+                needed = [*filter_live_entries(state), *filter_live_entries(changelog)]
             for entry in needed:
                 spared.add(entry.file.file_name)
                 spared.update(entry.file.extra_files)
         return spared
 
-    def _relevant(
+    def _read_relevant_entries(
         self,
         metas: Iterable[ManifestFileMeta],
         wanted: Collection[str],
@@ -157,21 +166,23 @@ class GarbageCollector:
         for meta in metas:
             if meta.file_name not in known:
                 known[meta.file_name] = [
-                    entry for manifest in self._read([meta]) for entry in _named(manifest, wanted)
+                    entry
+                    for manifest in self._read([meta])
+                    for entry in _select_entries_by_name(manifest, wanted)
                 ]
                 self._opened.pop(meta.file_name, None)
         return [entry for meta in metas for entry in known[meta.file_name]]
 
-    def _unspared(
+    def _exclude_referenced(
         self,
-        expiring: Iterable[Version],
-        paths_of: Callable[[Version], Iterator[str]],
+        expiring: Iterable[RetainedSnapshot],
+        paths_of: Callable[[RetainedSnapshot], Iterator[str]],
         spared: Collection[str],
     ) -> tuple[str, ...]:
         paths = dict.fromkeys(path for version in expiring for path in paths_of(version))
         return tuple(path for path in paths if path.rpartition("/")[2] not in spared)
 
-    def _metadata_paths(self, version: Version) -> Iterator[str]:
+    def _metadata_paths(self, version: RetainedSnapshot) -> Iterator[str]:
         for meta in (*self.reader.state(version), *self.reader.changelog(version)):
             yield f"{self.paths.manifest_dir}/{meta.file_name}"
         for item in self.reader.index(version):
@@ -181,13 +192,13 @@ class GarbageCollector:
         if version.statistics is not None:
             yield f"{self.paths.root}/statistics/{version.statistics}"
 
-    def _list_paths(self, version: Version) -> Iterator[str]:
+    def _list_paths(self, version: RetainedSnapshot) -> Iterator[str]:
         if version.index_manifest is not None:
             yield f"{self.paths.manifest_dir}/{version.index_manifest}"
         for name, _ in (*version.changelog_list, *version.state_lists):
             yield f"{self.paths.manifest_dir}/{name}"
 
 
-def _named(manifest: Manifest, wanted: Collection[str]) -> list[ManifestEntry]:
+def _select_entries_by_name(manifest: Manifest, wanted: Collection[str]) -> list[ManifestEntry]:
     rows = [row for row, name in enumerate(manifest.names) if name in wanted]
     return manifest.entries(np.array(rows, np.int64)) if rows else []

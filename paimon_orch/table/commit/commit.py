@@ -25,15 +25,15 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from paimon_orch.table.commit.commit_changes import Changes
-from paimon_orch.table.commit.snapshot_builder import NextSnapshot
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.snapshot_builder import SnapshotBuilder
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
 
 logger = logging.getLogger(__name__)
 
-_UNCERTAIN_OUTCOMES = 3  # of one commit; then the caller is told
+_MAX_UNKNOWN_OUTCOMES = 3  # of one commit; then the caller is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +56,25 @@ class CommitId:
             )
 
 
-def new_commit_user(schema: TableSchema) -> str:
+def create_commit_user(schema: TableSchema) -> str:
     """Return a fresh commit user, as batch commits must use (section 10.5)."""
     prefix = schema.typed_options.text("commit.user-prefix")
     return f"{prefix}_{uuid4()}" if prefix else str(uuid4())
 
 
 @dataclass(slots=True)
-class _Attempts:
+class _CommitState:
     """What the attempts at one commit have done so far.
 
     ``seen`` is the newest snapshot that was there at the last attempt, ``written`` the delta lists of attempts that may
     have become a snapshot, ``uncertain`` how many times that stayed unknown.
     """
 
-    changes: Changes
+    changes: CommitChanges
     count: int = 0
     seen: int = 0
     written: set[str] = field(default_factory=set)
-    uncertain: int = 0
+    unknown_outcomes: int = 0
 
 
 @dataclass(slots=True)
@@ -93,9 +93,9 @@ class TableCommit:
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
     attempts: int = field(default=0, init=False)
-    duplicate: bool = field(default=False, init=False)
+    is_duplicate: bool = field(default=False, init=False)
 
-    def commit(self, changes: Changes) -> Snapshot:
+    def commit(self, changes: CommitChanges) -> Snapshot:
         """Make one new snapshot and return it; or the one that is there, if these changes were committed before.
 
         Raises :class:`CommitConflictError` if another committer changed the same files, or if ``commit.max-retries``
@@ -114,7 +114,7 @@ class TableCommit:
             wait=wait_exponential(multiplier=shortest, max=longest) + wait_random(0, shortest),
             retry_error_callback=lambda _: None,
         )
-        state = _Attempts(changes)
+        state = _CommitState(changes)
         try:
             snapshot: Snapshot | None = retrying(self._attempt, state)
         except UnsupportedError as error:
@@ -129,7 +129,7 @@ class TableCommit:
                 f"{self.snapshots.paths.root}: {self.attempts} attempts lost the race for the next snapshot; the "
                 "table is unchanged. Try again, or raise the options 'commit.max-retries' and 'commit.timeout'."
             )
-        self.duplicate = snapshot.delta_manifest_list not in state.written
+        self.is_duplicate = snapshot.delta_manifest_list not in state.written
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
             snapshot.id,
@@ -139,7 +139,7 @@ class TableCommit:
         )
         return snapshot
 
-    def committed(self, identifier: int) -> Snapshot | None:
+    def find_committed(self, identifier: int) -> Snapshot | None:
         """Return the snapshot by which this user has committed an identifier, or a later one; None if it has not."""
         found = None
         for snapshot in self.snapshots.walk_back():
@@ -152,11 +152,11 @@ class TableCommit:
                 break
         return found
 
-    def _earlier(self, state: _Attempts, latest: Snapshot | None) -> Snapshot | None:
+    def _find_earlier_commit(self, state: _CommitState, latest: Snapshot | None) -> Snapshot | None:
         """Return the snapshot that these very changes have become already."""
         changes = state.changes
         if state.count == 1 and changes.identifier != BATCH_COMMIT_IDENTIFIER:
-            return self.committed(changes.identifier)
+            return self.find_committed(changes.identifier)
         if state.count == 1 or latest is None:
             return None
         if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.written:
@@ -173,25 +173,25 @@ class TableCommit:
                 return snapshot
         return None
 
-    def _attempt(self, state: _Attempts) -> Snapshot | None:
+    def _attempt(self, state: _CommitState) -> Snapshot | None:
         """Try once; None if it is to be tried again."""
         state.count += 1
         latest = self.snapshots.latest()
-        earlier = self._earlier(state, latest)
+        earlier = self._find_earlier_commit(state, latest)
         if earlier is not None:
             return earlier
         state.seen = 0 if latest is None else latest.id
         schema = self.schemas.latest()
         self.check(schema)
         writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
-        coming = NextSnapshot(state.changes, latest, schema, self.snapshots, self.manifests)
+        coming = SnapshotBuilder(state.changes, latest, schema, self.snapshots, self.manifests)
         try:
             snapshot = coming.write(writer, self.user, int(self.clock() * 1000))
         except BaseException:
             writer.remove()
             raise
         state.written.add(snapshot.delta_manifest_list)
-        created = self._create(snapshot, state)
+        created = self._create_snapshot_file(snapshot, state)
         if created is False:
             state.written.remove(snapshot.delta_manifest_list)
             writer.remove()
@@ -203,7 +203,7 @@ class TableCommit:
             logger.warning("snapshot %d is committed, its hint is not: %s", snapshot.id, error)
         return snapshot
 
-    def _create(self, snapshot: Snapshot, state: _Attempts) -> bool | None:
+    def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool | None:
         """Create the snapshot file; None if it is not known whether it is there now, or will be.
 
         An unknown outcome is settled by the next attempt: it finds the snapshot, or creates one of the same id, which
@@ -217,8 +217,8 @@ class TableCommit:
         except (OSError, StorageError) as error:
             with suppress(OSError, StorageError):
                 return self.snapshots.io.read_bytes(path) == data
-            state.uncertain += 1
-            if state.uncertain < _UNCERTAIN_OUTCOMES:
+            state.unknown_outcomes += 1
+            if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
                 logger.warning("%s: asked again, the outcome is unknown (%s)", path, error)
                 return None
             raise StorageError(

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from paimon_orch.table.commit.conflict_detection import BucketGuard, HashGuard
+from paimon_orch.table.commit.conflict_detection import BucketGuard, HashIndexGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 
 PartitionFilter = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class CommitChanges:
     """What one snapshot changes.
 
     ``overwrite`` selects the partitions whose live files are all removed first; it is asked again on every attempt.
@@ -28,7 +28,7 @@ class Changes:
     changelog: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
-    hash_guards: tuple[HashGuard, ...] = ()
+    hash_index_guards: tuple[HashIndexGuard, ...] = ()
     read_guard: ReadGuard | None = None
     overwrite: PartitionFilter | None = None
     identifier: int = BATCH_COMMIT_IDENTIFIER
@@ -36,7 +36,7 @@ class Changes:
     merge_manifests: bool = False
 
     @property
-    def needs_check(self) -> bool:
+    def can_conflict(self) -> bool:
         """Tell whether the changes can collide with others at all."""
         return (
             self.kind in (CommitKind.COMPACT, CommitKind.OVERWRITE)

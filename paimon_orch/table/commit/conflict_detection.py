@@ -8,14 +8,18 @@ import numpy as np
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, HASH, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import (
+    DELETION_VECTORS_INDEX,
+    HASH_INDEX,
+    IndexManifestEntry,
+)
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.sort.key_order import key_bounds
-from paimon_orch.merge.tree.levels import age
+from paimon_orch.merge.sort.key_order import decode_key_bounds
+from paimon_orch.merge.tree.levels import merge_order_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class BucketGuard:
 
 
 @dataclass(frozen=True, slots=True)
-class HashGuard:
+class HashIndexGuard:
     """The hash index file of a dynamic bucket that rows were assigned by; None if it had none.
 
     The format has no rule for it either: the later of two writers would replace the index of the earlier one, and keys
@@ -86,13 +90,13 @@ def check_conflicts(
         else:
             live[entry.identity] = entry
     if schema.primary_keys:
-        _check_levels(schema, live.values())
+        _check_level_overlaps(schema, live.values())
         if kind is CommitKind.COMPACT:
-            _check_order(schema, live.values(), delta)
+            _check_level_0_order(schema, live.values(), delta)
     return list(live.values())
 
 
-def newest_of_partitions(
+def find_live_entry_per_partition(
     manifests: Iterable[Manifest], partitions: Iterable[bytes]
 ) -> list[ManifestEntry] | None:
     """Return a live entry of each of the partitions that has one; None if only all manifests together can tell.
@@ -129,7 +133,7 @@ def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestE
                 )
 
 
-def _check_order(
+def _check_level_0_order(
     schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
 ) -> None:
     """Refuse a compaction of level 0 that leaves a file there which was behind one of its inputs.
@@ -146,7 +150,9 @@ def _check_order(
     for entry in live:
         left = entry.file
         for file in compacted.get((entry.partition, entry.bucket), ()) if left.level == 0 else ():
-            if age(left) < age(file) and _may_tie(left, file, schema.key_fields):
+            if merge_order_key(left) < merge_order_key(file) and _may_share_key_and_sequence(
+                left, file, schema.key_fields
+            ):
                 raise CommitConflictError(
                     f"file {left.file_name} came to level 0 since this one was planned, and its rows may have the "
                     f"sequence numbers of newer ones in {file.file_name}. Nothing was changed; plan and run the step "
@@ -154,19 +160,21 @@ def _check_order(
                 )
 
 
-def _may_tie(one: DataFileMeta, two: DataFileMeta, key_fields: Sequence[Field]) -> bool:
+def _may_share_key_and_sequence(
+    one: DataFileMeta, two: DataFileMeta, key_fields: Sequence[Field]
+) -> bool:
     """Tell whether two files may hold rows of one key and one sequence number."""
     if one.max_sequence_number < two.min_sequence_number:
         return False
     if two.max_sequence_number < one.min_sequence_number:
         return False
-    low, high = key_bounds(one, key_fields)
-    other_low, other_high = key_bounds(two, key_fields)
+    low, high = decode_key_bounds(one, key_fields)
+    other_low, other_high = decode_key_bounds(two, key_fields)
     return low <= other_high and other_low <= high
 
 
-def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
-    if schema.typed_options.clusters_by_value:
+def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
+    if schema.typed_options.is_pk_clustering_override:
         return  # such files may overlap; a guard of the bucket keeps compactions apart
     fields = schema.key_fields
     runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
@@ -178,7 +186,7 @@ def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
             continue
         files = (entry.file for entry in entries)
         ranges = sorted(
-            ((*key_bounds(file, fields), file) for file in files), key=lambda item: item[0]
+            ((*decode_key_bounds(file, fields), file) for file in files), key=lambda item: item[0]
         )
         for (_, end, one), (start, _, two) in pairwise(ranges):
             if end >= start:
@@ -188,7 +196,7 @@ def _check_levels(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
                 )
 
 
-def check_guards(
+def check_bucket_guards(
     guards: Iterable[BucketGuard],
     base: Iterable[ManifestEntry],
     index: Iterable[IndexManifestEntry],
@@ -200,7 +208,7 @@ def check_guards(
             files.setdefault((entry.partition, entry.bucket), set()).add(entry.file.file_name)
     vectors: dict[tuple[bytes, int], set[str]] = {}
     for item in index:
-        if item.index_type == DELETION_VECTORS:
+        if item.index_type == DELETION_VECTORS_INDEX:
             vectors.setdefault((item.partition, item.bucket), set()).add(item.file_name)
     for guard in guards:
         at = guard.partition, guard.bucket
@@ -211,9 +219,11 @@ def check_guards(
             )
 
 
-def check_hash_guards(guards: Iterable[HashGuard], index: Iterable[IndexManifestEntry]) -> None:
+def check_hash_index_guards(
+    guards: Iterable[HashIndexGuard], index: Iterable[IndexManifestEntry]
+) -> None:
     """Raise :class:`CommitConflictError` if the hash index of a guarded bucket is another one by now."""
-    names = {(e.partition, e.bucket): e.file_name for e in index if e.index_type == HASH}
+    names = {(e.partition, e.bucket): e.file_name for e in index if e.index_type == HASH_INDEX}
     for guard in guards:
         if names.get((guard.partition, guard.bucket)) != guard.file_name:
             raise CommitConflictError(

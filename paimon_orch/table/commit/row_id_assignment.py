@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.files.row_tracking import ROW_ID, tracking_fields
+from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 
 
-def with_row_ids(
+def assign_row_ids(
     schema: TableSchema, entries: Iterable[ManifestEntry], snapshot_id: int, next_row_id: int
 ) -> tuple[list[ManifestEntry], int]:
     """Give ids to the rows of new files, and return the entries with the next free id.
@@ -18,12 +18,12 @@ def with_row_ids(
     Rows that an append wrote get ids, and the snapshot as their sequence number; rewritten files hold theirs, and those
     of rows that were changed are pending. Tables without row tracking stay as they are.
     """
-    if not tracking_fields(schema):
+    if not row_tracking_fields(schema):
         return list(entries), next_row_id
     numbered = []
     for entry in entries:
         file = entry.file
-        if entry.kind is FileKind.ADD and _is_new(entry):
+        if entry.kind is FileKind.ADD and _needs_row_ids(entry):
             file = replace(
                 file,
                 first_row_id=next_row_id,
@@ -39,7 +39,7 @@ def with_row_ids(
     return numbered, next_row_id
 
 
-def _is_new(entry: ManifestEntry) -> bool:
+def _needs_row_ids(entry: ManifestEntry) -> bool:
     file = entry.file
     return (
         file.first_row_id is None
@@ -48,14 +48,14 @@ def _is_new(entry: ManifestEntry) -> bool:
     )
 
 
-def with_snapshot_order(
+def assign_snapshot_sequence(
     schema: TableSchema, entries: Sequence[ManifestEntry], snapshot_id: int
 ) -> list[ManifestEntry]:
     """Give appended files the snapshot as their sequence number, if the table's rows are ordered by snapshot.
 
     Compacted files hold the numbers of their rows, and files that the commit moves to another level have theirs.
     """
-    if not schema.typed_options.snapshot_ordering:
+    if not schema.typed_options.has_snapshot_ordering:
         return list(entries)
     moved = {entry.file.file_name for entry in entries if entry.kind is FileKind.DELETE}
     return [
@@ -75,7 +75,7 @@ def with_snapshot_order(
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
     """Raise :class:`CommitConflictError` if two live files claim an id, or one an id that was never given."""
-    if not tracking_fields(schema) or schema.typed_options.boolean("data-evolution.enabled"):
+    if not row_tracking_fields(schema) or schema.typed_options.boolean("data-evolution.enabled"):
         return
     claims = sorted(
         (

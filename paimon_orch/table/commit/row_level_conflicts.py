@@ -5,7 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry, combine
+from paimon_orch.format.manifest.index_manifest import (
+    DELETION_VECTORS_INDEX,
+    IndexManifestEntry,
+    apply_index_changes,
+)
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -29,26 +33,26 @@ class ReadGuard:
         """Raise :class:`CommitConflictError` if a commit since then changed rows that were read."""
         newest = 0 if latest is None else latest.id
         if newest < self.snapshot_id:
-            raise _changed(self.snapshot_id)
+            raise _build_conflict_error(self.snapshot_id)
         for number in range(self.snapshot_id + 1, newest + 1):
             try:
                 snapshot = snapshots.get(number)
             except NotFoundError:  # expired: what it changed cannot be told any more
-                raise _changed(self.snapshot_id) from None
+                raise _build_conflict_error(self.snapshot_id) from None
             if snapshot.commit_kind is not CommitKind.COMPACT:
-                for entry in manifests.delta_entries(snapshot):
+                for entry in manifests.read_delta_entries(snapshot):
                     if self.buckets is None or (entry.partition, entry.bucket) in self.buckets:
-                        raise _changed(self.snapshot_id)
+                        raise _build_conflict_error(self.snapshot_id)
 
 
-def _changed(snapshot_id: int) -> CommitConflictError:
+def _build_conflict_error(snapshot_id: int) -> CommitConflictError:
     return CommitConflictError(
         f"another commit changed rows that this one was computed from, at snapshot {snapshot_id}. Nothing was "
         "changed; run the step again."
     )
 
 
-def check_vectors(
+def check_deletion_vectors(
     schema: TableSchema,
     base: Sequence[ManifestEntry],
     delta: Sequence[ManifestEntry],
@@ -71,8 +75,10 @@ def check_vectors(
         else:
             gone.add(entry.file.file_name)
     gone -= {entry.file.file_name for entry in delta if entry.kind is FileKind.ADD}
-    vectors = Counter(_names(combine(previous, changes, bucketed=not unaware)))
-    new = set(_names(entry for entry in changes if entry.kind is FileKind.ADD))
+    vectors = Counter(
+        _list_data_files(apply_index_changes(previous, changes, bucketed=not unaware))
+    )
+    new = set(_list_data_files(entry for entry in changes if entry.kind is FileKind.ADD))
     for name in sorted(gone | new):
         if name in vectors and (name in gone or name not in live):
             raise CommitConflictError(
@@ -86,6 +92,6 @@ def check_vectors(
             )
 
 
-def _names(entries: Iterable[IndexManifestEntry]) -> list[str]:
-    vectors = (entry for entry in entries if entry.index_type == DELETION_VECTORS)
+def _list_data_files(entries: Iterable[IndexManifestEntry]) -> list[str]:
+    vectors = (entry for entry in entries if entry.index_type == DELETION_VECTORS_INDEX)
     return [item.data_file for entry in vectors for item in entry.ranges or ()]

@@ -8,40 +8,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, CorruptFileError
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, combine
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply_index_changes
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from paimon_orch.table.commit.commit_changes import Changes
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import (
     check_bucket_counts,
+    check_bucket_guards,
     check_conflicts,
-    check_guards,
-    check_hash_guards,
-    newest_of_partitions,
+    check_hash_index_guards,
+    find_live_entry_per_partition,
 )
 from paimon_orch.table.commit.row_id_assignment import (
+    assign_row_ids,
+    assign_snapshot_sequence,
     check_row_ids,
-    with_row_ids,
-    with_snapshot_order,
 )
-from paimon_orch.table.commit.row_level_conflicts import check_vectors
+from paimon_orch.table.commit.row_level_conflicts import check_deletion_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
-from paimon_orch.table.metadata.manifest_merge import ManifestMerge
-from paimon_orch.table.metadata.max_sequence_number import sequence_properties
+from paimon_orch.table.metadata.manifest_merge import ManifestMerger
+from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.scan.file_pruner import names_partitions
+from paimon_orch.table.scan.file_pruner import build_partition_manifest_filter
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class NextSnapshot:
+class SnapshotBuilder:
     """Changes to come on top of ``latest``, the newest snapshot if there is one."""
 
-    changes: Changes
+    changes: CommitChanges
     latest: Snapshot | None
     schema: TableSchema
     snapshots: SnapshotStore
@@ -53,12 +53,12 @@ class NextSnapshot:
         Raises :class:`CommitConflictError` if the changes do not fit the latest snapshot.
         """
         changes, latest, schema = self.changes, self.latest, self.schema
-        previous_index = self.manifests.index_entries(latest)
-        entries, index = self._complete(previous_index)
+        previous_index = self.manifests.read_index_entries(latest)
+        entries, index = self._add_overwritten_entries(previous_index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         next_row_id = 0 if latest is None else latest.next_row_id or 0
-        entries, next_row_id = with_row_ids(schema, entries, snapshot_id, next_row_id)
-        entries = with_snapshot_order(schema, entries, snapshot_id)
+        entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
+        entries = assign_snapshot_sequence(schema, entries, snapshot_id)
         self._check(entries, index, previous_index, next_row_id)
         base_list, base_size = writer.manifest_list(self._merged(writer))
         delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
@@ -67,7 +67,7 @@ class NextSnapshot:
             changelog_list, changelog_size = writer.manifest_list(
                 writer.manifests(changes.changelog)
             )
-        delta_rows = sum(_signed_rows(entry) for entry in entries)
+        delta_rows = sum(_count_signed_rows(entry) for entry in entries)
         # as Java Paimon: only merged manifests inherit what was said of the latest commit
         unchanged = latest if changes.merge_manifests else None
         return Snapshot(
@@ -86,23 +86,23 @@ class NextSnapshot:
             changelog_list,
             changelog_size,
             sum(entry.file.row_count for entry in changes.changelog) if changes.changelog else None,
-            self._index_manifest(writer, previous_index, index),
+            self._write_index_manifest(writer, previous_index, index),
             None if latest is None else latest.watermark,
-            self._statistics(),
+            self._resolve_statistics(),
             {
                 **({} if unchanged is None else unchanged.properties),
-                **sequence_properties(
-                    schema.typed_options, latest, entries, self._entries_of_latest
+                **build_sequence_properties(
+                    schema.typed_options, latest, entries, self._read_latest_entries
                 ),
             },
             next_row_id=next_row_id,
             additional={} if unchanged is None else unchanged.inherited,
         )
 
-    def _entries_of_latest(self) -> list[ManifestEntry]:
+    def _read_latest_entries(self) -> list[ManifestEntry]:
         return [] if self.latest is None else self.manifests.live(self.latest)
 
-    def _complete(
+    def _add_overwritten_entries(
         self, index: Sequence[IndexManifestEntry]
     ) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
         """Add what an overwrite removes, computed from the latest snapshot."""
@@ -123,45 +123,45 @@ class NextSnapshot:
     ) -> None:
         """Refuse changes that conflict with the latest snapshot."""
         changes, schema = self.changes, self.schema
-        check_hash_guards(changes.hash_guards, previous_index)
+        check_hash_index_guards(changes.hash_index_guards, previous_index)
         if changes.read_guard is not None:
             changes.read_guard.check(self.latest, self.snapshots, self.manifests)
-        if changes.needs_check:
+        if changes.can_conflict:
             touched = {entry.partition for entry in entries}
             touched |= {guard.partition for guard in changes.guards}
             touched |= {item.partition for item in index}
-            base = self._live(touched)
+            base = self._read_live_entries(touched)
             live = check_conflicts(schema, changes.kind, base, entries)
-            check_guards(changes.guards, base, previous_index)
-            check_vectors(schema, base, entries, previous_index, index)
+            check_bucket_guards(changes.guards, base, previous_index)
+            check_deletion_vectors(schema, base, entries, previous_index, index)
             check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
             touched = {entry.partition for entry in entries}
-            check_bucket_counts(self._some_of_each(touched), entries)
+            check_bucket_counts(self._read_entry_per_partition(touched), entries)
 
-    def _some_of_each(self, partitions: set[bytes]) -> list[ManifestEntry]:
+    def _read_entry_per_partition(self, partitions: set[bytes]) -> list[ManifestEntry]:
         """Return live entries of partitions, at least one of each that has some."""
         if self.latest is None:
             return []
-        named = names_partitions(partitions, self.schema)
+        named = build_partition_manifest_filter(partitions, self.schema)
         newest_first = filter(named, reversed(self.manifests.manifests(self.latest)))
-        found = newest_of_partitions(map(self.manifests.open, newest_first), partitions)
-        return self._live(partitions) if found is None else found
+        found = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
+        return self._read_live_entries(partitions) if found is None else found
 
-    def _live(self, partitions: set[bytes]) -> list[ManifestEntry]:
+    def _read_live_entries(self, partitions: set[bytes]) -> list[ManifestEntry]:
         """Return the live entries of partitions; manifests that can name none of them are not read."""
         if self.latest is None:
             return []
-        named = names_partitions(partitions, self.schema)
+        named = build_partition_manifest_filter(partitions, self.schema)
         return self.manifests.live(self.latest, manifests=named, partitions=lambda _: partitions)
 
     def _merged(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
         """Return the manifests of the latest snapshot, small ones merged."""
         before = [] if self.latest is None else self.manifests.manifests(self.latest)
         options, fully = self.schema.typed_options, self.changes.merge_manifests
-        return ManifestMerge(self.manifests, writer, options, fully=fully).run(before)
+        return ManifestMerger(self.manifests, writer, options, force_full=fully).run(before)
 
-    def _index_manifest(
+    def _write_index_manifest(
         self,
         writer: ManifestWriter,
         before: Sequence[IndexManifestEntry],
@@ -170,21 +170,21 @@ class NextSnapshot:
         if not index:
             return None if self.latest is None else self.latest.index_manifest
         unaware = not self.schema.primary_keys and self.schema.typed_options.bucket == -1
-        return writer.index_manifest(combine(before, index, bucketed=not unaware))
+        return writer.index_manifest(apply_index_changes(before, index, bucketed=not unaware))
 
-    def _statistics(self) -> str | None:
+    def _resolve_statistics(self) -> str | None:
         """Return the new statistics file, or keep the old one as long as the schema is the one it was computed for."""
         new, old = self.changes.statistics, None if self.latest is None else self.latest.statistics
         if new is None:
-            return old if old is not None and self._fits(old) else None
-        if not self._fits(new):
+            return old if old is not None and self._matches_schema(old) else None
+        if not self._matches_schema(new):
             raise CommitConflictError(
                 f"{self.snapshots.paths.root}: the schema was changed while statistics were computed. Nothing was "
                 "changed; analyze again."
             )
         return new
 
-    def _fits(self, name: str) -> bool:
+    def _matches_schema(self, name: str) -> bool:
         try:
             found = read_statistics(self.snapshots.io, self.snapshots.paths, name)
             return found.schema_id == self.schema.id
@@ -193,5 +193,5 @@ class NextSnapshot:
             return False
 
 
-def _signed_rows(entry: ManifestEntry) -> int:
+def _count_signed_rows(entry: ManifestEntry) -> int:
     return entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, MapType
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind_predicate
 
 
-def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
+def bind_filter(condition: str | Predicate | None, schema: TableSchema) -> Predicate | None:
     """Return a filter, given as text or as a predicate, with its values as the types of their columns."""
     if condition is None:
         return None
@@ -19,12 +19,13 @@ def bound_filter(condition: str | Predicate | None, schema: TableSchema) -> Pred
         condition = parse_filter(condition, schema)
     elif not isinstance(condition, Leaf | And | Or | Not):
         raise InputError(f"a filter is text or made by col(...), not {condition!r}")
-    return bind(
-        condition, lambda leaf: arrow_type(tested_field(schema, leaf.column, leaf.key).type)
+    return bind_predicate(
+        condition,
+        lambda leaf: to_arrow_type(resolve_filter_field(schema, leaf.column, leaf.key).type),
     )
 
 
-def tested_field(schema: TableSchema, name: str, key: str | None) -> Field:
+def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Field:
     """Return a column that can be tested; with a ``key`` what a map has for it, as if that were a column."""
     field = schema.field(name)
     data_type = field.type

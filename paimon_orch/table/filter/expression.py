@@ -9,16 +9,16 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 
 
-def col(name: str) -> "Column":
+def col(name: str) -> "ColumnExpression":
     """Name a column to compare; the result is what ``scan(filter=...)`` takes.
 
     >>> (col("id") >= 10) & ~col("status").is_null() | (col("name").like("a%"))
     """
-    return Column(name)
+    return ColumnExpression(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class ColumnExpression:
     """A column by name. Its tests are predicates: ``&``, ``|`` and ``~`` join them, each test in parentheses.
 
     ``col("tags")["colour"]`` is what a map has for a text: null where it has nothing.
@@ -27,28 +27,28 @@ class Column:
     name: str
     key: str | None = None
 
-    def __getitem__(self, key: str) -> "Column":
+    def __getitem__(self, key: str) -> "ColumnExpression":
         if self.key is not None or not isinstance(key, str):
             raise InputError(f"{self.name!r}[{key!r}]: name one key of a map, a text")
-        return Column(self.name, key)
+        return ColumnExpression(self.name, key)
 
     def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # it builds, it does not compare
-        return self._test("=", value)
+        return self._compare("=", value)
 
     def __ne__(self, value: object) -> Leaf:  # type: ignore[override]
-        return self._test("<>", value)
+        return self._compare("<>", value)
 
     def __lt__(self, value: object) -> Leaf:
-        return self._test("<", value)
+        return self._compare("<", value)
 
     def __le__(self, value: object) -> Leaf:
-        return self._test("<=", value)
+        return self._compare("<=", value)
 
     def __gt__(self, value: object) -> Leaf:
-        return self._test(">", value)
+        return self._compare(">", value)
 
     def __ge__(self, value: object) -> Leaf:
-        return self._test(">=", value)
+        return self._compare(">=", value)
 
     def __hash__(self) -> int:
         return hash((self.name, self.key))
@@ -65,11 +65,11 @@ class Column:
 
     def between(self, low: object, high: object) -> Predicate:
         """Test whether the column lies between two values, both included."""
-        return And((self._test(">=", low), self._test("<=", high)))
+        return And((self._compare(">=", low), self._compare("<=", high)))
 
     def like(self, pattern: str) -> Leaf:
         """Test text against a pattern: ``%`` is any text, ``_`` any character."""
-        return self._test("like", pattern)
+        return self._compare("like", pattern)
 
     def is_null(self) -> Leaf:
         """Test for null."""
@@ -79,7 +79,7 @@ class Column:
         """Test for a value."""
         return Not(self.is_null())
 
-    def _test(self, op: str, value: object) -> Leaf:
+    def _compare(self, op: str, value: object) -> Leaf:
         return Leaf(self.name, op, (self._value(value),), self.key)
 
     def _value(self, value: object) -> "pa.Scalar[pa.DataType]":

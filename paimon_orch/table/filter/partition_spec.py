@@ -6,42 +6,48 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.files.schema_evolution.evolve import stored_as
-from paimon_orch.files.stats.collector import internal_value
+from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
-from paimon_orch.format.partition_path import partition_names, partition_path, unescape
+from paimon_orch.format.partition_path import (
+    build_partition_path,
+    format_partition_values,
+    unescape_path_name,
+)
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
 
-Spec = Mapping[str, object]
+PartitionSpec = Mapping[str, object]
 
 # A comma may be part of a value; it parts two of them only where a name and an equals sign follow.
-_SEPARATOR = re.compile(r"/|,(?=[^,/=]+=)")
+_SPEC_SEPARATOR = re.compile(r"/|,(?=[^,/=]+=)")
 
 
-def parse_spec(text: str, schema: TableSchema) -> dict[str, object]:
+def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
     """Parse ``k1=v1/k2=v2`` (or with commas) in the escaping of directory names."""
     spec: dict[str, object] = {}
-    for part in _SEPARATOR.split(text.strip("/")):
+    for part in _SPEC_SEPARATOR.split(text.strip("/")):
         key, separator, value = part.partition("=")
         if not separator:
             raise InputError(
                 f"partition {text!r} must look like 'dt=2026-01-01' or 'dt=2026-01-01/region=eu'"
             )
-        name = unescape(key.strip())
-        _check_key(name, schema)
-        spec[name] = unescape(value)
+        name = unescape_path_name(key.strip())
+        _check_partition_column(name, schema)
+        spec[name] = unescape_path_name(value)
     return spec
 
 
-def parse_specs(specs: Iterable[str | Spec], schema: TableSchema) -> list[Spec]:
-    """Return specs as mappings; texts are parsed by :func:`parse_spec`."""
-    return [parse_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
+def parse_partition_specs(
+    specs: Iterable[str | PartitionSpec], schema: TableSchema
+) -> list[PartitionSpec]:
+    """Return specs as mappings; texts are parsed by :func:`parse_partition_spec`."""
+    return [parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
 
 
-def _check_key(name: str, schema: TableSchema) -> None:
+def _check_partition_column(name: str, schema: TableSchema) -> None:
     if name not in schema.partition_keys:
         known = ", ".join(schema.partition_keys) or "none"
         raise NotFoundError(
@@ -49,25 +55,25 @@ def _check_key(name: str, schema: TableSchema) -> None:
         )
 
 
-def partition_matcher(spec: Spec, schema: TableSchema) -> Callable[[bytes], bool]:
+def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callable[[bytes], bool]:
     """Return a test of serialized partitions against a full or partial spec.
 
     A text value matches a partition by the name of its directory, so that ``2024-05-14`` and the day number that old
     writers used are both understood; None and the default partition name mean null.
     """
     for name in spec:
-        _check_key(name, schema)
+        _check_partition_column(name, schema)
     fields, options = schema.partition_fields, schema.typed_options
     types = [field.type for field in fields]
     typed = {
-        field.name: _typed(spec[field.name], arrow_type(field.type))
+        field.name: _convert_to_internal(spec[field.name], to_arrow_type(field.type))
         for field in fields
         if field.name in spec
     }
 
     def matches(partition: bytes) -> bool:
         values = deserialize_row(partition, types)
-        names = partition_names(values, fields, options)
+        names = format_partition_values(values, fields, options)
         return all(
             spec[field.name] == names[field.name]
             or (spec[field.name] is None and value is None)
@@ -79,16 +85,16 @@ def partition_matcher(spec: Spec, schema: TableSchema) -> Callable[[bytes], bool
     return matches
 
 
-def _typed(value: object, target: pa.DataType) -> object:
+def _convert_to_internal(value: object, target: pa.DataType) -> object:
     """Return a value in the internal form of the column's type, None if it has none."""
     try:
         scalar = pa.scalar(value)
-        return internal_value(stored_as(pa.array([scalar.as_py()]), target)[0])
+        return to_internal_value(convert_to_arrow_type(pa.array([scalar.as_py()]), target)[0])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return None
 
 
-def directory_names(
+def build_directory_names(
     spec: Mapping[str, str], fields: Iterable[Field], options: Options
 ) -> dict[str, str]:
     """Return values as directories are named by them, so ``5`` for an INT given as ``05``.
@@ -97,9 +103,12 @@ def directory_names(
     """
     names = dict(spec)
     for field in fields:
-        text, value = spec[field.name], _typed(spec[field.name], arrow_type(field.type))
+        text, value = (
+            spec[field.name],
+            _convert_to_internal(spec[field.name], to_arrow_type(field.type)),
+        )
         if value is not None:
-            names |= partition_names([value], [field], options)
+            names |= format_partition_values([value], [field], options)
         elif text != options.default_partition_name:
             raise InputError(
                 f"{text!r} is no value of the partition column {field.name!r}, which is {type_to_sql(field.type)}"
@@ -107,14 +116,18 @@ def directory_names(
     return names
 
 
-def any_of(specs: Iterable[Spec], schema: TableSchema) -> Callable[[bytes], bool]:
+def build_any_partition_matcher(
+    specs: Iterable[PartitionSpec], schema: TableSchema
+) -> Callable[[bytes], bool]:
     """Return a test that holds if one of the specs matches."""
-    matchers = [partition_matcher(spec, schema) for spec in specs]
+    matchers = [build_partition_matcher(spec, schema) for spec in specs]
     return lambda partition: any(matches(partition) for matches in matchers)
 
 
-def replaced_partitions(
-    written: Iterable[bytes], spec: Spec | Sequence[Spec] | None, schema: TableSchema
+def build_overwrite_filter(
+    written: Iterable[bytes],
+    spec: PartitionSpec | Sequence[PartitionSpec] | None,
+    schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
     """Return which partitions an overwrite replaces (section 10.6); None for none at all.
 
@@ -127,15 +140,15 @@ def replaced_partitions(
     if spec is None:
         return partitions.__contains__ if partitions else None
     specs = [spec] if isinstance(spec, Mapping) else spec
-    matches = any_of(specs, schema)
+    matches = build_any_partition_matcher(specs, schema)
     if not all(map(matches, partitions)):
         named = " or ".join(str(dict(one)) for one in specs)
         raise InputError(f"the rows do not all lie in the partition {named} to overwrite")
     return matches
 
 
-def partition_text(partition: bytes, schema: TableSchema) -> str:
+def format_partition(partition: bytes, schema: TableSchema) -> str:
     """Return ``k1=v1/k2=v2`` of a serialized partition, an empty text without partition columns."""
     fields = schema.partition_fields
     values = deserialize_row(partition, [field.type for field in fields])
-    return partition_path(values, fields, schema.typed_options).rstrip("/")
+    return build_partition_path(values, fields, schema.typed_options).rstrip("/")

@@ -9,10 +9,10 @@ from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, typed_text
-from paimon_orch.table.filter.bind import tested_field
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, parse_literal
+from paimon_orch.table.filter.bind import resolve_filter_field
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -22,10 +22,10 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FLIPPED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # The parts of a condition that are understood; a dialect may know more (NOT LIKE, BETWEEN SYMMETRIC).
-_PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
-_SUPPORTED = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
+_KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
+_SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
 
 
 def parse_filter(text: str, schema: TableSchema) -> Predicate:
@@ -35,15 +35,15 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
     except SqlglotError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"filter {text!r} cannot be understood: {first}") from error
-    return _Translator(text, schema).translate(tree)
+    return _FilterTranslator(text, schema).translate(tree)
 
 
-class _Translator:
+class _FilterTranslator:
     def __init__(self, text: str, schema: TableSchema) -> None:
         self._text, self._schema = text, schema
 
     def _error(self, reason: str) -> InputError:
-        return InputError(f"filter {self._text!r}: {reason}; filters take {_SUPPORTED}")
+        return InputError(f"filter {self._text!r}: {reason}; filters take {_SUPPORTED_SYNTAX}")
 
     def translate(self, node: exp.Expr) -> Predicate:
         match node:
@@ -55,7 +55,7 @@ class _Translator:
                 return Or(tuple(self.translate(part) for part in node.flatten()))
             case exp.Not():
                 return Not(self.translate(node.this))
-        if any(value for name, value in node.args.items() if name not in _PARTS):
+        if any(value for name, value in node.args.items() if name not in _KNOWN_ARGS):
             raise self._error(f"{node.sql()!r} is not supported")
         condition = self._condition(node)
         return Not(condition) if node.args.get("negate") else condition
@@ -78,7 +78,7 @@ class _Translator:
             left, right = node.args["this"], node.args["expression"]
             if isinstance(left, exp.Column | exp.Bracket):
                 return self._leaf(left, op, right)
-            return self._leaf(right, _FLIPPED.get(op, op), left)
+            return self._leaf(right, _FLIPPED_OPERATORS.get(op, op), left)
         raise self._error(f"{node.sql()!r} is not supported")
 
     def _is(self, node: exp.Is) -> Predicate:
@@ -89,7 +89,7 @@ class _Translator:
 
     def _like(self, node: exp.Like) -> Predicate:
         column, key, field = self._column(node.this)
-        if not pa.types.is_string(arrow_type(field.type)):
+        if not pa.types.is_string(to_arrow_type(field.type)):
             raise self._error(f"LIKE needs text, and column {field.name!r} is none")
         return Leaf(column, "like", (pa.scalar(self._literal_text(node.expression)),), key)
 
@@ -118,7 +118,7 @@ class _Translator:
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
             raise self._error(f"{node.sql()!r} is not a column")
-        return column.name, key, tested_field(self._schema, column.name, key)
+        return column.name, key, resolve_filter_field(self._schema, column.name, key)
 
     def _literal_text(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
@@ -132,9 +132,9 @@ class _Translator:
         raise self._error(f"{node.sql()!r} is not a constant")
 
     def _literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
-        text, target = self._literal_text(node), arrow_type(field.type)
+        text, target = self._literal_text(node), to_arrow_type(field.type)
         try:
-            return typed_text(text, target)
+            return parse_literal(text, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise self._error(
                 f"{text!r} is no value of column {field.name!r} ({target})"

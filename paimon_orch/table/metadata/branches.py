@@ -9,17 +9,17 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
-from paimon_orch.table.metadata.tags import Tags, snapshot_of_tag
+from paimon_orch.table.metadata.tags import Tags, extract_snapshot
 
-_NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
-_PREFIX = "branch-"
-_READ_TOGETHER = (
+_BRANCH_NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
+_BRANCH_PREFIX = "branch-"
+_FALLBACK_OPTIONS = (
     "scan.fallback-branch",
     "scan.primary-branch",
     "scan.fallback-snapshot-branch",
     "scan.fallback-delta-branch",
 )
-_REFERRING = ("snapshot", "changelog", "tag")
+_REFERENCE_FOLDERS = ("snapshot", "changelog", "tag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ class Branches:
         """
         directories = (info.name for info in self._entries() if info.is_dir or info.is_link)
         return sorted(
-            name.removeprefix(_PREFIX) for name in directories if name.startswith(_PREFIX)
+            name.removeprefix(_BRANCH_PREFIX)
+            for name in directories
+            if name.startswith(_BRANCH_PREFIX)
         )
 
     def _entries(self) -> Iterator[FileInfo]:
@@ -57,8 +59,8 @@ class Branches:
         """
         self.check()
         paths = self._paths(name)
-        files = self._first_files(paths, tag)
-        if name in self.names() and not self._is_begun(paths, files):
+        files = self._read_initial_files(paths, tag)
+        if name in self.names() and not self._is_partially_created(paths, files):
             raise InputError(f"{self.root} has a branch {name!r} already")
         try:
             for path, data in files.items():
@@ -70,7 +72,7 @@ class Branches:
             self.io.delete_dir(paths.branch_root)
             raise
 
-    def _first_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
+    def _read_initial_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
         """Return what a new branch consists of: its schemas, the tag that it begins at, and its snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
         schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
@@ -79,12 +81,12 @@ class Branches:
             snapshot, path = main.tag(tag), Tags(main).path(tag)
             data, newest = self.io.read_bytes(path), snapshot.schema_id
             tagged[Tags(branch).path(tag)] = data
-            tagged[branch.path(snapshot.id)] = snapshot_of_tag(data, path)
+            tagged[branch.path(snapshot.id)] = extract_snapshot(data, path)
         copies = SchemaStore(self.io, paths)
         numbers = [number for number in schemas.ids() if number <= newest]
         return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
 
-    def _is_begun(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
+    def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
         """Tell whether a branch holds a part of its first files and nothing else: somebody died making it."""
         found = set(self._stored(paths.branch_root))
         return found < set(files) and all(self.io.read_bytes(path) == files[path] for path in found)
@@ -98,17 +100,17 @@ class Branches:
 
     def delete(self, name: str) -> None:
         """Remove a branch. Files that it alone referred to stay until orphan files are removed."""
-        paths = self.deletable(name)
+        paths = self.check_can_delete(name)
         # schemas last: what is left of a branch stays readable, and can be deleted, whenever this stops
-        for folder in _REFERRING:
+        for folder in _REFERENCE_FOLDERS:
             self.io.delete_dir(f"{paths.branch_root}/{folder}")
         self.io.delete_dir(paths.branch_root)
 
-    def deletable(self, name: str) -> TablePaths:
+    def check_can_delete(self, name: str) -> TablePaths:
         """Return where a branch lies; refuse one that must stay, as :meth:`delete` does."""
         paths = self._existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
-        for key in _READ_TOGETHER:
+        for key in _FALLBACK_OPTIONS:
             if options.get(key, "").strip() == name:
                 raise InputError(
                     f"branch {name!r} is the table's {key!r}, from which readers take rows; reset this option first"
@@ -143,7 +145,7 @@ class Branches:
             if path not in new or not self._equal(path, new[path]):
                 self.io.delete(path)
         for path, source in new.items():
-            self._copy(source, path)
+            self._copy_file(source, path)
         if (main.hint(EARLIEST) or 0) > first:
             main.write_hint(EARLIEST, first)
         main.write_hint(LATEST, ids[-1])
@@ -162,7 +164,7 @@ class Branches:
     def _equal(self, one: str, other: str) -> bool:
         return self.io.read_bytes(one) == self.io.read_bytes(other)
 
-    def _copy(self, source: str, target: str) -> None:
+    def _copy_file(self, source: str, target: str) -> None:
         data = self.io.read_bytes(source)
         if not self.io.create(target, data):
             self.io.write(target, data)
@@ -175,7 +177,7 @@ class Branches:
         return paths
 
     def _paths(self, name: str) -> TablePaths:
-        if not _NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
+        if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
             raise InputError(
                 f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and hold no slash and no '$'"
             )

@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paimon_orch.errors import InputError, corrupt_unless_decoded
+from paimon_orch.errors import InputError, wrap_decode_errors
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.storage import FileIO
 
-_PREFIX = "consumer-"
+_CONSUMER_PREFIX = "consumer-"
 
 
 @dataclass(frozen=True, slots=True)
-class Consumers:
+class ConsumerStore:
     """The consumers of one table and branch."""
 
     io: FileIO
@@ -22,12 +22,12 @@ class Consumers:
     options: Options
     clock: Callable[[], float] = time.time
 
-    def next_snapshots(self) -> dict[str, int]:
+    def read_next_snapshots(self) -> dict[str, int]:
         """Return the next snapshot that each consumer reads, by the path of its file.
 
         Consumers older than ``consumer.expiration-time`` do not count. Raises :class:`CorruptFileError`.
         """
-        expired = set(self.expired())
+        expired = set(self.find_expired())
         found = {}
         for path in self._files():
             if path not in expired:
@@ -35,18 +35,18 @@ class Consumers:
                     data = self.io.read_bytes(path)
                 except FileNotFoundError:
                     continue
-                with corrupt_unless_decoded(path):
+                with wrap_decode_errors(path):
                     found[path] = int(json.loads(data)["nextSnapshot"])
         return found
 
-    def next_of(self, name: str) -> int | None:
+    def read_next_snapshot(self, name: str) -> int | None:
         """Return the next snapshot that one consumer reads; None if it has not begun."""
         path = self._path(name)
         try:
             data = self.io.read_bytes(path)
         except FileNotFoundError:
             return None
-        with corrupt_unless_decoded(path):
+        with wrap_decode_errors(path):
             return int(json.loads(data)["nextSnapshot"])
 
     def record(self, name: str, next_snapshot: int) -> None:
@@ -56,9 +56,9 @@ class Consumers:
     def _path(self, name: str) -> str:
         if not name or "/" in name or "\\" in name:
             raise InputError(f"consumer {name!r} must be a plain name: it becomes one of a file")
-        return f"{self.paths.branch_root}/consumer/{_PREFIX}{name}"
+        return f"{self.paths.branch_root}/consumer/{_CONSUMER_PREFIX}{name}"
 
-    def expired(self) -> list[str]:
+    def find_expired(self) -> list[str]:
         """Return the files of consumers that have not moved for ``consumer.expiration-time``."""
         if not self.options.text("consumer.expiration-time"):
             return []
@@ -71,5 +71,5 @@ class Consumers:
         return {
             info.path: info.modified
             for info in found
-            if info.name.startswith(_PREFIX) and not info.is_dir
+            if info.name.startswith(_CONSUMER_PREFIX) and not info.is_dir
         }

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from paimon_orch.errors import (
     CorruptFileError,
     MissingFileError,
-    corrupt_unless_decoded,
+    wrap_decode_errors,
 )
 from paimon_orch.format.bytes.binary_batch import Indices
-from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, select_live
+from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_live_entries
 from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
     decode_index_manifest,
@@ -24,15 +24,15 @@ from paimon_orch.format.manifest.manifest_list import (
     encode_manifest_list,
 )
 from paimon_orch.format.manifest.records import check_manifest_format
-from paimon_orch.format.paths import FileNames, TablePaths
+from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import read_stored
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
-PartitionChoice = Callable[[Sequence[bytes]], Collection[bytes]]
-EntryChoice = Callable[[Manifest, Indices], Indices]
+PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
+EntrySelector = Callable[[Manifest, Indices], Indices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ManifestReader:
         """Return the content and the path of a file; ``size`` is what the file that names it says."""
         path = f"{self.paths.manifest_dir}/{name}"
         try:
-            data = read_stored(self.io, path)
+            data = read_metadata_file(self.io, path)
         except FileNotFoundError:
             raise MissingFileError(path, "is missing, but a snapshot needs it") from None
         if size is not None and size != len(data):
@@ -63,17 +63,17 @@ class ManifestReader:
         """Return all manifests that make up the content of a snapshot, in order."""
         return [
             *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-            *self._delta(snapshot),
+            *self._read_delta_list(snapshot),
         ]
 
-    def _delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+    def _read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
         """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
-        with _uncollected():
+        with _gc_disabled():
             return [
                 entry for manifest in self._open(manifests, keep) for entry in manifest.entries()
             ]
@@ -83,9 +83,9 @@ class ManifestReader:
         snapshot: Snapshot,
         *,
         manifests: ManifestFilter | None = None,
-        partitions: PartitionChoice | None = None,
+        partitions: PartitionSelector | None = None,
         levels: range | None = None,
-        choose: EntryChoice | None = None,
+        choose: EntrySelector | None = None,
     ) -> list[ManifestEntry]:
         """Return the entries of the live files of a snapshot, in order.
 
@@ -94,18 +94,18 @@ class ManifestReader:
         wanted, and ``choose`` those of a manifest's entries, by their numbers. All are asked before objects are made of
         entries.
         """
-        with _uncollected():
+        with _gc_disabled():
             opened = list(self._open(self.manifests(snapshot), manifests))
             wanted = None
             if partitions is not None:
                 parts = (part for manifest in opened for part in manifest.partitions())
-                with corrupt_unless_decoded(self.paths.manifest_dir):
+                with wrap_decode_errors(self.paths.manifest_dir):
                     wanted = set(partitions(list(dict.fromkeys(parts))))
-            return select_live(opened, wanted, levels, choose)
+            return read_live_entries(opened, wanted, levels, choose)
 
-    def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+    def read_delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read what one commit added and deleted."""
-        return self.entries(self._delta(snapshot))
+        return self.entries(self._read_delta_list(snapshot))
 
     def _open(
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None
@@ -128,7 +128,7 @@ class ManifestReader:
             )
         return manifest
 
-    def index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
+    def read_index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
         """Read the index files of a snapshot."""
         if snapshot is None or snapshot.index_manifest is None:
             return []
@@ -140,7 +140,7 @@ class ManifestReader:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _gc_disabled() -> Iterator[None]:
     """Hold the garbage collector off: it would look again and again at entries, which hold no cycles."""
     enabled = gc.isenabled()
     gc.disable()
@@ -160,7 +160,7 @@ class ManifestWriter:
         self._io, self._paths, self._schema = io, paths, schema
         self._codec, self._level = options.manifest_codec, options.zstd_level
         self._target = options.memory("manifest.target-file-size", "8 mb")
-        self._names = FileNames()
+        self._names = FileNameGenerator()
         self.written: list[str] = []
 
     def _write(self, name: str, data: bytes) -> tuple[str, int]:
@@ -173,7 +173,7 @@ class ManifestWriter:
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Write entries into one or more manifests of about the target size; none for no entries."""
         written: list[ManifestFileMeta] = []
-        step = self._entries_per_manifest(entries)
+        step = self._estimate_entries_per_manifest(entries)
         for start in range(0, len(entries), step):
             part = entries[start : start + step]
             data = encode_manifest(part, self._codec, self._level)
@@ -182,7 +182,7 @@ class ManifestWriter:
             written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
         return written
 
-    def _entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
+    def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
         """Estimate from a sample how many entries fill a manifest; a thousand do not."""
         if len(entries) <= 1_000:
             return max(1, len(entries))

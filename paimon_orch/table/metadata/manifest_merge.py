@@ -10,31 +10,33 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWrite
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestMerge:
+class ManifestMerger:
     """Merges the manifests of a table: by its options, or fully."""
 
     reader: ManifestReader
     writer: ManifestWriter
     options: Options
-    fully: bool = field(default=False, kw_only=True)
+    force_full: bool = field(default=False, kw_only=True)
 
     def run(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """Return manifests with the same meaning; those that were merged are written anew."""
-        merged = self._full(manifests)
-        return self._minor(manifests) if merged is None else merged
+        merged = self._try_full_compaction(manifests)
+        return self._run_minor_compaction(manifests) if merged is None else merged
 
     @property
     def _target(self) -> int:
         return self.options.memory("manifest.target-file-size", "8 mb")
 
-    def _full(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
+    def _try_full_compaction(
+        self, manifests: Sequence[ManifestFileMeta]
+    ) -> list[ManifestFileMeta] | None:
         """Rewrite all that hold deleted or few entries, once they are large together."""
         changing = {
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
         size = sum(m.file_size for m in manifests if m.file_name in changing)
         least = self.options.memory("manifest.full-compaction-threshold-size", "16 mb")
-        if size < least and not self.fully:
+        if size < least and not self.force_full:
             return None
         deleted = {
             entry.identity
@@ -59,7 +61,9 @@ class ManifestMerge:
                 surviving += live
         return [*kept, *self.writer.manifests(surviving)]
 
-    def _minor(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    def _run_minor_compaction(
+        self, manifests: Sequence[ManifestFileMeta]
+    ) -> list[ManifestFileMeta]:
         """Merge neighbours that fill a manifest together, and a long tail of small ones."""
         result: list[ManifestFileMeta] = []
         candidates: list[ManifestFileMeta] = []

@@ -11,11 +11,11 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.snapshot import Snapshot
 
-MAX_SEQUENCE_NUMBER = "sequence.generation.max-sequence-number"
-_MODE = "write.sequence-number-init-mode"
+MAX_SEQUENCE_NUMBER_PROPERTY = "sequence.generation.max-sequence-number"
+_INIT_MODE_OPTION = "write.sequence-number-init-mode"
 
 
-def sequence_properties(
+def build_sequence_properties(
     options: Options,
     latest: Snapshot | None,
     added: Iterable[ManifestEntry],
@@ -26,30 +26,30 @@ def sequence_properties(
     ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``, and is called only if that
     snapshot has no property yet.
     """
-    if options.text(_MODE, "scan").lower() != "snapshot":
+    if options.text(_INIT_MODE_OPTION, "scan").lower() != "snapshot":
         return {}
-    numbers = [_greatest(added)]
+    numbers = [_find_greatest_sequence(added)]
     if latest is not None:
         numbers.append(
             _read_property(latest)
-            if MAX_SEQUENCE_NUMBER in latest.properties
-            else _greatest(existing())
+            if MAX_SEQUENCE_NUMBER_PROPERTY in latest.properties
+            else _find_greatest_sequence(existing())
         )
     known = [number for number in numbers if number is not None]
-    return {MAX_SEQUENCE_NUMBER: str(max(known))} if known else {}
+    return {MAX_SEQUENCE_NUMBER_PROPERTY: str(max(known))} if known else {}
 
 
-def _greatest(entries: Iterable[ManifestEntry]) -> int | None:
+def _find_greatest_sequence(entries: Iterable[ManifestEntry]) -> int | None:
     added = (entry.file for entry in entries if entry.kind is FileKind.ADD)
     return max((file.max_sequence_number for file in added), default=None)
 
 
 def _read_property(snapshot: Snapshot) -> int:
-    text = snapshot.properties[MAX_SEQUENCE_NUMBER]
+    text = snapshot.properties[MAX_SEQUENCE_NUMBER_PROPERTY]
     try:
         return int(text)
     except ValueError as error:
         raise CorruptFileError(
             f"snapshot-{snapshot.id}",
-            f"property {MAX_SEQUENCE_NUMBER!r} = {text!r} is not a whole number",
+            f"property {MAX_SEQUENCE_NUMBER_PROPERTY!r} = {text!r} is not a whole number",
         ) from error

@@ -11,7 +11,7 @@ from paimon_orch.storage.base import FileInfo
 
 
 @contextmanager
-def named_failures(path: str) -> Iterator[None]:
+def wrap_read_errors(path: str) -> Iterator[None]:
     """Turn a failing call into a :class:`StorageError`; that a file is missing is for the caller to judge."""
     try:
         yield
@@ -21,19 +21,19 @@ def named_failures(path: str) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def read_stored(io: FileIO, path: str) -> bytes:
+def read_metadata_file(io: FileIO, path: str) -> bytes:
     """Return the content of a file; ``FileNotFoundError`` if there is none."""
-    with named_failures(path):
+    with wrap_read_errors(path):
         return io.read_bytes(path)
 
 
-def list_stored(io: FileIO, directory: str) -> list[FileInfo]:
+def list_metadata_directory(io: FileIO, directory: str) -> list[FileInfo]:
     """Return the entries of a directory; none if it is not there."""
-    with named_failures(directory):
+    with wrap_read_errors(directory):
         return list(io.list_dir(directory))
 
 
 def read_statistics(io: FileIO, paths: TablePaths, name: str) -> TableStatistics:
     """Read a statistics file."""
     path = f"{paths.statistics_dir}/{name}"
-    return TableStatistics.from_json(read_stored(io, path), path)
+    return TableStatistics.from_json(read_metadata_file(io, path), path)

@@ -7,12 +7,12 @@ from functools import lru_cache
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.engine.merge_engine import check_engine
+from paimon_orch.merge.engine.merge_engine import check_merge_engine
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import read_stored
-from paimon_orch.table.metadata.snapshot_store import numbered_files
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
+from paimon_orch.table.metadata.snapshot_store import list_numbered_files
 
-PREFIX = "schema-"
+SCHEMA_PREFIX = "schema-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +25,23 @@ class SchemaStore:
 
     def path(self, schema_id: int) -> str:
         """Return the path of a schema file."""
-        return f"{self.paths.schema_dir}/{PREFIX}{schema_id}"
+        return f"{self.paths.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
 
     def ids(self) -> list[int]:
         """Return all schema ids, ascending."""
-        return numbered_files(self.io, self.paths.schema_dir, PREFIX)
+        return list_numbered_files(self.io, self.paths.schema_dir, SCHEMA_PREFIX)
 
     def get(self, schema_id: int) -> TableSchema:
         """Read one schema version."""
         if schema_id not in self._read:
             path = self.path(schema_id)
             try:
-                data = read_stored(self.io, path)
+                data = read_metadata_file(self.io, path)
             except FileNotFoundError:
                 raise CorruptFileError(
                     path, "is missing, but a snapshot or data file needs it"
                 ) from None
-            self._read[schema_id] = _decoded(data, path)
+            self._read[schema_id] = _decode_schema(data, path)
         return self._read[schema_id]
 
     def get_all(self, schema_ids: Iterable[int]) -> dict[int, TableSchema]:
@@ -60,11 +60,11 @@ class SchemaStore:
 
         Raises :class:`InputError` if its merge engine could not work.
         """
-        check_engine(schema)
+        check_merge_engine(schema)
         return self.io.create(self.path(schema.id), schema.to_json())
 
 
 # Each step opens its table anew, and decoding takes longer than reading.
 @lru_cache(maxsize=256)
-def _decoded(data: bytes, path: str) -> TableSchema:
+def _decode_schema(data: bytes, path: str) -> TableSchema:
     return TableSchema.from_json(data, path)

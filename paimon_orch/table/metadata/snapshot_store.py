@@ -7,19 +7,23 @@ from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import list_stored, named_failures, read_stored
+from paimon_orch.table.metadata.metadata_io import (
+    list_metadata_directory,
+    read_metadata_file,
+    wrap_read_errors,
+)
 
-PREFIX = "snapshot-"
+SNAPSHOT_PREFIX = "snapshot-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
-_READS_OF_HINT = 3
+_MAX_HINT_READS = 3
 
 
-def numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
+def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
     """Return the numbers of the files ``<prefix><number>`` of a directory, sorted; others are ignored."""
     suffixes = (
         info.name.removeprefix(prefix)
-        for info in list_stored(io, directory)
+        for info in list_metadata_directory(io, directory)
         if info.name.startswith(prefix)
     )
     return sorted(int(text) for text in suffixes if text.isascii() and text.isdigit())
@@ -35,7 +39,7 @@ def read_hint(io: FileIO, path: str) -> int | None:
     return number if number > 0 else None
 
 
-def lost_snapshot(hint: int, newest: int) -> str:
+def describe_lost_snapshot(hint: int, newest: int) -> str:
     """Return what is wrong if LATEST names a snapshot that does not exist, and what to do."""
     found = f"the newest that exists is snapshot {newest}" if newest else "no snapshot exists"
     advice = (
@@ -55,12 +59,12 @@ class SnapshotStore:
 
     def path(self, snapshot_id: int) -> str:
         """Return the path of a snapshot file."""
-        return f"{self.paths.snapshot_dir}/{PREFIX}{snapshot_id}"
+        return f"{self.paths.snapshot_dir}/{SNAPSHOT_PREFIX}{snapshot_id}"
 
     def exists(self, snapshot_id: int) -> bool:
         """Tell whether a snapshot file is there."""
         path = self.path(snapshot_id)
-        with named_failures(path):
+        with wrap_read_errors(path):
             return self.io.exists(path)
 
     def latest_id(self) -> int | None:
@@ -70,7 +74,7 @@ class SnapshotStore:
         newer than all others: as in Java, an older one is neither read nor committed on in its place.
         """
         hint = self.hint(LATEST)
-        for _ in range(_READS_OF_HINT):
+        for _ in range(_MAX_HINT_READS):
             if hint is None or self.exists(hint + 1):
                 break
             if self.exists(hint):
@@ -80,7 +84,7 @@ class SnapshotStore:
                 return newest
             before, hint = hint, self.hint(LATEST)
             if hint == before:  # else a rollback moved it, and deleted the snapshot
-                raise MissingFileError(self.path(hint), lost_snapshot(hint, newest))
+                raise MissingFileError(self.path(hint), describe_lost_snapshot(hint, newest))
         return max(self.ids(), default=None)
 
     def earliest_id(self) -> int | None:
@@ -96,13 +100,13 @@ class SnapshotStore:
 
     def ids(self) -> list[int]:
         """Return all snapshot ids by listing, ascending."""
-        return numbered_files(self.io, self.paths.snapshot_dir, PREFIX)
+        return list_numbered_files(self.io, self.paths.snapshot_dir, SNAPSHOT_PREFIX)
 
     def get(self, snapshot_id: int) -> Snapshot:
         """Read one snapshot."""
         path = self.path(snapshot_id)
         try:
-            data = read_stored(self.io, path)
+            data = read_metadata_file(self.io, path)
         except FileNotFoundError:
             ids = self.ids()
             known = f"{ids[0]} to {ids[-1]}" if ids else "none"
@@ -128,7 +132,7 @@ class SnapshotStore:
             if self.exists(snapshot_id):
                 yield self.get(snapshot_id)
 
-    def at_time(self, time_millis: int) -> Snapshot:
+    def find_at_time(self, time_millis: int) -> Snapshot:
         """Return the newest snapshot that was committed at or before a time in epoch milliseconds."""
         for snapshot in self.walk_back():
             if snapshot.time_millis <= time_millis:
@@ -139,7 +143,7 @@ class SnapshotStore:
         """Read the snapshot that a tag keeps."""
         path = f"{self.paths.tag_dir}/tag-{name}"
         try:
-            data = read_stored(self.io, path)
+            data = read_metadata_file(self.io, path)
         except FileNotFoundError:
             known = ", ".join(self.tags()) or "none"
             raise NotFoundError(f"{self.paths.root} has no tag {name!r}; it has {known}") from None
@@ -148,7 +152,7 @@ class SnapshotStore:
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
         # tag-success-file is a directory: of the files that 'tag.create-success-file' asks for
-        found = list_stored(self.io, self.paths.tag_dir)
+        found = list_metadata_directory(self.io, self.paths.tag_dir)
         names = (info.name for info in found if not info.is_dir)
         return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
 

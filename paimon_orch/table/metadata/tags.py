@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, corrupt_unless_decoded
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json
 from paimon_orch.table.metadata.snapshot_store import (
     EARLIEST,
     LATEST,
     SnapshotStore,
-    numbered_files,
+    list_numbered_files,
 )
-from paimon_orch.table.metadata.time_travel import Moment
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
-_NAME = re.compile(r"[^/\\\x00-\x1f]*[^/\\\s\x00-\x1f][^/\\\x00-\x1f]*")
-_CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
-_CHANGELOG = "changelog-"
+_TAG_NAME = re.compile(r"[^/\\\x00-\x1f]*[^/\\\s\x00-\x1f][^/\\\x00-\x1f]*")
+_CREATE_TIME_KEY, _TIME_RETAINED_KEY = "tagCreateTime", "tagTimeRetained"
+_CHANGELOG_PREFIX = "changelog-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Tags:
 
     def path(self, name: str) -> str:
         """Return where a tag lies; refuse a name that is blank or no file name."""
-        if not _NAME.fullmatch(name):
+        if not _TAG_NAME.fullmatch(name):
             raise InputError(f"tag name {name!r} must not be blank and hold no slash")
         return f"{self.snapshots.paths.tag_dir}/tag-{name}"
 
@@ -91,19 +91,19 @@ class Tags:
         io, path = self.snapshots.io, self.path(name)
         before = io.read_bytes(path)
         snapshot, data = self._content(snapshot_id, time_retained)
-        if own := self._unknown_keys(old):
-            data = _encoded({**own, **_json(data, path)})
+        if own := self._find_unknown_keys(old):
+            data = _encode_tag({**own, **_parse_json_object(data, path)})
         io.write(path, data)
         if not self._is_kept(snapshot.id, but=name):
             io.write(path, before)
             raise NotFoundError(f"snapshot {snapshot.id} expired while it was tagged")
         return snapshot
 
-    def _unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
+    def _find_unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
         """Return the unknown keys of a tag that are not those of its snapshot."""
         store, keys = self.snapshots, tagged.inherited
         snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
-        names = keys.keys() - snapshot.keys() - {_CREATED, _RETAINED}
+        names = keys.keys() - snapshot.keys() - {_CREATE_TIME_KEY, _TIME_RETAINED_KEY}
         return {name: item for name, item in keys.items() if name in names}
 
     def rename(self, name: str, to: str) -> None:
@@ -131,9 +131,9 @@ class Tags:
         store = self.snapshots
         if snapshot_id >= (store.earliest_id() or 0) and store.exists(snapshot_id):
             return True
-        return self._keeping(snapshot_id, but=but) is not None
+        return self._find_tag_of(snapshot_id, but=but) is not None
 
-    def _keeping(self, snapshot_id: int, *, but: str = "") -> str | None:
+    def _find_tag_of(self, snapshot_id: int, *, but: str = "") -> str | None:
         """Return a tag that keeps a snapshot."""
         others = (name for name in self.names() if name != but)
         return next((name for name in others if self.snapshots.tag(name).id == snapshot_id), None)
@@ -143,33 +143,33 @@ class Tags:
     ) -> tuple[Snapshot, bytes]:
         store = self.snapshots
         expired = snapshot_id is not None and not store.exists(snapshot_id)
-        keeping = None if snapshot_id is None or not expired else self._keeping(snapshot_id)
-        snapshot = Moment(snapshot_id if keeping is None else None, keeping).find(store)
+        keeping = None if snapshot_id is None or not expired else self._find_tag_of(snapshot_id)
+        snapshot = SnapshotSelector(snapshot_id if keeping is None else None, keeping).find(store)
         if snapshot is None:
             raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
         if keeping is None:
             data = store.io.read_bytes(store.path(snapshot.id))
         else:
-            data = snapshot_of_tag(store.io.read_bytes(self.path(keeping)), self.path(keeping))
+            data = extract_snapshot(store.io.read_bytes(self.path(keeping)), self.path(keeping))
         if time_retained is None:
             return snapshot, data
         if time_retained <= timedelta(0):
             raise InputError(f"a tag cannot be retained for {time_retained}; give a positive time")
-        value = _json(data, store.path(snapshot.id))
-        value[_CREATED] = _date_time(self.clock())
-        value[_RETAINED] = time_retained.total_seconds()
-        return snapshot, _encoded(value)
+        value = _parse_json_object(data, store.path(snapshot.id))
+        value[_CREATE_TIME_KEY] = _encode_local_time(self.clock())
+        value[_TIME_RETAINED_KEY] = time_retained.total_seconds()
+        return snapshot, _encode_tag(value)
 
 
-def _json(data: bytes, path: str) -> dict[str, Any]:
-    with corrupt_unless_decoded(path):
+def _parse_json_object(data: bytes, path: str) -> dict[str, Any]:
+    with wrap_decode_errors(path):
         value = json.loads(data)
     if not isinstance(value, dict):
         raise CorruptFileError(path, "is no JSON object")
     return value
 
 
-def _date_time(moment: datetime) -> list[int]:
+def _encode_local_time(moment: datetime) -> list[int]:
     """Return a local time as Java's Jackson writes it: seconds and nanoseconds only if there are any."""
     parts = [moment.year, moment.month, moment.day, moment.hour, moment.minute]
     nanos = moment.microsecond * 1000
@@ -180,18 +180,22 @@ def _date_time(moment: datetime) -> list[int]:
     ]
 
 
-def snapshot_of_tag(data: bytes, path: str) -> bytes:
+def extract_snapshot(data: bytes, path: str) -> bytes:
     """Return the snapshot file that a tag file was made of."""
-    value = _json(data, path)
-    kept = {key: item for key, item in value.items() if key not in (_CREATED, _RETAINED)}
-    return _encoded(kept)
+    value = _parse_json_object(data, path)
+    kept = {
+        key: item
+        for key, item in value.items()
+        if key not in (_CREATE_TIME_KEY, _TIME_RETAINED_KEY)
+    }
+    return _encode_tag(kept)
 
 
-def _encoded(value: Mapping[str, Any]) -> bytes:
+def _encode_tag(value: Mapping[str, Any]) -> bytes:
     return encode_json(value)
 
 
-def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:
+def find_rollback_target(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     """Return the snapshot that a rollback goes back to.
 
     One before the hint EARLIEST, whose expiration was killed or runs, is refused unless a tag has kept its files.
@@ -209,18 +213,18 @@ def rollback_target(store: SnapshotStore, moment: Moment) -> Snapshot:
     return target
 
 
-def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
+def rollback(store: SnapshotStore, moment: SnapshotSelector) -> Snapshot:
     """Make an older snapshot the newest one: later snapshots, changelogs and tags are removed.
 
     Nothing may write to the table meanwhile. Schemas stay; data files that are no longer referred to stay until orphan
     files are removed. A snapshot that has expired comes back from its tag. Raises :class:`NotFoundError` if there is no
     such snapshot, or if it is being expired; nothing is changed then. Done again after a failure it completes what was begun.
     """
-    target = rollback_target(store, moment)
+    target = find_rollback_target(store, moment)
     later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
     if moment.tag is not None and not store.exists(target.id):
         path = Tags(store).path(moment.tag)
-        store.io.create(store.path(target.id), snapshot_of_tag(store.io.read_bytes(path), path))
+        store.io.create(store.path(target.id), extract_snapshot(store.io.read_bytes(path), path))
         store.write_hint(EARLIEST, target.id)
     elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
@@ -229,18 +233,18 @@ def rollback(store: SnapshotStore, moment: Moment) -> Snapshot:
     for snapshot_id in reversed(store.ids()):
         if snapshot_id > target.id:
             store.io.delete(store.path(snapshot_id))
-    _remove_changelogs(store, target.id)
+    _delete_changelogs(store, target.id)
     for name in later_tags:
         store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
     return target
 
 
-def _remove_changelogs(store: SnapshotStore, newest: int) -> None:
+def _delete_changelogs(store: SnapshotStore, newest: int) -> None:
     """Remove the changelogs of expired snapshots after ``newest``, and hints that would name them."""
     directory = f"{store.paths.branch_root}/changelog"
-    gone = [i for i in numbered_files(store.io, directory, _CHANGELOG) if i > newest]
+    gone = [i for i in list_numbered_files(store.io, directory, _CHANGELOG_PREFIX) if i > newest]
     for snapshot_id in reversed(gone):
-        store.io.delete(f"{directory}/{_CHANGELOG}{snapshot_id}")
+        store.io.delete(f"{directory}/{_CHANGELOG_PREFIX}{snapshot_id}")
     if gone:
         for hint in (LATEST, EARLIEST):  # readers list the directory then
             store.io.delete(f"{directory}/{hint}")

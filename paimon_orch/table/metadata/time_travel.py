@@ -10,7 +10,7 @@ NO_WATERMARK = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SnapshotSelector:
     """A point in a table's history: at most one is given; none means the newest snapshot.
 
     ``timestamp`` is epoch milliseconds, the newest snapshot not after it counts; of a ``watermark`` the oldest
@@ -23,14 +23,14 @@ class Moment:
     watermark: int | None = None
 
     def __post_init__(self) -> None:
-        given = self._given()
+        given = self._given_fields()
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} exclude each other; name one")
 
     def __bool__(self) -> bool:
-        return bool(self._given())
+        return bool(self._given_fields())
 
-    def _given(self) -> list[str]:
+    def _given_fields(self) -> list[str]:
         return [name for name in self.__slots__ if getattr(self, name) is not None]
 
     def find(self, snapshots: SnapshotStore) -> Snapshot | None:
@@ -40,13 +40,13 @@ class Moment:
         if self.tag is not None:
             return snapshots.tag(self.tag)
         if self.timestamp is not None:
-            return snapshots.at_time(self.timestamp)
+            return snapshots.find_at_time(self.timestamp)
         if self.watermark is not None:
-            return _at_watermark(snapshots, self.watermark)
+            return _find_at_watermark(snapshots, self.watermark)
         return snapshots.latest()
 
 
-def _at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
+def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
     """Return the oldest kept snapshot whose watermark is not below the wanted one."""
     found, newest = None, None
     for snapshot in snapshots.walk_back():

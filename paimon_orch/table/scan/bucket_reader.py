@@ -7,28 +7,37 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader, RowGroup
-from paimon_orch.files.file_index_reader import FirstRows
+from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.row.row_kind import KIND_TEXTS
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, restrict
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.merge.engine.merge_engine import MergeEngine, drop_retracts, merge_engine
-from paimon_orch.merge.sort.key_order import KeyOrder
-from paimon_orch.merge.sort.late_materialization import LateValues, pays
-from paimon_orch.merge.sort.sort_merge_reader import MergeRun, load_rows, merge_runs, sort_step
-from paimon_orch.merge.tree.levels import (
-    age,
-    follow_each_other,
-    merge_sections,
-    oldest_first,
-    sorted_runs,
+from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine, drop_retracts
+from paimon_orch.merge.sort.key_order import KeyOrderChecker
+from paimon_orch.merge.sort.late_materialization import LateMaterialization, should_materialize_late
+from paimon_orch.merge.sort.sort_merge_reader import (
+    MergeRun,
+    build_sorted_batch,
+    merge_runs,
+    plan_batch_rows,
 )
-from paimon_orch.table.scan.data_evolution import EvolvedRows, is_evolving, same_rows
-from paimon_orch.table.scan.file_pruner import reads_raw, takes_first
+from paimon_orch.merge.tree.levels import (
+    build_sorted_runs,
+    has_ascending_sequences,
+    merge_order_key,
+    plan_merge_sections,
+    sort_oldest_first,
+)
+from paimon_orch.table.scan.data_evolution import (
+    DataEvolutionReader,
+    group_files_by_rows,
+    has_data_evolution,
+)
+from paimon_orch.table.scan.file_pruner import is_file_raw_convertible, is_raw_convertible
 from paimon_orch.table.scan.lazy_rows import ROW_KIND
-from paimon_orch.table.scan.postponed_rows import waiting_rows
+from paimon_orch.table.scan.postponed_rows import read_postponed_rows
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
@@ -45,30 +54,30 @@ class BucketReader:
         split: BucketSplit,
         fields: Sequence[Field],
         predicate: Predicate | None = None,
-        first: FirstRows | None = None,
+        first: TopRowsOrLimit | None = None,
     ) -> None:
         self._reader, self._split, self._fields = reader, split, list(fields)
         self._predicate, self._first = predicate, first
-        self._vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        self._vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield rows; keys of primary-key tables come once, deleted ones not at all."""
         schema, files = self._reader.schema, self._split.files
-        if is_evolving(schema):
-            yield from self._evolved()
+        if has_data_evolution(schema):
+            yield from self._read_data_evolution()
         elif not schema.primary_keys:
             for file in sorted(files, key=lambda f: f.min_sequence_number):
                 yield from self._read(file, self._fields, self._predicate, self._first)
-        elif not self._split.waiting and reads_raw(files, schema):
+        elif not self._split.waiting and is_raw_convertible(files, schema):
             for file in files:
-                first = self._first if takes_first(files, file, schema) else None
+                first = self._first if is_file_raw_convertible(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
-        elif schema.typed_options.clusters_by_value and all(file.level for file in files):
-            yield from self._unmerged()
+        elif schema.typed_options.is_pk_clustering_override and all(file.level for file in files):
+            yield from self._read_unmerged()
         else:
             yield from self.merged()
 
-    def _unmerged(self) -> Iterator[pa.RecordBatch]:
+    def _read_unmerged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files that share no key, without retracts."""
         names = [field.name for field in self._fields]
         for file in self._split.files:
@@ -76,11 +85,11 @@ class BucketReader:
                 rows = drop_retracts(pa.Table.from_batches([batch]))
                 yield from rows.select(names).to_batches()
 
-    def _evolved(self) -> Iterator[pa.RecordBatch]:
+    def _read_data_evolution(self) -> Iterator[pa.RecordBatch]:
         """Yield rows whose columns may be in several files."""
         split = self._split
-        for group in same_rows(split.files):
-            rows = EvolvedRows(self._reader, split.partition, split.bucket, group)
+        for group in group_files_by_rows(split.files):
+            rows = DataEvolutionReader(self._reader, split.partition, split.bucket, group)
             yield from rows.batches(self._fields, self._vectors)
 
     def merged(self) -> Iterator[pa.RecordBatch]:
@@ -89,22 +98,22 @@ class BucketReader:
         for rows in self._merge(deletes=False):
             yield from rows.select(names).combine_chunks().to_batches()
 
-    def audited(self) -> Iterator[pa.RecordBatch]:
+    def read_audit_log(self) -> Iterator[pa.RecordBatch]:
         """Yield rows behind a column ``rowkind``; of deleted keys the last change is a row too (7.4)."""
         if self._reader.schema.primary_keys:
             names = [VALUE_KIND.name, *(field.name for field in self._fields)]
             for rows in self._merge(deletes=True):
-                yield from map(_with_kind, rows.select(names).combine_chunks().to_batches())
+                yield from map(_decode_row_kinds, rows.select(names).combine_chunks().to_batches())
         else:
             for batch in self.batches():
-                yield with_constant_kind(batch, KIND_TEXTS[0])
+                yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
 
     def changes(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files as they are, unmerged, behind a column ``rowkind``.
 
         Files come in the order of their manifest: a change may end one file with -U and begin the next with +U.
         """
-        if is_evolving(self._reader.schema) and any(f.write_cols for f in self._split.files):
+        if has_data_evolution(self._reader.schema) and any(f.write_cols for f in self._split.files):
             raise UnsupportedError(
                 "what changed in rows whose columns are in several files ('data-evolution.enabled' = true) is not "
                 "told yet; read the two snapshots"
@@ -112,17 +121,17 @@ class BucketReader:
         for file in self._split.files:
             if self._reader.schema.primary_keys:
                 fields = [VALUE_KIND, *self._fields]
-                yield from map(_with_kind, self._read(file, fields, self._predicate))
+                yield from map(_decode_row_kinds, self._read(file, fields, self._predicate))
             else:
                 for batch in self._read(file, self._fields, self._predicate):
-                    yield with_constant_kind(batch, KIND_TEXTS[0])
+                    yield add_constant_row_kind(batch, ROW_KIND_SYMBOLS[0])
 
     def _read(
         self,
         file: DataFileMeta,
         fields: Sequence[Field],
         predicate: Predicate | None,
-        first: FirstRows | None = None,
+        first: TopRowsOrLimit | None = None,
     ) -> Iterator[pa.RecordBatch]:
         vector = self._vectors.get(file.file_name)
         return self._reader.read(self._at(file), fields, vector, predicate=predicate, first=first)
@@ -132,19 +141,19 @@ class BucketReader:
 
     def _merge(self, *, deletes: bool) -> Iterator[pa.Table]:
         schema = self._reader.schema
-        engine = merge_engine(schema)
-        needed = schema.select(engine.needed([field.name for field in self._fields]))
+        engine = create_merge_engine(schema)
+        needed = schema.select(engine.required_columns([field.name for field in self._fields]))
         if self._split.waiting:
-            yield from self._merge_waiting(engine, needed, deletes=deletes)
+            yield from self._merge_with_postponed(engine, needed, deletes=deletes)
             return
-        if schema.typed_options.clusters_by_value:
-            yield from self._sort(engine, needed, deletes=deletes)
+        if schema.typed_options.is_pk_clustering_override:
+            yield from self._merge_in_memory(engine, needed, deletes=deletes)
             return
-        for section in merge_sections(self._split.files, schema):
-            ordered = oldest_first(section)
-            late = self._late(engine, needed, ordered)
+        for section in plan_merge_sections(self._split.files, schema):
+            ordered = sort_oldest_first(section)
+            late = self._plan_late_materialization(engine, needed, ordered)
             fields = [field for field in needed if late is None or field not in late.fields]
-            in_order = not engine.sequence.names and follow_each_other(ordered)
+            in_order = not engine.sequence.names and has_ascending_sequences(ordered)
             numbered = SEQUENCE_NUMBER in self._fields or not in_order
             system = SYSTEM_FIELDS if numbered else [VALUE_KIND]
             runs = self._runs(ordered, [*system, *fields], late)
@@ -152,40 +161,42 @@ class BucketReader:
             for step in merge_runs(runs, keys, engine.sequence, newest=newest):
                 rows = engine.merge(engine.prepare(step), deletes=deletes)
                 if rows.num_rows:
-                    yield rows if late is None else late.beside(rows)
+                    yield rows if late is None else late.append_values(rows)
 
-    def _sort(
+    def _merge_in_memory(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
         """Yield the rows of a bucket whose files are not sorted by key, merged, in key order; all are in memory."""
-        schema, predicate = self._reader.schema, self._on_keys()
+        schema, predicate = self._reader.schema, self._restrict_to_keys()
         fields = [*SYSTEM_FIELDS, *needed]
         batches = [
             batch
-            for file in sorted(self._split.files, key=age)
+            for file in sorted(self._split.files, key=merge_order_key)
             for batch in self._read(file, fields, predicate)
         ]
         if batches:
             rows = pa.Table.from_batches(batches)
-            step = sort_step(rows, schema.trimmed_primary_keys, engine.sequence)
+            step = build_sorted_batch(rows, schema.trimmed_primary_keys, engine.sequence)
             yield engine.merge(engine.prepare(step), deletes=deletes)
 
-    def _merge_waiting(
+    def _merge_with_postponed(
         self, engine: MergeEngine, needed: Sequence[Field], *, deletes: bool
     ) -> Iterator[pa.Table]:
         """Merge the bucket with the rows of its postpone bucket, which are newer and are held in memory."""
         schema, split = self._reader.schema, self._split
-        if schema.typed_options.clusters_by_value:
+        if schema.typed_options.is_pk_clustering_override:
             raise UnsupportedError(
                 "'postpone.merge-on-read' = true with 'pk-clustering-override' = true is not supported; compact the table, "
                 "and read it without 'postpone.merge-on-read'"
             )
         keys = schema.trimmed_primary_keys
-        ordered = oldest_first(run.files for run in sorted_runs(split.files, schema.key_fields))
+        ordered = sort_oldest_first(
+            run.files for run in build_sorted_runs(split.files, schema.key_fields)
+        )
         runs = self._runs(ordered, [*SYSTEM_FIELDS, *needed], None)
-        rows = waiting_rows(self._reader, split, engine, needed)
+        rows = read_postponed_rows(self._reader, split, engine, needed)
         if rows.num_rows:
-            step = engine.prepare(sort_step(rows, keys, engine.sequence))
+            step = engine.prepare(build_sorted_batch(rows, keys, engine.sequence))
             merged = engine.merge(step).select([field.name for field in (*SYSTEM_FIELDS, *needed)])
             runs.append(MergeRun((0, batch) for batch in merged.combine_chunks().to_batches()))
         for step in merge_runs(runs, keys, engine.sequence):
@@ -193,44 +204,44 @@ class BucketReader:
             if found.num_rows:
                 yield found
 
-    def _late(
+    def _plan_late_materialization(
         self, engine: MergeEngine, needed: Sequence[Field], runs: Sequence[Sequence[DataFileMeta]]
-    ) -> LateValues | None:
+    ) -> LateMaterialization | None:
         """Return what reads the values of runs once their merge is done, where that may save reading some.
 
         A merge chooses rows by other columns if its engine mixes none, and whole row groups can lose only where newer
         runs have as many rows.
         """
-        if not engine.newest_of_key or not pays(runs):
+        if not engine.is_deduplicate or not should_materialize_late(runs):
             return None
-        merging = engine.needed([])
+        merging = engine.required_columns([])
         fields = [field for field in needed if field.name not in merging]
 
         def read(file: DataFileMeta) -> Iterator[RowGroup]:
             return self._reader.row_groups(self._at(file), self._reader.schema.key_fields[0])
 
-        return LateValues(fields, runs, read) if fields else None
+        return LateMaterialization(fields, runs, read) if fields else None
 
-    def _on_keys(self) -> Predicate | None:
+    def _restrict_to_keys(self) -> Predicate | None:
         """Return the part of the predicate that holds for all rows of a key or for none."""
         schema = self._reader.schema
         keys = {*schema.primary_keys, *schema.partition_keys}
-        return None if self._predicate is None else restrict(self._predicate, keys)
+        return None if self._predicate is None else restrict_to_columns(self._predicate, keys)
 
     def _runs(
         self,
         runs: Sequence[Sequence[DataFileMeta]],
         fields: Sequence[Field],
-        late: LateValues | None,
+        late: LateMaterialization | None,
     ) -> list[MergeRun]:
         alone = len(runs) == 1 and not self._split.waiting
-        predicate = self._predicate if alone else self._on_keys()
-        loads = load_rows([sum(file.row_count for file in files) for files in runs])
+        predicate = self._predicate if alone else self._restrict_to_keys()
+        loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
 
         names = self._reader.schema.trimmed_primary_keys
 
         def read(files: Sequence[DataFileMeta], load: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-            order = KeyOrder(names)
+            order = KeyOrderChecker(names)
             for file in files:
                 for rows in self._reader.read(
                     self._at(file),
@@ -241,21 +252,21 @@ class BucketReader:
                     batch_rows=load,
                 ):
                     order.check(file.file_name, rows)
-                    yield file.level, rows if late is None else late.placed(file, rows)
+                    yield file.level, rows if late is None else late.add_row_location(file, rows)
 
         return [MergeRun(read(files, load)) for files, load in zip(runs, loads, strict=True)]
 
 
-def _with_kind(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _decode_row_kinds(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace the code of the row kind in front by its text; a file without kinds holds inserts."""
     codes = pc.fill_null(batch.column(0), 0)
-    texts = pa.array(KIND_TEXTS).take(codes)
+    texts = pa.array(ROW_KIND_SYMBOLS).take(codes)
     return pa.RecordBatch.from_arrays(
         [texts, *batch.columns[1:]], [ROW_KIND.name, *batch.schema.names[1:]]
     )
 
 
-def with_constant_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+def add_constant_row_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """Put a column with one row kind in front."""
     return pa.RecordBatch.from_arrays(
         [pa.repeat(kind, batch.num_rows), *batch.columns], [ROW_KIND.name, *batch.schema.names]

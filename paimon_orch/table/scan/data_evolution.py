@@ -11,24 +11,24 @@ from itertools import groupby
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files.batches import record_batch
+from paimon_orch.files.batches import build_record_batch
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.row_tracking import TRACKING_FIELDS
-from paimon_orch.files.schema_evolution.evolve import source_of
+from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS
+from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
 
-Group = tuple[DataFileMeta, ...]
+RowIdGroup = tuple[DataFileMeta, ...]
 
 
-def is_evolving(schema: TableSchema) -> bool:
+def has_data_evolution(schema: TableSchema) -> bool:
     """Tell whether columns of a row may be in several files."""
     return schema.typed_options.boolean("data-evolution.enabled")
 
 
-def same_rows(files: Iterable[DataFileMeta]) -> list[Group]:
+def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:
     """Group the files of a bucket by the rows that they hold, the newest file of each group first.
 
     Raises :class:`UnsupportedError` if the rows of two groups overlap.
@@ -52,13 +52,13 @@ def same_rows(files: Iterable[DataFileMeta]) -> list[Group]:
 
 
 @dataclass(frozen=True, slots=True)
-class EvolvedRows:
+class DataEvolutionReader:
     """The rows of one group of files."""
 
     reader: FileReader
     partition: bytes
     bucket: int
-    files: Group
+    files: RowIdGroup
 
     def batches(
         self, fields: Sequence[Field], vectors: Mapping[str, DeletionVector]
@@ -66,7 +66,7 @@ class EvolvedRows:
         """Yield the rows that are not deleted, each column from the newest file that holds it."""
         oldest = min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
         deletions = vectors.get(oldest.file_name)
-        chosen = [next((f for f in self.files if self._holds(f, x)), oldest) for x in fields]
+        chosen = [next((f for f in self.files if self._holds_column(f, x)), oldest) for x in fields]
         sources = []
         for file in self.files:
             wanted = [x for x, holder in zip(fields, chosen, strict=True) if holder is file]
@@ -74,18 +74,18 @@ class EvolvedRows:
                 at = BucketFile(self.partition, self.bucket, file)
                 sources.append(self.reader.read(at, wanted, deletions))
         names = [field.name for field in fields]
-        for parts in _aligned(sources, oldest.file_name):
+        for parts in _align_batches(sources, oldest.file_name):
             columns = {name: part.column(name) for part in parts for name in part.schema.names}
-            yield record_batch([columns[name] for name in names], names, parts[0].num_rows)
+            yield build_record_batch([columns[name] for name in names], names, parts[0].num_rows)
 
-    def _holds(self, file: DataFileMeta, field: Field) -> bool:
-        if field in TRACKING_FIELDS:
+    def _holds_column(self, file: DataFileMeta, field: Field) -> bool:
+        if field in ROW_TRACKING_FIELDS:
             return True  # a row is as new as the newest of its columns
-        stored = source_of(field, self.reader.schemas[file.schema_id].fields)
+        stored = find_source_field(field, self.reader.schemas[file.schema_id].fields)
         return stored is not None and (file.write_cols is None or stored.name in file.write_cols)
 
 
-def _aligned(
+def _align_batches(
     sources: Sequence[Iterator[pa.RecordBatch]], name: str
 ) -> Iterator[list[pa.RecordBatch]]:
     """Yield batches of the same rows: each source cuts its rows elsewhere."""

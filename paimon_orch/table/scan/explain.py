@@ -3,24 +3,24 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from paimon_orch.errors import corrupt_unless_decoded
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_format import open_reader
-from paimon_orch.files.file_index_reader import FirstRows, IndexedFiles
-from paimon_orch.files.row_selection import unread_bytes
+from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
+from paimon_orch.files.row_selection import count_unread_bytes
 from paimon_orch.format.deletion_vector import Positions
-from paimon_orch.format.file_index.evaluation import Evaluation, positions
+from paimon_orch.format.file_index.evaluation import IndexEvaluation, to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.predicate import Predicate, restrict
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_vectors
-from paimon_orch.merge.tree.levels import merge_sections
-from paimon_orch.table.scan.file_pruner import reads_raw, takes_first
+from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.tree.levels import plan_merge_sections
+from paimon_orch.table.scan.file_pruner import is_file_raw_convertible, is_raw_convertible
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
 
 @dataclass(slots=True)
-class IndexUse:
+class IndexUsage:
     """What one index of one column did, alone or together with others of the same file."""
 
     files_asked: int = 0
@@ -45,19 +45,19 @@ class ScanReport:
     rows_selected: int = 0
     bytes: int = 0
     bytes_not_read: int = 0
-    indexes: dict[str, IndexUse] = field(default_factory=dict)
+    indexes: dict[str, IndexUsage] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report for people and machines."""
         return asdict(self)
 
 
-def explain(
+def explain_scan(
     reader: FileReader,
     splits: Iterable[BucketSplit],
     planned: Iterable[BucketSplit],
     predicate: Predicate | None,
-    first: FirstRows | None = None,
+    first: TopRowsOrLimit | None = None,
 ) -> ScanReport:
     """Say what indexes do for a scan: ``splits`` are planned without them, ``planned`` with those of the manifests.
 
@@ -66,13 +66,13 @@ def explain(
     report = ScanReport()
     kept = {file.file_name for split in planned for file in split.files}
     for split in splits:
-        for file, judged in _judged(split.files, reader.schema, predicate):
+        for file, judged in _pair_files_with_predicates(split.files, reader.schema, predicate):
             at = BucketFile(split.partition, split.bucket, file)
             report.files += 1
             report.rows += file.row_count
             report.bytes += file.file_size
             if file.file_name in kept:
-                _read_one(report, reader, at, judged, split, first)
+                _add_read_file(report, reader, at, judged, split, first)
             elif first is not None:
                 report.files_skipped_by_limit += 1
                 report.bytes_not_read += file.file_size
@@ -80,72 +80,74 @@ def explain(
                 report.files_skipped_in_planning += 1
                 report.bytes_not_read += file.file_size
                 if predicate is not None:
-                    found = _evaluated(reader, at, predicate, embedded=True)
-                    _count(report.indexes, found, skipped=True)
+                    found = _evaluate_indexes(reader, at, predicate, embedded=True)
+                    _count_index_usage(report.indexes, found, skipped=True)
     return report
 
 
-def _judged(
+def _pair_files_with_predicates(
     files: Sequence[DataFileMeta], schema: TableSchema, predicate: Predicate | None
 ) -> Iterator[tuple[DataFileMeta, Predicate | None]]:
     """Yield files with the part of the predicate that their rows are judged by before they are merged."""
-    if not schema.primary_keys or reads_raw(files, schema):
+    if not schema.primary_keys or is_raw_convertible(files, schema):
         yield from ((file, predicate) for file in files)
         return
     keys = {*schema.primary_keys, *schema.partition_keys}
-    on_keys = None if predicate is None else restrict(predicate, keys)
-    for section in merge_sections(files, schema):
+    on_keys = None if predicate is None else restrict_to_columns(predicate, keys)
+    for section in plan_merge_sections(files, schema):
         judged = predicate if len(section) == 1 else on_keys
         yield from ((file, judged) for run in section for file in run)
 
 
-def _evaluated(
+def _evaluate_indexes(
     reader: FileReader, at: BucketFile, predicate: Predicate, *, embedded: bool = False
-) -> Evaluation:
-    indexed = IndexedFiles(reader.schema, reader.schemas.__getitem__, predicate)
+) -> IndexEvaluation:
+    indexed = FileIndexEvaluator(reader.schema, reader.schemas.__getitem__, predicate)
     return indexed.evaluate(at.file, reader.path(at), None if embedded else reader.io)
 
 
-def _read_one(
+def _add_read_file(
     report: ScanReport,
     reader: FileReader,
     at: BucketFile,
     predicate: Predicate | None,
     split: BucketSplit,
-    first: FirstRows | None,
+    first: TopRowsOrLimit | None,
 ) -> None:
-    found = Evaluation(None)
+    found = IndexEvaluation(None)
     if predicate is not None:
-        found = _evaluated(reader, at, predicate)
-    elif first is not None and takes_first(split.files, at.file, reader.schema):
-        vectors = read_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        found = _evaluate_indexes(reader, at, predicate)
+    elif first is not None and is_file_raw_convertible(split.files, at.file, reader.schema):
+        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
         vector = vectors.get(at.file.file_name)
         hidden = None if vector is None else vector.bitmaps.get(0)
-        indexed = IndexedFiles(reader.schema, reader.schemas.__getitem__, None)
+        indexed = FileIndexEvaluator(reader.schema, reader.schemas.__getitem__, None)
         found = indexed.first(first, at.file, reader.path(at), reader.io, hidden)
     rows = found.rows
     if rows is None:
         report.rows_selected += at.file.row_count
         return
     report.rows_selected += len(rows)
-    _count(report.indexes, found, skipped=not rows)
+    _count_index_usage(report.indexes, found, skipped=not rows)
     if rows:
-        report.bytes_not_read += _unread_bytes(reader, at, positions(rows))
+        report.bytes_not_read += _count_unread_bytes(reader, at, to_positions(rows))
     else:
         report.files_skipped_in_reading += 1
         report.bytes_not_read += at.file.file_size
 
 
-def _count(indexes: dict[str, IndexUse], found: Evaluation, *, skipped: bool) -> None:
+def _count_index_usage(
+    indexes: dict[str, IndexUsage], found: IndexEvaluation, *, skipped: bool
+) -> None:
     for name in found.used:
-        use = indexes.setdefault(name, IndexUse())
+        use = indexes.setdefault(name, IndexUsage())
         use.files_asked += 1
         use.files_skipped += skipped
         use.rows_selected += len(found.rows or ())
 
 
-def _unread_bytes(reader: FileReader, at: BucketFile, chosen: Positions) -> int:
+def _count_unread_bytes(reader: FileReader, at: BucketFile, chosen: Positions) -> int:
     path = reader.path(at)
-    with corrupt_unless_decoded(path), reader.io.open_input(path) as source:
+    with wrap_decode_errors(path), reader.io.open_input(path) as source:
         opened = open_reader(source, path, reader.schema.fields, remote=reader.io.remote)
-        return unread_bytes(opened, path, chosen)
+        return count_unread_bytes(opened, path, chosen)

@@ -10,15 +10,15 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.metadata.time_travel import Moment
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
-OPTION = "scan.fallback-branch"
+FALLBACK_BRANCH_OPTION = "scan.fallback-branch"
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
+class FallbackBranch:
     """The state of the branch that provides partitions that the table lacks."""
 
     paths: TablePaths
@@ -35,9 +35,9 @@ class Fallback:
         schema: TableSchema,
         branch: str,
         *,
-        moment: Moment,
+        moment: SnapshotSelector,
         snapshot: Snapshot | None,
-    ) -> "Fallback | None":
+    ) -> "FallbackBranch | None":
         """Return the branch at the same time as ``snapshot``; None, and a warning, if there is no such branch.
 
         Raises :class:`InputError` if its columns are not those of the table, and :class:`NotFoundError` if a tag is read
@@ -50,25 +50,25 @@ class Fallback:
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
                 paths.root,
                 branch,
-                OPTION,
+                FALLBACK_BRANCH_OPTION,
             )
             return None
-        newest = _snapshot(SnapshotStore(io, there), moment, snapshot)
+        newest = _find_branch_snapshot(SnapshotStore(io, there), moment, snapshot)
         past = moment and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, branch)
         return cls(there, schemas, read, newest)
 
-    def with_level_0(self, asked: bool | None) -> "Fallback":  # noqa: FBT001 - it is the subject
+    def with_level_0(self, asked: bool | None) -> "FallbackBranch":  # noqa: FBT001 - it is the subject
         """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""
         options = self.schemas.latest().typed_options
-        if asked is None and options.deletion_vectors:
+        if asked is None and options.has_deletion_vectors:
             asked = options.boolean("deletion-vectors.merge-on-read")
         return replace(self, merge_level_0=asked)
 
 
-def _snapshot(
-    snapshots: SnapshotStore, moment: Moment, snapshot: Snapshot | None
+def _find_branch_snapshot(
+    snapshots: SnapshotStore, moment: SnapshotSelector, snapshot: Snapshot | None
 ) -> Snapshot | None:
     """Return the snapshot of the branch at a moment of the table, as Java Paimon chooses it."""
     if snapshot is None or not moment:
@@ -78,7 +78,7 @@ def _snapshot(
     if snapshots.latest_id() is None:
         return None
     try:
-        return snapshots.at_time(snapshot.time_millis)
+        return snapshots.find_at_time(snapshot.time_millis)
     except NotFoundError:  # the branch was created later: take its first snapshot
         earliest = snapshots.earliest_id()
         return None if earliest is None else snapshots.get(earliest)
@@ -90,10 +90,10 @@ def _check_same_columns(schema: TableSchema, other: TableSchema, branch: str) ->
 
     if columns(schema) != columns(other) or schema.partition_keys != other.partition_keys:
         raise InputError(
-            f"option {OPTION!r} = {branch!r}: the branch has the columns {_text(other)}, the table has {_text(schema)}; "
+            f"option {FALLBACK_BRANCH_OPTION!r} = {branch!r}: the branch has the columns {_format_columns(other)}, the table has {_format_columns(schema)}; "
             "both must have the same columns and partition columns to be read together"
         )
 
 
-def _text(schema: TableSchema) -> str:
+def _format_columns(schema: TableSchema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema.fields)

@@ -12,79 +12,83 @@ from itertools import compress, product
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError
-from paimon_orch.files.file_index_reader import IndexedFiles
-from paimon_orch.files.stats.evaluator import UNKNOWN, StatsOf, matcher
-from paimon_orch.format.bucket.bucket_function import buckets, hashed_key
+from paimon_orch.files.file_index_reader import FileIndexEvaluator
+from paimon_orch.files.stats.evaluator import UNKNOWN_STATS, StatsOf, build_matcher
+from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature, compute_buckets
 from paimon_orch.format.bytes.binary_batch import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.file_fields import FieldsOfFiles, file_fields
+from paimon_orch.format.manifest.file_fields import ObjectFileFields, build_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType
-from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate, restrict
-from paimon_orch.merge.tree.levels import merge_sections
+from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate, restrict_to_columns
+from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.metadata.manifest_io import ManifestFilter
-from paimon_orch.table.scan.file_stats import FileStats, SchemaOf, column_stats
-from paimon_orch.table.scan.multi_file_pruner import ManyFiles
+from paimon_orch.table.scan.file_stats import FileStats, SchemaLookup, decode_column_stats
+from paimon_orch.table.scan.multi_file_pruner import FileBatchPruner
 
-_MANY = 16  # files of a bucket that are judged together
+_BATCH_THRESHOLD = 16  # files of a bucket that are judged together
 _MAX_PARTITIONS = 1_000  # to look for in each manifest's statistics
-_BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
+_INTEGER_BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 _MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
 
 
-def reads_raw(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
+def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
     """Tell whether no key of a bucket is in two of its files and no row is a retract (11.5)."""
     if any(file.level == 0 or file.delete_row_count for file in files):
         return len(files) == 1 and files[0].delete_row_count == 0
     options = schema.typed_options
     one_level = len({file.level for file in files}) == 1
-    return one_level or options.deletion_vectors or options.merge_engine == "first-row"
+    return one_level or options.has_deletion_vectors or options.merge_engine == "first-row"
 
 
-def takes_first(files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema) -> bool:
+def is_file_raw_convertible(
+    files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
+) -> bool:
     """Tell whether the rows of a bucket's file, less those that a vector hides, are rows of the table (9.7)."""
     if schema.typed_options.boolean("data-evolution.enabled"):
         return False
     return not schema.primary_keys or (
-        reads_raw(files, schema) and file.delete_row_count is not None
+        is_raw_convertible(files, schema) and file.delete_row_count is not None
     )
 
 
 @dataclass(frozen=True)
-class Pruner:
+class FilePruner:
     """Judges manifests, entries and files of one table by a bound predicate."""
 
     schema: TableSchema
     predicate: Predicate
-    schema_of: SchemaOf
+    schema_of: SchemaLookup
     asks_indexes: bool = True
 
-    def manifest(self, manifest: ManifestFileMeta) -> bool:
+    def may_match_manifest(self, manifest: ManifestFileMeta) -> bool:
         """Tell whether a manifest may name files with matching rows."""
         fields, stats = self.schema.partition_fields, manifest.partition_stats
         columns = {
-            field.name: column_stats(stats, index, len(fields), field.type, manifest.file_name)
+            field.name: decode_column_stats(
+                stats, index, len(fields), field.type, manifest.file_name
+            )
             for index, field in enumerate(fields)
         }
         rows = manifest.num_added_files + manifest.num_deleted_files
-        return self._may_match(lambda name: columns.get(name, UNKNOWN), rows)
+        return self._may_match(lambda name: columns.get(name, UNKNOWN_STATS), rows)
 
     def partitions(self, partitions: Iterable[bytes]) -> set[bytes]:
         """Return the partitions that may have matching rows."""
         return {
             partition
             for partition in set(partitions)
-            if self._may_match(self._stats.constants(partition).__getitem__, 1)
+            if self._may_match(self._stats.get_constant_stats(partition).__getitem__, 1)
         }
 
-    def entry(self, entry: ManifestEntry) -> bool:
+    def may_match_entry(self, entry: ManifestEntry) -> bool:
         """Tell whether a file may have rows whose keys match: by its bucket, and by its key statistics."""
-        if not self._buckets.may_hold(entry):
+        if not self._buckets.may_match_entry(entry):
             return False
         if self._key_may_match is None:
             return True
@@ -99,18 +103,20 @@ class Pruner:
         if self.schema.partition_keys:
             parts = manifest.partitions()
             chosen = [parts[row] for row in rows.tolist()]
-        return rows[self._many.may_match(file_fields(manifest, rows), chosen)]
+        return rows[self._batch_pruner.may_match(build_file_fields(manifest, rows), chosen)]
 
-    def judge(self, entries: Sequence[ManifestEntry]) -> None:
-        """Judge many files at once, each alone; the judgements are used when :meth:`files` or :meth:`change` is asked."""
-        self._judge([entry.partition for entry in entries], [entry.file for entry in entries])
+    def evaluate_entries(self, entries: Sequence[ManifestEntry]) -> None:
+        """Judge many files at once, each alone; the judgements are used when :meth:`files` or :meth:`may_match_change` is asked."""
+        self._evaluate_files(
+            [entry.partition for entry in entries], [entry.file for entry in entries]
+        )
 
-    def _judge(self, partitions: Sequence[bytes], files: Sequence[DataFileMeta]) -> None:
-        may = self._many.may_match(FieldsOfFiles(files), partitions)
+    def _evaluate_files(self, partitions: Sequence[bytes], files: Sequence[DataFileMeta]) -> None:
+        may = self._batch_pruner.may_match(ObjectFileFields(files), partitions)
         for file, verdict in zip(files, may.tolist(), strict=True):
             self._judged[id(file)] = file, verdict
 
-    def change(self, entry: ManifestEntry) -> bool:
+    def may_match_change(self, entry: ManifestEntry) -> bool:
         """Tell whether a file whose rows are read unmerged may have matching ones."""
         return self._file(entry.partition, entry.file)
 
@@ -128,18 +134,18 @@ class Pruner:
 
     def files(self, partition: bytes, files: Sequence[DataFileMeta]) -> tuple[DataFileMeta, ...]:
         """Return the files of a bucket to read, by all that is known; ``files`` are all that the scan would merge."""
-        if len(files) >= _MANY and id(files[0]) not in self._judged:
-            self._judge([partition] * len(files), files)
+        if len(files) >= _BATCH_THRESHOLD and id(files[0]) not in self._judged:
+            self._evaluate_files([partition] * len(files), files)
 
         def may(file: DataFileMeta) -> bool:
             return self._file(partition, file)
 
         schema = self.schema
-        if not schema.primary_keys or reads_raw(files, schema):
+        if not schema.primary_keys or is_raw_convertible(files, schema):
             return tuple(file for file in files if may(file))
-        return tuple(self._unmerged_or_whole(files, may))
+        return tuple(self._filter_sections(files, may))
 
-    def _unmerged_or_whole(
+    def _filter_sections(
         self, files: Sequence[DataFileMeta], may: Callable[[DataFileMeta], bool]
     ) -> Iterator[DataFileMeta]:
         """Yield the files of sections to merge: one run is judged file by file, several only as a whole.
@@ -147,7 +153,7 @@ class Pruner:
         An engine that mixes the rows of a key makes values that are in none of its files, so that it keeps all.
         """
         mixes = self.schema.typed_options.merge_engine not in ("deduplicate", "first-row")
-        for section in merge_sections(files, self.schema):
+        for section in plan_merge_sections(files, self.schema):
             merged = [file for run in section for file in run]
             if len(section) == 1:
                 yield from filter(may, merged)
@@ -156,7 +162,7 @@ class Pruner:
 
     @cached_property
     def _may_match(self) -> Callable[[StatsOf, int], bool]:
-        return matcher(self.predicate)
+        return build_matcher(self.predicate)
 
     @cached_property
     def _key_may_match(self) -> Callable[[StatsOf, int], bool] | None:
@@ -164,8 +170,8 @@ class Pruner:
         if not self.schema.primary_keys:
             return None
         keys = {*self.schema.primary_keys, *self.schema.partition_keys}
-        on_keys = restrict(self.predicate, keys)
-        return None if on_keys is None else matcher(on_keys)
+        on_keys = restrict_to_columns(self.predicate, keys)
+        return None if on_keys is None else build_matcher(on_keys)
 
     @cached_property
     def _judged(self) -> dict[int, tuple[DataFileMeta, bool]]:
@@ -173,23 +179,25 @@ class Pruner:
         return {}
 
     @cached_property
-    def _many(self) -> ManyFiles:
-        return ManyFiles(self.predicate, self._stats, self._indexed if self.asks_indexes else None)
+    def _batch_pruner(self) -> FileBatchPruner:
+        return FileBatchPruner(
+            self.predicate, self._stats, self._indexed if self.asks_indexes else None
+        )
 
     @cached_property
-    def _indexed(self) -> IndexedFiles:
-        return IndexedFiles(self.schema, self.schema_of, self.predicate)
+    def _indexed(self) -> FileIndexEvaluator:
+        return FileIndexEvaluator(self.schema, self.schema_of, self.predicate)
 
     @cached_property
     def _stats(self) -> "FileStats":
         return FileStats(self.schema, self.schema_of)
 
     @cached_property
-    def _buckets(self) -> "_Buckets":
-        return _Buckets(self.schema, self.predicate, self.schema_of)
+    def _buckets(self) -> "_BucketPruner":
+        return _BucketPruner(self.schema, self.predicate, self.schema_of)
 
 
-def manifest_filter(
+def build_spec_manifest_filter(
     specs: Iterable[Mapping[str, object]], schema: TableSchema
 ) -> ManifestFilter | None:
     """Return a test of which manifests may name files of partitions; None where nothing can be told.
@@ -199,34 +207,36 @@ def manifest_filter(
     types = {field.name: field.type for field in schema.partition_fields}
     null = schema.typed_options.default_partition_name
     values = (
-        {name: _exact(text, types[name]) for name, text in spec.items() if text != null}
+        {name: _parse_exact_value(text, types[name]) for name, text in spec.items() if text != null}
         for spec in specs
     )
-    return _names_one_of(values, schema)
+    return _build_manifest_filter(values, schema)
 
 
-def names_partitions(partitions: Collection[bytes], schema: TableSchema) -> ManifestFilter | None:
-    """Return a test of which manifests may name files of serialized partitions, as :func:`manifest_filter` does."""
+def build_partition_manifest_filter(
+    partitions: Collection[bytes], schema: TableSchema
+) -> ManifestFilter | None:
+    """Return a test of which manifests may name files of serialized partitions, as :func:`build_spec_manifest_filter` does."""
     if len(partitions) > _MAX_PARTITIONS:
         return None
     fields = schema.partition_fields
     names, types = [field.name for field in fields], [field.type for field in fields]
-    exact = [_kind(kind) in {"VARCHAR", "DATE", *_BITS} for kind in types]
+    exact = [_atomic_type_name(kind) in {"VARCHAR", "DATE", *_INTEGER_BITS} for kind in types]
     values = (
         dict(compress(zip(names, deserialize_row(partition, types), strict=True), exact))
         for partition in partitions
     )
-    return _names_one_of(values, schema)
+    return _build_manifest_filter(values, schema)
 
 
-def _names_one_of(
+def _build_manifest_filter(
     partitions: Iterable[Mapping[str, object]], schema: TableSchema
 ) -> ManifestFilter | None:
     """Return a test whether a manifest may name one of the partitions.
 
     Not judged are None as a value, and text that is not UTF-8, which a predicate has no literal for.
     """
-    types = {field.name: arrow_type(field.type) for field in schema.partition_fields}
+    types = {field.name: to_arrow_type(field.type) for field in schema.partition_fields}
     chosen = list[Predicate]()
     for values in partitions:
         tests = [
@@ -237,39 +247,45 @@ def _names_one_of(
         if not tests:
             return None
         chosen.append(And(tuple(tests)))
-    return Pruner(schema, Or(tuple(chosen)), lambda _: schema).manifest if chosen else None
+    return (
+        FilePruner(schema, Or(tuple(chosen)), lambda _: schema).may_match_manifest
+        if chosen
+        else None
+    )
 
 
-def _kind(data_type: DataType) -> str:
+def _atomic_type_name(data_type: DataType) -> str:
     return data_type.name if isinstance(data_type, AtomicType) else ""
 
 
-def _exact(text: object, data_type: DataType) -> str | int | None:
+def _parse_exact_value(text: object, data_type: DataType) -> str | int | None:
     if not isinstance(text, str):
         return None
-    if _kind(data_type) == "VARCHAR":
+    if _atomic_type_name(data_type) == "VARCHAR":
         return text
-    bits = _BITS.get(_kind(data_type))
+    bits = _INTEGER_BITS.get(_atomic_type_name(data_type))
     digits = text.removeprefix("-")
     if bits is None or not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         return None
     return int(text) if -(2**bits) <= int(text) < 2**bits else None
 
 
-class _Buckets:
+class _BucketPruner:
     """The buckets that the rows of some equalities lie in (11.7)."""
 
-    def __init__(self, schema: TableSchema, predicate: Predicate, schema_of: SchemaOf) -> None:
+    def __init__(self, schema: TableSchema, predicate: Predicate, schema_of: SchemaLookup) -> None:
         self._schema, self._schema_of = schema, schema_of
-        self._fields = schema.bucket_key_fields if _is_fixed(schema) else []
-        self._keys = self._wanted(predicate)
+        self._fields = schema.bucket_key_fields if _has_bucket_key(schema) else []
+        self._keys = self._list_bucket_keys(predicate)
         self._chosen: dict[int, set[int] | None] = {}
         self._hashed_alike: dict[int, bool] = {}
 
-    def _wanted(self, predicate: Predicate) -> list[tuple["pa.Scalar[pa.DataType]", ...]] | None:
-        if not self._fields or not all(_hashes_surely(field.type) for field in self._fields):
+    def _list_bucket_keys(
+        self, predicate: Predicate
+    ) -> list[tuple["pa.Scalar[pa.DataType]", ...]] | None:
+        if not self._fields or not all(_has_stable_hash(field.type) for field in self._fields):
             return None
-        per_column = [values_of(predicate, field.name) for field in self._fields]
+        per_column = [find_equality_values(predicate, field.name) for field in self._fields]
         total, known = 1, []
         for values in per_column:
             if values is None:
@@ -278,31 +294,31 @@ class _Buckets:
             total *= len(values)
         return list(product(*known)) if total <= _MAX_BUCKET_KEYS else None
 
-    def may_hold(self, entry: ManifestEntry) -> bool:
+    def may_match_entry(self, entry: ManifestEntry) -> bool:
         """Tell whether a file's bucket is one of them, of as many buckets as there were when it was written."""
         count = entry.total_buckets
-        if self._keys is None or count <= 0 or not self._alike(entry.file.schema_id):
+        if self._keys is None or count <= 0 or not self._is_hashed_alike(entry.file.schema_id):
             return True
         if count not in self._chosen:
-            self._chosen[count] = self._hash(self._keys, count)
+            self._chosen[count] = self._compute_buckets(self._keys, count)
         chosen = self._chosen[count]
         return chosen is None or entry.bucket in chosen
 
-    def _hash(
+    def _compute_buckets(
         self, keys: Sequence[tuple["pa.Scalar[pa.DataType]", ...]], count: int
     ) -> set[int] | None:
         types = [field.type for field in self._fields]
         columns = [
-            pa.array([key[index] for key in keys], arrow_type(kind))
+            pa.array([key[index] for key in keys], to_arrow_type(kind))
             for index, kind in enumerate(types)
         ]
         function = self._schema.options.get("bucket-function.type", "default").lower()
         try:
-            return set(buckets(columns, types, count, function).tolist())
+            return set(compute_buckets(columns, types, count, function).tolist())
         except InputError:  # a bucket function that is not known here
             return None
 
-    def _alike(self, schema_id: int) -> bool:
+    def _is_hashed_alike(self, schema_id: int) -> bool:
         """Tell whether the writers of a file's rows hashed the same columns as the same types.
 
         Compaction writes rows that are older than the file. Only in a primary key types never change.
@@ -310,22 +326,24 @@ class _Buckets:
         if schema_id not in self._hashed_alike:
             first = schema_id if self._schema.primary_keys else 0
             writers = range(schema_id, first - 1, -1)
-            self._hashed_alike[schema_id] = all(map(self._is_hashed_so, writers))
+            self._hashed_alike[schema_id] = all(map(self._has_same_bucket_key, writers))
         return self._hashed_alike[schema_id]
 
-    def _is_hashed_so(self, schema_id: int) -> bool:
+    def _has_same_bucket_key(self, schema_id: int) -> bool:
         try:
             stored = self._schema_of(schema_id)
         except CorruptFileError:  # gone, and with it what it said
             return False
-        return hashed_key(stored.bucket_key_fields) == hashed_key(self._fields)
+        return build_bucket_key_signature(stored.bucket_key_fields) == build_bucket_key_signature(
+            self._fields
+        )
 
 
-def _is_fixed(schema: TableSchema) -> bool:
+def _has_bucket_key(schema: TableSchema) -> bool:
     return bool(schema.primary_keys or schema.options.get("bucket-key"))
 
 
-def _hashes_surely(data_type: DataType) -> bool:
+def _has_stable_hash(data_type: DataType) -> bool:
     """Tell whether equal values have one hash, whoever wrote them.
 
     Zero has two signs, CHAR is padded or not, and not all writers agree on the bytes of long decimals and nanoseconds.
@@ -336,18 +354,20 @@ def _hashes_surely(data_type: DataType) -> bool:
     return limit is None or data_type.params[0] <= limit
 
 
-def values_of(predicate: Predicate, column: str) -> "list[pa.Scalar[pa.DataType]] | None":
+def find_equality_values(
+    predicate: Predicate, column: str
+) -> "list[pa.Scalar[pa.DataType]] | None":
     """Return all values that a column may have where the predicate holds, None if they are not listed."""
     match predicate:
         case Leaf(column=name, op="=" | "in", values=values, key=None) if name == column:
             return list(values)
         case And(children=children):
-            listed = [values_of(child, column) for child in children]
+            listed = [find_equality_values(child, column) for child in children]
             return min((values for values in listed if values is not None), key=len, default=None)
         case Or(children=children):
             united: list[pa.Scalar[pa.DataType]] = []
             for child in children:
-                values_of_child = values_of(child, column)
+                values_of_child = find_equality_values(child, column)
                 if values_of_child is None:
                     return None
                 united += values_of_child

@@ -4,25 +4,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.files.schema_evolution.evolve import source_of
-from paimon_orch.files.stats.evaluator import UNKNOWN, StatsOf, constant_stats, evolved, usable
+from paimon_orch.files.schema_evolution.evolve import find_source_field
+from paimon_orch.files.stats.evaluator import (
+    UNKNOWN_STATS,
+    StatsOf,
+    build_constant_stats,
+    drop_untrusted_bounds,
+    evolve_stats,
+)
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.paths import file_format
-from paimon_orch.format.row.binary_row import deserialize_row, read_field, row_arity
+from paimon_orch.format.paths import parse_file_format
+from paimon_orch.format.row.binary_row import deserialize_row, read_field, read_row_arity
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType
 
-SchemaOf = Callable[[int], TableSchema]
+SchemaLookup = Callable[[int], TableSchema]
 
 
-def column_stats(
+def decode_column_stats(
     stats: SimpleStats, index: int, arity: int, data_type: DataType, path: str
 ) -> ColumnStats:
     """Decode the statistics of one column; rows that have another arity tell nothing."""
     try:
-        if row_arity(stats.min_values) != arity or row_arity(stats.max_values) != arity:
-            return UNKNOWN
+        if read_row_arity(stats.min_values) != arity or read_row_arity(stats.max_values) != arity:
+            return UNKNOWN_STATS
         low = read_field(stats.min_values, index, data_type)
         high = read_field(stats.max_values, index, data_type)
     except Exception as error:
@@ -30,12 +36,12 @@ def column_stats(
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
     is_char = isinstance(data_type, AtomicType) and data_type.name == "CHAR"
-    is_orc = is_char and file_format(path) == "orc"  # asked for where it matters
-    return usable(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
+    is_orc = is_char and parse_file_format(path) == "orc"  # asked for where it matters
+    return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StatsSource:
     """Where the statistics of a read column lie in those of a file."""
 
     index: int
@@ -49,41 +55,41 @@ class Source:
         """Tell whether values are read as another type than they are stored as."""
         return self.stored_type is not self.read_type and self.stored_type != self.read_type
 
-    def stats_of(self, stats: SimpleStats, path: str) -> ColumnStats:
+    def decode_stats(self, stats: SimpleStats, path: str) -> ColumnStats:
         """Return the statistics of the read column in a file's."""
-        found = column_stats(stats, self.index, self.arity, self.stored_type, path)
-        return evolved(found, self.stored_type, self.read_type) if self.is_cast else found
+        found = decode_column_stats(stats, self.index, self.arity, self.stored_type, path)
+        return evolve_stats(found, self.stored_type, self.read_type) if self.is_cast else found
 
 
-class _Constants(dict[str, ColumnStats]):
+class _ConstantStats(dict[str, ColumnStats]):
     def __missing__(self, name: str) -> ColumnStats:
-        return UNKNOWN
+        return UNKNOWN_STATS
 
 
 class FileStats:
     """Statistics of data files by the column names of a read schema."""
 
-    def __init__(self, schema: TableSchema, schema_of: SchemaOf) -> None:
+    def __init__(self, schema: TableSchema, schema_of: SchemaLookup) -> None:
         self._schema, self._schema_of = schema, schema_of
-        self._sources: dict[tuple[int, tuple[str, ...] | None], dict[str, Source | None]] = {}
-        self._partitions: dict[bytes, _Constants] = {}
+        self._sources: dict[tuple[int, tuple[str, ...] | None], dict[str, StatsSource | None]] = {}
+        self._partitions: dict[bytes, _ConstantStats] = {}
 
-    def constants(self, partition: bytes) -> _Constants:
+    def get_constant_stats(self, partition: bytes) -> _ConstantStats:
         """Return the statistics of partition columns, which have one value in all rows."""
         if partition not in self._partitions:
             fields = self._schema.partition_fields
             values = deserialize_row(partition, [field.type for field in fields])
-            self._partitions[partition] = _Constants(
-                (field.name, constant_stats(value, field.type))
+            self._partitions[partition] = _ConstantStats(
+                (field.name, build_constant_stats(value, field.type))
                 for field, value in zip(fields, values, strict=True)
             )
         return self._partitions[partition]
 
     def of(self, partition: bytes, file: DataFileMeta) -> StatsOf:
         """Return the statistics of one file."""
-        constants = self.constants(partition)
+        constants = self.get_constant_stats(partition)
         dense = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
-        sources = self.sources(file.schema_id, dense)
+        sources = self.find_stats_sources(file.schema_id, dense)
 
         def stats_of(name: str) -> ColumnStats:
             if name in constants or name not in sources:
@@ -92,18 +98,20 @@ class FileStats:
             if source is None:
                 return ColumnStats(None, None, file.row_count)
             stats = file.key_stats if source.is_key else file.value_stats
-            return source.stats_of(stats, file.file_name)
+            return source.decode_stats(stats, file.file_name)
 
         return stats_of
 
-    def sources(self, schema_id: int, dense: tuple[str, ...] | None) -> Mapping[str, Source | None]:
+    def find_stats_sources(
+        self, schema_id: int, dense: tuple[str, ...] | None
+    ) -> Mapping[str, StatsSource | None]:
         """Return where the columns are in files of a schema, with statistics of some columns or all.
 
         None stands for a column that the file's schema lacks; one without statistics is left out.
         """
         at = schema_id, dense
         if at not in self._sources:
-            self._sources[at] = self._map(*at)
+            self._sources[at] = self._map_columns(*at)
         return self._sources[at]
 
     @property
@@ -111,19 +119,21 @@ class FileStats:
         """Return the columns that have one value in all rows of a file."""
         return self._schema.partition_keys
 
-    def _map(self, schema_id: int, dense: tuple[str, ...] | None) -> dict[str, Source | None]:
+    def _map_columns(
+        self, schema_id: int, dense: tuple[str, ...] | None
+    ) -> dict[str, StatsSource | None]:
         """Find each read column by its id: None stands for a column that the file's schema lacks."""
         stored = self._schema_of(schema_id)
         covered = stored.names if dense is None else list(dense)
         keys = stored.trimmed_primary_keys
-        found: dict[str, Source | None] = {}
+        found: dict[str, StatsSource | None] = {}
         for field in self._schema.fields:
-            source = source_of(field, stored.fields)
+            source = find_source_field(field, stored.fields)
             if source is None:
                 found[field.name] = None
             elif source.name in keys or source.name in covered:
                 names = keys if source.name in keys else covered
-                found[field.name] = Source(
+                found[field.name] = StatsSource(
                     names.index(source.name), len(names), source.type, field.type, names is keys
                 )
         return found

@@ -11,29 +11,29 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, columns_of
+from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.metadata_io import read_stored
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore, numbered_files
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore, list_numbered_files
 from paimon_orch.table.scan.bucket_reader import BucketReader
-from paimon_orch.table.scan.file_pruner import Pruner
-from paimon_orch.table.scan.lazy_rows import ROW_KIND, Rows, filtered
-from paimon_orch.table.scan.scan_planner import BucketSplit, Planner, bucket_splits
-from paimon_orch.table.scan.snapshot_diff import changed_buckets, difference
+from paimon_orch.table.scan.file_pruner import FilePruner
+from paimon_orch.table.scan.lazy_rows import ROW_KIND, BaseScan, filter_batches
+from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner, build_bucket_splits
+from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.visibility import Visibility
 
-MODES = ("auto", "delta", "changelog", "diff")
-_CHANGELOG = "changelog-"
-_SCAN_MODE = "incremental-between-scan-mode"
-_TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
+INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
+_CHANGELOG_PREFIX = "changelog-"
+_SCAN_MODE_OPTION = "incremental-between-scan-mode"
+_TAG_TO_SNAPSHOT_OPTION = "incremental-between-tag-to-snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SnapshotRange:
     """The snapshots behind ``start`` up to and with ``end``. A diff needs the two ends alone."""
 
     mode: str
@@ -44,55 +44,62 @@ class Span:
     @classmethod
     def of(
         cls, store: SnapshotStore, start: int | str, end: int | str, mode: str, schema: TableSchema
-    ) -> "Span":
+    ) -> "SnapshotRange":
         """Resolve two ids or two tags. Raises :class:`InputError` for anything else, and for ids out of range."""
-        if mode not in MODES:
-            raise InputError(f"incremental mode {mode!r} must be one of {', '.join(MODES)}")
-        by_ids = _mode_between_ids(schema) if mode == "auto" else mode
+        if mode not in INCREMENTAL_MODES:
+            raise InputError(
+                f"incremental mode {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"
+            )
+        by_ids = _resolve_mode_between_ids(schema) if mode == "auto" else mode
         if isinstance(start, str) and isinstance(end, str):
             before, after = store.tag(start), store.tag(end)
-            if mode == "auto" and schema.typed_options.boolean(_TAG_TO_SNAPSHOT):
+            if mode == "auto" and schema.typed_options.boolean(_TAG_TO_SNAPSHOT_OPTION):
                 mode = by_ids
             if mode in ("auto", "diff"):
-                _check_order(before.id, after.id)
+                _check_snapshot_order(before.id, after.id)
                 return cls("diff", before=before, after=after)
             start, end = before.id, after.id
         if isinstance(start, str) or isinstance(end, str):
             raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
-        _check_order(start, end)
+        _check_snapshot_order(start, end)
         if by_ids == "diff":
             return cls(by_ids, before=store.get(start), after=store.get(end))
         return cls(
-            by_ids, tuple(kept_snapshot(store, number) for number in range(start + 1, end + 1))
+            by_ids,
+            tuple(
+                read_snapshot_or_changelog(store, number) for number in range(start + 1, end + 1)
+            ),
         )
 
 
-def _mode_between_ids(schema: TableSchema) -> str:
+def _resolve_mode_between_ids(schema: TableSchema) -> str:
     """Return how the table's options say that changes between two snapshots are read."""
     options = schema.typed_options
-    mode = options.text(_SCAN_MODE).strip().lower() or "auto"
-    if mode not in MODES:
-        raise InputError(f"option {_SCAN_MODE!r} = {mode!r} must be one of {', '.join(MODES)}")
+    mode = options.text(_SCAN_MODE_OPTION).strip().lower() or "auto"
+    if mode not in INCREMENTAL_MODES:
+        raise InputError(
+            f"option {_SCAN_MODE_OPTION!r} = {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"
+        )
     if mode != "auto":
         return mode
     return "delta" if options.changelog_producer == "none" else "changelog"
 
 
-def _check_order(start: int, end: int) -> None:
+def _check_snapshot_order(start: int, end: int) -> None:
     if start > end:
         raise InputError(f"the first snapshot, {start}, is newer than the last, {end}; swap them")
 
 
-def kept_changelogs(store: SnapshotStore) -> list[int]:
+def list_changelog_ids(store: SnapshotStore) -> list[int]:
     """Return the expired snapshots whose changes the changelog keeps, ascending."""
-    return numbered_files(store.io, _changelog_directory(store), _CHANGELOG)
+    return list_numbered_files(store.io, _changelog_directory(store), _CHANGELOG_PREFIX)
 
 
-def kept_snapshot(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+def read_snapshot_or_changelog(store: SnapshotStore, snapshot_id: int) -> Snapshot:
     """Read a snapshot, or what the changelog kept of one that is expired."""
-    if not store.exists(snapshot_id) and snapshot_id in kept_changelogs(store):
-        path = f"{_changelog_directory(store)}/{_CHANGELOG}{snapshot_id}"
-        return Snapshot.from_json(read_stored(store.io, path), path)
+    if not store.exists(snapshot_id) and snapshot_id in list_changelog_ids(store):
+        path = f"{_changelog_directory(store)}/{_CHANGELOG_PREFIX}{snapshot_id}"
+        return Snapshot.from_json(read_metadata_file(store.io, path), path)
     try:
         return store.get(snapshot_id)
     except NotFoundError as error:
@@ -105,7 +112,7 @@ def _changelog_directory(store: SnapshotStore) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Incremental(Rows):
+class IncrementalScan(BaseScan):
     """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
 
     A delta or changelog gives the kinds as they were written. A diff gives ``+I`` for rows that came, ``-D`` for rows
@@ -117,7 +124,7 @@ class Incremental(Rows):
     paths: TablePaths
     schemas: SchemaStore
     schema: TableSchema
-    span: Span
+    snapshot_range: SnapshotRange
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
     merge_level_0: bool | None = None
@@ -125,29 +132,31 @@ class Incremental(Rows):
     @property
     def rows_not_visible(self) -> int:
         """Count the records that a diff leaves out at its end until they are compacted, as a scan does."""
-        if self.span.mode != "diff":
+        if self.snapshot_range.mode != "diff":
             return 0
         visibility = Visibility(self.schema, self.merge_level_0)
-        return visibility.rows_not_visible(self._manifests(), self.span.after, self._pruner())
+        return visibility.rows_not_visible(
+            self._manifests(), self.snapshot_range.after, self._build_pruner()
+        )
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of the rows: ``rowkind``, then the columns."""
-        return arrow_schema([ROW_KIND, *self.fields])
+        return to_arrow_schema([ROW_KIND, *self.fields])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes: by snapshot and bucket, or of a diff by bucket."""
-        if self.span.mode == "diff":
-            return filtered(self._diff(), self.predicate, self.arrow_schema)
+        if self.snapshot_range.mode == "diff":
+            return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
 
     def _manifests(self) -> ManifestReader:
         return ManifestReader(self.io, self.paths)
 
-    def _pruner(self) -> Pruner | None:
+    def _build_pruner(self) -> FilePruner | None:
         if self.predicate is None:
             return None
-        return Pruner(self.schema, self.predicate, self.schemas.get)
+        return FilePruner(self.schema, self.predicate, self.schemas.get)
 
     def _reader(self, *splits: BucketSplit | None) -> FileReader:
         files = [file for split in splits if split is not None for file in split.files]
@@ -156,28 +165,28 @@ class Incremental(Rows):
 
     def plan(self) -> list[BucketSplit]:
         """Return the files of changes by snapshot and bucket, in the order of their rows; a diff has no such files."""
-        pruner, splits = self._pruner(), list[BucketSplit]()
-        for snapshot in self.span.snapshots:
+        pruner, splits = self._build_pruner(), list[BucketSplit]()
+        for snapshot in self.snapshot_range.snapshots:
             entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
             if pruner is not None:
-                entries = [entry for entry in entries if pruner.change(entry)]
-            splits += bucket_splits(entries, ())
+                entries = [entry for entry in entries if pruner.may_match_change(entry)]
+            splits += build_bucket_splits(entries, ())
         return splits
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one bucket and snapshot that the filter keeps."""
         names = {field.name for field in self.fields}
         if self.predicate is not None:
-            names |= columns_of(self.predicate)
+            names |= collect_columns(self.predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         changes = BucketReader(self._reader(split), split, fields, self.predicate).changes()
-        yield from filtered(changes, self.predicate, self.arrow_schema)
+        yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
     def _entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the files of changes that a snapshot brought; OVERWRITE brings none (7.7)."""
         manifests, kind = self._manifests(), snapshot.commit_kind
-        if self.span.mode == "delta":
-            entries = manifests.delta_entries(snapshot) if kind is CommitKind.APPEND else []
+        if self.snapshot_range.mode == "delta":
+            entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []
             return [entry for entry in entries if entry.kind is FileKind.ADD]
         name = snapshot.changelog_manifest_list
         if name is None or kind is CommitKind.OVERWRITE:
@@ -189,14 +198,14 @@ class Incremental(Rows):
                 raise CorruptFileError(name, f"a changelog deletes the file {entry.file.file_name}")
         return entries
 
-    def _diff(self) -> Iterator[pa.RecordBatch]:
-        planner = Planner(self._manifests(), self.schema)
-        ends = self.span.before, self.span.after
+    def _read_diff(self) -> Iterator[pa.RecordBatch]:
+        planner = ScanPlanner(self._manifests(), self.schema)
+        ends = self.snapshot_range.before, self.snapshot_range.after
         levels = Visibility(self.schema, self.merge_level_0).levels_to_read()
         states = (planner.splits(end, levels=levels) for end in ends)
         before, after = ([split for split in state if split.bucket >= 0] for state in states)
-        pruner = self._pruner()
-        for old, new in changed_buckets(before, after, self.schema):
+        pruner = self._build_pruner()
+        for old, new in find_changed_buckets(before, after, self.schema):
             at = old or new
             if pruner is None or (at is not None and pruner.partitions([at.partition])):
-                yield from difference(self._reader(old, new), old, new)
+                yield from diff_bucket(self._reader(old, new), old, new)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field
-from paimon_orch.format.types.predicate import Predicate, to_arrow
+from paimon_orch.format.types.predicate import Predicate, to_arrow_expression
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROW_KIND = Field(2147483644, "rowkind", AtomicType(True, "VARCHAR", (MAX_LENGTH,)))
 
 
-class Rows(ABC):
+class BaseScan(ABC):
     """What a scan or another read gives: nothing is read before one of the methods is called."""
 
     __slots__ = ()
@@ -48,11 +48,11 @@ class Rows(ABC):
         return frame
 
 
-def filtered(
+def filter_batches(
     batches: Iterable[pa.RecordBatch], predicate: Predicate | None, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a bound predicate keeps, in the columns of ``target``."""
-    condition = None if predicate is None else to_arrow(predicate)
+    condition = None if predicate is None else to_arrow_expression(predicate)
     for batch in batches:
         kept = [batch]
         if condition is not None:
@@ -63,7 +63,7 @@ def filtered(
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+def limit_batches(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     """Yield at most so many rows; None is no limit."""
     if limit is None:
         yield from batches

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.table.scan.lazy_rows import Rows
+from paimon_orch.table.scan.lazy_rows import BaseScan
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_KEPT_ROWS = 262_144  # that are held at least before they are sorted and cut
-_RANK = "_rank_{}"
-_VALUE = "_value_{}"
+_MIN_BUFFERED_ROWS = 262_144  # that are held at least before they are sorted and cut
+_RANK_COLUMN = "_rank_{}"
+_VALUE_COLUMN = "_value_{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple
         raise InputError(
             f"order {text!r} cannot be understood: name columns, as in 'price desc, id'"
         )
-    return tuple(_key(text, node, schema) for node in ordered.expressions)
+    return tuple(_parse_sort_key(text, node, schema) for node in ordered.expressions)
 
 
-def _key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey:
+def _parse_sort_key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey:
     from sqlglot import exp
 
     column = node.this
@@ -68,10 +68,10 @@ def _key(text: str, node: "exp.Expr", schema: TableSchema) -> SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered(Rows):
+class SortedScan(BaseScan):
     """Other rows, sorted by columns of theirs, and the first of them if there is a limit."""
 
-    rows: Rows
+    rows: BaseScan
     keys: tuple[SortKey, ...]
     limit: int | None
 
@@ -87,10 +87,10 @@ class Ordered(Rows):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, all of which are held in memory if there is no limit."""
-        return in_order(self.rows.to_batches(), self.keys, self.limit, self.arrow_schema)
+        return sort_batches(self.rows.to_batches(), self.keys, self.limit, self.arrow_schema)
 
 
-def in_order(
+def sort_batches(
     batches: Iterable[pa.RecordBatch], keys: Sequence[SortKey], limit: int | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of ``schema`` sorted, or the first of them; without a limit all are held in memory."""
@@ -98,27 +98,33 @@ def in_order(
     for batch in batches:
         kept.append(batch)
         held += batch.num_rows
-        if limit is not None and held >= max(2 * limit, _KEPT_ROWS):
-            kept = _first(kept, keys, limit, schema).to_batches()
+        if limit is not None and held >= max(2 * limit, _MIN_BUFFERED_ROWS):
+            kept = _sort_and_limit(kept, keys, limit, schema).to_batches()
             held = sum(part.num_rows for part in kept)
-    yield from _first(kept, keys, limit, schema).to_batches()
+    yield from _sort_and_limit(kept, keys, limit, schema).to_batches()
 
 
-def _first(
+def _sort_and_limit(
     batches: Sequence[pa.RecordBatch], keys: Sequence[SortKey], limit: int | None, schema: pa.Schema
 ) -> pa.Table:
     rows = pa.Table.from_batches(batches, schema)
     columns, order = dict[str, pa.ChunkedArray](), list[tuple[str, str]]()
     for number, key in enumerate(keys):
         values = rows.column(key.column)
-        columns |= {_RANK.format(number): _ranks(values, key), _VALUE.format(number): values}
+        columns |= {
+            _RANK_COLUMN.format(number): _compute_ranks(values, key),
+            _VALUE_COLUMN.format(number): values,
+        }
         direction = "descending" if key.descending else "ascending"
-        order += [(_RANK.format(number), "ascending"), (_VALUE.format(number), direction)]
+        order += [
+            (_RANK_COLUMN.format(number), "ascending"),
+            (_VALUE_COLUMN.format(number), direction),
+        ]
     places = pc.sort_indices(pa.table(columns), order)
     return rows.take(places if limit is None else places[: max(limit, 0)])
 
 
-def _ranks(values: pa.ChunkedArray, key: SortKey) -> pa.ChunkedArray:
+def _compute_ranks(values: pa.ChunkedArray, key: SortKey) -> pa.ChunkedArray:
     """Return which rows come first whatever their values: nulls, and NaN, which is above all numbers."""
     ranks = pc.if_else(pc.is_null(values), 0 if key.nulls_first else 3, 1 + key.descending)
     if pa.types.is_floating(values.type):

@@ -6,19 +6,19 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import MergeEngine
 from paimon_orch.table.scan.scan_planner import BucketSplit
-from paimon_orch.table.write.postpone_bucket import check_postponed
+from paimon_orch.table.write.postpone_bucket import check_postpone_options
 
-_FIRST_SEQUENCE = 1 << 62  # above every sequence number in a bucket
+_FIRST_POSTPONED_SEQUENCE = 1 << 62  # above every sequence number in a bucket
 
 
-def waiting_rows(
+def read_postponed_rows(
     reader: FileReader, split: BucketSplit, engine: MergeEngine, fields: Sequence[Field]
 ) -> pa.Table:
     """Return the waiting rows of a bucket in the order they came, with numbers above those of the bucket's rows.
@@ -26,19 +26,19 @@ def waiting_rows(
     ``fields`` hold at least the key of the table, which the bucket is computed from.
     """
     schema = reader.schema
-    check_postponed(schema)
+    check_postpone_options(schema)
     columns = [VALUE_KIND, *fields]
     key = schema.bucket_key_fields
     parts = []
     for file in split.waiting:
         for batch in reader.read(BucketFile(split.partition, POSTPONE_BUCKET, file), columns):
-            numbers = buckets(
+            numbers = compute_buckets(
                 [batch.column(field.name) for field in key],
                 [field.type for field in key],
                 split.total_buckets,
             )
             parts.append(batch.filter(pa.array(numbers == split.bucket)))
-    found = pa.Table.from_batches(parts) if parts else arrow_schema(columns).empty_table()
+    found = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
     rows = engine.accepted(found)
-    order = np.arange(_FIRST_SEQUENCE, _FIRST_SEQUENCE + rows.num_rows)
+    order = np.arange(_FIRST_POSTPONED_SEQUENCE, _FIRST_POSTPONED_SEQUENCE + rows.num_rows)
     return rows.add_column(0, SEQUENCE_NUMBER.name, pa.array(order, pa.int64()))

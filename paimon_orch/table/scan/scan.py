@@ -6,40 +6,40 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.files.file_index_reader import FirstRows
-from paimon_orch.files.row_tracking import tracking_fields
-from paimon_orch.format.file_index.evaluation import TopRows
+from paimon_orch.files.file_index_reader import TopRowsOrLimit
+from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.file_index.evaluation import TopN
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.arrow import arrow_schema
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import Predicate, columns_of, restrict
+from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.bucket_reader import BucketReader
-from paimon_orch.table.scan.data_evolution import is_evolving
-from paimon_orch.table.scan.explain import ScanReport, explain
-from paimon_orch.table.scan.fallback_branch import Fallback
-from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.explain import ScanReport, explain_scan
+from paimon_orch.table.scan.fallback_branch import FallbackBranch
+from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.file_stats import FileStats
-from paimon_orch.table.scan.lazy_rows import Rows, filtered, limited
-from paimon_orch.table.scan.order_by import SortKey, in_order
+from paimon_orch.table.scan.lazy_rows import BaseScan, filter_batches, limit_batches
+from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.scan_planner import (
     ALL_LEVELS,
     BucketSplit,
-    Planner,
-    enough_for,
-    matching_partitions,
+    ScanPlanner,
+    apply_limit,
+    filter_partitions,
 )
-from paimon_orch.table.scan.top_n_files import top_splits
+from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.visibility import Visibility
-from paimon_orch.table.write.postpone_bucket import merges_on_read, with_waiting
+from paimon_orch.table.write.postpone_bucket import add_postponed_files, should_merge_postponed
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(Rows):
+class Scan(BaseScan):
     """What to read; made by :meth:`Table.scan`.
 
     ``order`` sorts the rows, and ``limit`` then takes the first of them. ``levels`` are the levels
@@ -58,16 +58,16 @@ class Scan(Rows):
     predicate: Predicate | None = None
     limit: int | None = None
     levels: range = ALL_LEVELS
-    audit: bool = False
+    is_audit_log: bool = False
     order: tuple[SortKey, ...] = ()
     merge_level_0: bool | None = None
-    fallback: Fallback | None = None
-    merges_postponed: bool = False
+    fallback: FallbackBranch | None = None
+    merge_postponed: bool = False
 
     @property
     def visibility(self) -> Visibility:
         """Return which files the scan leaves out, as batch readers do."""
-        return Visibility(self.schema, self.merge_level_0, self.merges_postponed)
+        return Visibility(self.schema, self.merge_level_0, self.merge_postponed)
 
     @property
     def rows_not_visible(self) -> int:
@@ -78,52 +78,52 @@ class Scan(Rows):
         """
         if self.levels.start > 0:
             return 0
-        rows = self.rows_not_visible_in(lambda _: True)
+        rows = self.count_rows_not_visible(lambda _: True)
         if self.fallback is None:
             return rows
-        own = self._own_partitions()
-        others = self._of_fallback(self.fallback)
-        return rows + others.rows_not_visible_in(lambda partition: partition not in own)
+        own = self._find_own_partitions()
+        others = self._build_fallback_scan(self.fallback)
+        return rows + others.count_rows_not_visible(lambda partition: partition not in own)
 
-    def rows_not_visible_in(self, partitions: Callable[[bytes], bool]) -> int:
+    def count_rows_not_visible(self, partitions: Callable[[bytes], bool]) -> int:
         """Count such records in some partitions of the snapshot itself."""
         pruner = None
         if self.predicate is not None:
-            pruner = Pruner(self.schema, self.predicate, self.schemas.get, asks_indexes=False)
+            pruner = FilePruner(self.schema, self.predicate, self.schemas.get, asks_indexes=False)
         manifests = ManifestReader(self.io, self.paths)
         return self.visibility.rows_not_visible(manifests, self.snapshot, pruner, partitions)
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of the rows."""
-        return arrow_schema(self.fields)
+        return to_arrow_schema(self.fields)
 
     def plan(self, *, asks_indexes: bool = True) -> list[BucketSplit]:
         """Return the files to read by bucket; what batch readers leave out is left out (11.3).
 
         With ``asks_indexes`` the file indexes in manifests leave out files too.
         """
-        splits = self._own_splits(self._on_columns(), asks_indexes=asks_indexes)
+        splits = self._plan_own_splits(self._restrict_to_columns(), asks_indexes=asks_indexes)
         if self.fallback is None:
             return splits
-        others = self._of_fallback(self.fallback).plan(asks_indexes=asks_indexes)
-        own = self._own_partitions()
+        others = self._build_fallback_scan(self.fallback).plan(asks_indexes=asks_indexes)
+        own = self._find_own_partitions()
         missing = (split for split in others if split.partition not in own)
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
 
-    def _own_partitions(self) -> set[bytes]:
+    def _find_own_partitions(self) -> set[bytes]:
         """Return the partitions that the snapshot itself has, of those that the filter selects."""
         keys = set(self.schema.partition_keys)
-        on_keys = None if self.predicate is None else restrict(self.predicate, keys)
-        return {split.partition for split in self._own_splits(on_keys, asks_indexes=False)}
+        on_keys = None if self.predicate is None else restrict_to_columns(self.predicate, keys)
+        return {split.partition for split in self._plan_own_splits(on_keys, asks_indexes=False)}
 
-    def scan_of(self, split: BucketSplit) -> "Scan":
+    def find_scan_of(self, split: BucketSplit) -> "Scan":
         """Return the scan whose schema and options are those of a planned split."""
         if not split.is_fallback or self.fallback is None:
             return self
-        return self._of_fallback(self.fallback)
+        return self._build_fallback_scan(self.fallback)
 
-    def _of_fallback(self, fallback: Fallback) -> "Scan":
+    def _build_fallback_scan(self, fallback: FallbackBranch) -> "Scan":
         """Return the same scan of the fallback branch."""
         theirs = {field.name: field for field in fallback.schema.fields}
         return replace(
@@ -135,114 +135,120 @@ class Scan(Rows):
             fields=tuple(theirs.get(field.name, field) for field in self.fields),
             merge_level_0=fallback.merge_level_0,
             fallback=None,
-            merges_postponed=merges_on_read(fallback.schema),
+            merge_postponed=should_merge_postponed(fallback.schema),
         )
 
-    def _own_splits(self, predicate: Predicate | None, *, asks_indexes: bool) -> list[BucketSplit]:
+    def _plan_own_splits(
+        self, predicate: Predicate | None, *, asks_indexes: bool
+    ) -> list[BucketSplit]:
         """Return the files of the snapshot itself that a predicate does not rule out."""
         levels = self.visibility.levels_to_read(self.levels)
-        if not self.merges_postponed:
-            splits = self._splits(predicate, levels, asks_indexes=asks_indexes)
+        if not self.merge_postponed:
+            splits = self._plan_splits(predicate, levels, asks_indexes=asks_indexes)
             return [split for split in splits if split.bucket >= 0]
         # a waiting row may replace any row of its key: only predicates on keys prune files; waiting files have no key bounds
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
-        on_keys = None if predicate is None else restrict(predicate, partitions | keys)
-        on_partitions = None if predicate is None else restrict(predicate, partitions)
-        every = self._splits(on_partitions, ALL_LEVELS, asks_indexes=False)
-        return with_waiting(self._splits(on_keys, levels, asks_indexes=False), every, self.schema)
+        on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
+        on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
+        every = self._plan_splits(on_partitions, ALL_LEVELS, asks_indexes=False)
+        return add_postponed_files(
+            self._plan_splits(on_keys, levels, asks_indexes=False), every, self.schema
+        )
 
-    def _splits(
+    def _plan_splits(
         self, predicate: Predicate | None, levels: range, *, asks_indexes: bool
     ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
-            pruner = Pruner(self.schema, predicate, self.schemas.get, asks_indexes)
-        planner = Planner(ManifestReader(self.io, self.paths), self.schema)
+            pruner = FilePruner(self.schema, predicate, self.schemas.get, asks_indexes)
+        planner = ScanPlanner(ManifestReader(self.io, self.paths), self.schema)
         return planner.splits(self.snapshot, pruner, levels=levels)
 
-    def _limited(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
+    def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return those of the planned files that the limit needs, where nothing is filtered afterwards."""
-        if self.limit is None or not self._takes_whole_splits:
+        if self.limit is None or not self._has_no_row_filter:
             return splits
-        if self.fallback is not None or self.merges_postponed:
+        if self.fallback is not None or self.merge_postponed:
             return splits
         if self.predicate is not None:
             partitions = [split.partition for split in splits]
-            wanted = matching_partitions(partitions, self.schema, self.predicate)
+            wanted = filter_partitions(partitions, self.schema, self.predicate)
             splits = [split for split in splits if split.partition in wanted]
         if self.order:
             stats = FileStats(self.schema, self.schemas.get)
-            return top_splits(splits, self.schema, stats, self.order[0], self.limit)
-        return list(enough_for(splits, self.schema, self.limit))
+            return select_top_n_splits(splits, self.schema, stats, self.order[0], self.limit)
+        return list(apply_limit(splits, self.schema, self.limit))
 
     @property
-    def _takes_whole_splits(self) -> bool:
+    def _has_no_row_filter(self) -> bool:
         """Tell whether all rows of a partition are wanted, or none: nothing is filtered afterwards."""
         keys = set(self.schema.partition_keys)
-        return not self.audit and (self.predicate is None or columns_of(self.predicate) <= keys)
+        return not self.is_audit_log and (
+            self.predicate is None or collect_columns(self.predicate) <= keys
+        )
 
     @property
-    def _first(self) -> FirstRows | None:
+    def _first(self) -> TopRowsOrLimit | None:
         """The rows of a file that are enough, where there is a limit and nothing is filtered afterwards."""
-        if self.limit is None or self.limit < 0 or not self._takes_whole_splits:
+        if self.limit is None or self.limit < 0 or not self._has_no_row_filter:
             return None
         if not self.order:
             return self.limit
         key = self.order[0]
-        return TopRows(key.column, self.limit, key.descending, key.nulls_first, len(self.order))
+        return TopN(key.column, self.limit, key.descending, key.nulls_first, len(self.order))
 
     def explain(self) -> ScanReport:
         """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
         if (
-            self.fallback is not None or self.merges_postponed
+            self.fallback is not None or self.merge_postponed
         ):  # of the real buckets of the table itself
-            return replace(self, fallback=None, merges_postponed=False).explain()
+            return replace(self, fallback=None, merge_postponed=False).explain()
         splits = self.plan(asks_indexes=False)
         schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
         first = self._first
-        predicate = self._on_columns() if first is None else None
-        return explain(reader, splits, self._limited(self.plan()), predicate, first)
+        predicate = self._restrict_to_columns() if first is None else None
+        return explain_scan(reader, splits, self._apply_limit(self.plan()), predicate, first)
 
-    def _on_columns(self) -> Predicate | None:
+    def _restrict_to_columns(self) -> Predicate | None:
         """Return the part of the filter that work can be saved by: it looks at stored columns of whole rows."""
-        names = self.schema.partition_keys if is_evolving(self.schema) else self.schema.names
-        return None if self.predicate is None else restrict(self.predicate, set(names))
+        names = self.schema.partition_keys if has_data_evolution(self.schema) else self.schema.names
+        return None if self.predicate is None else restrict_to_columns(self.predicate, set(names))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, one bucket after the other, in bounded memory.
 
         With an order but without a limit all rows are held in memory.
         """
-        splits = self._limited(self.plan())
+        splits = self._apply_limit(self.plan())
         if not self.order:
             batches = (batch for split in splits for batch in self.read_split(split))
-            return limited(batches, self.limit)
+            return limit_batches(batches, self.limit)
         sorted_by = dict.fromkeys(key.column for key in self.order)
         others = [name for name in sorted_by if name not in self.arrow_schema.names]
         whole = replace(self, fields=(*self.fields, *self.schema.select(others)))
         batches = (batch for split in splits for batch in whole.read_split(split))
-        rows = in_order(batches, self.order, self.limit, whole.arrow_schema)
+        rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
         return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket that the filter keeps, or with a limit as many of them as may be needed."""
         if split.is_fallback:
             target = self.arrow_schema  # nullability may differ
-            for batch in self.scan_of(split).read_split(replace(split, is_fallback=False)):
+            for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
         names = {field.name for field in self.fields}
         if self.predicate is not None:
-            names |= columns_of(self.predicate)
-        stored = (*self.schema.fields, *tracking_fields(self.schema))
+            names |= collect_columns(self.predicate)
+        stored = (*self.schema.fields, *row_tracking_fields(self.schema))
         wanted = [field for field in stored if field.name in names]
         files = (*split.files, *split.waiting)
         schemas = self.schemas.get_all(file.schema_id for file in files)
         reader = FileReader(self.io, self.paths, self.schema, schemas)
         first = self._first  # a filter on partitions keeps all rows of a file or none
         bucket = BucketReader(
-            reader, split, wanted, self._on_columns() if first is None else None, first
+            reader, split, wanted, self._restrict_to_columns() if first is None else None, first
         )
-        batches = bucket.audited() if self.audit else bucket.batches()
-        yield from filtered(batches, self.predicate, self.arrow_schema)
+        batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
+        yield from filter_batches(batches, self.predicate, self.arrow_schema)

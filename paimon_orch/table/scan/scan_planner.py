@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import constant_column
-from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
+from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import Predicate, restrict, to_arrow
+from paimon_orch.format.types.predicate import Predicate, restrict_to_columns, to_arrow_expression
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.scan.file_pruner import Pruner, reads_raw
+from paimon_orch.table.scan.file_pruner import FilePruner, is_raw_convertible
 
 ALL_LEVELS = range(2**31)
 
@@ -41,10 +41,14 @@ class BucketSplit:
         return sum(file.row_count for file in self.files)
 
 
-def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
+def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
     several = schema.typed_options.boolean("data-evolution.enabled")  # files of the same rows
-    if several or split.waiting or (schema.primary_keys and not reads_raw(split.files, schema)):
+    if (
+        several
+        or split.waiting
+        or (schema.primary_keys and not is_raw_convertible(split.files, schema))
+    ):
         return None
     live = {file.file_name for file in split.files}
     hidden = [
@@ -58,7 +62,7 @@ def visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     return split.row_count - sum(number or 0 for number in hidden)
 
 
-def enough_for(
+def apply_limit(
     splits: Iterable[BucketSplit], schema: TableSchema, limit: int
 ) -> Iterator[BucketSplit]:
     """Yield splits, and of those that are read raw files, until they surely have so many visible rows."""
@@ -66,7 +70,7 @@ def enough_for(
     for split in splits:
         if left <= 0:
             return
-        visible = visible_rows(split, schema)
+        visible = count_visible_rows(split, schema)
         if visible is None or visible <= left:
             yield split
             left -= visible or 0
@@ -75,11 +79,11 @@ def enough_for(
         for file in split.files:
             if left > 0:
                 files.append(file)
-                left -= visible_rows(replace(split, files=(file,)), schema) or 0
+                left -= count_visible_rows(replace(split, files=(file,)), schema) or 0
         yield replace(split, files=tuple(files))
 
 
-def bucket_splits(
+def build_bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
 ) -> list[BucketSplit]:
     """Group live files by bucket, in the order of partitions' first files."""
@@ -88,7 +92,7 @@ def bucket_splits(
         groups.setdefault((entry.partition, entry.bucket), []).append(entry)
     vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
     for item in index:
-        if item.index_type == DELETION_VECTORS:
+        if item.index_type == DELETION_VECTORS_INDEX:
             vectors.setdefault((item.partition, item.bucket), []).append(item)
     return [
         BucketSplit(
@@ -101,35 +105,37 @@ def bucket_splits(
     ]
 
 
-def matching_partitions(
+def filter_partitions(
     partitions: Iterable[bytes], schema: TableSchema, predicate: Predicate | None
 ) -> set[bytes]:
     """Return the partitions that may hold rows of a predicate."""
     distinct = list(dict.fromkeys(partitions))
     keys = set(schema.partition_keys)
-    restricted = None if predicate is None else restrict(predicate, keys)
+    restricted = None if predicate is None else restrict_to_columns(predicate, keys)
     if restricted is None or not distinct:
         return set(distinct)
     number = f"{KEY_PREFIX}NUMBER"  # a name that the format gives no column of a table
-    table = partition_table(distinct, schema).append_column(number, pa.array(range(len(distinct))))
-    chosen = table.filter(to_arrow(restricted)).column(number).to_pylist()
+    table = build_partition_table(distinct, schema).append_column(
+        number, pa.array(range(len(distinct)))
+    )
+    chosen = table.filter(to_arrow_expression(restricted)).column(number).to_pylist()
     return {distinct[index] for index in chosen}
 
 
-def partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
+def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
     """Return one row of typed values for each serialized partition."""
     fields = schema.partition_fields
     types = [field.type for field in fields]
     rows = [deserialize_row(data, types) for data in partitions]
     columns = [
-        pa.concat_arrays([constant_column(row[i], field.type, 1) for row in rows])
+        pa.concat_arrays([build_constant_column(row[i], field.type, 1) for row in rows])
         for i, field in enumerate(fields)
     ]
     return pa.table(columns, names=[field.name for field in fields])
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class ScanPlanner:
     """Finds the live files of a snapshot."""
 
     manifests: ManifestReader
@@ -138,7 +144,7 @@ class Planner:
     def splits(
         self,
         snapshot: Snapshot | None,
-        pruner: Pruner | None = None,
+        pruner: FilePruner | None = None,
         *,
         levels: range = ALL_LEVELS,
     ) -> list[BucketSplit]:
@@ -149,7 +155,7 @@ class Planner:
         def keep(manifest: ManifestFileMeta) -> bool:
             at_most = manifest.max_level
             in_levels = at_most is None or at_most >= levels.start
-            return in_levels and (pruner is None or pruner.manifest(manifest))
+            return in_levels and (pruner is None or pruner.may_match_manifest(manifest))
 
         partitions = None if pruner is None else pruner.partitions
         alone = pruner is not None and not self.schema.primary_keys  # files are judged one by one
@@ -161,14 +167,14 @@ class Planner:
             choose=pruner.choose if pruner is not None and alone else None,
         )
         if pruner is not None:
-            live = [entry for entry in live if pruner.entry(entry)]
-        splits = bucket_splits(live, self.manifests.index_entries(snapshot))
+            live = [entry for entry in live if pruner.may_match_entry(entry)]
+        splits = build_bucket_splits(live, self.manifests.read_index_entries(snapshot))
         if pruner is None or alone:
             return splits
-        pruner.judge(live)
-        return _pruned(splits, pruner)
+        pruner.evaluate_entries(live)
+        return _prune_splits(splits, pruner)
 
 
-def _pruned(splits: Iterable[BucketSplit], pruner: Pruner) -> list[BucketSplit]:
+def _prune_splits(splits: Iterable[BucketSplit], pruner: FilePruner) -> list[BucketSplit]:
     kept = (replace(split, files=pruner.files(split.partition, split.files)) for split in splits)
     return [split for split in kept if split.files]

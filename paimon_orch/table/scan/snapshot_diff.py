@@ -11,22 +11,22 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.row.row_kind import KIND_TEXTS
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.key_order import Indices
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.table.scan.bucket_reader import BucketReader, with_constant_kind
+from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.lazy_rows import ROW_KIND
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
-Pair = tuple[BucketSplit | None, BucketSplit | None]
-_INSERT, _, _UPDATE, _DELETE = KIND_TEXTS
+BucketPair = tuple[BucketSplit | None, BucketSplit | None]
+_INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
 _BEFORE, _AFTER = 0, 1
 
 
-def changed_buckets(
+def find_changed_buckets(
     before: Iterable[BucketSplit], after: Iterable[BucketSplit], schema: TableSchema
-) -> Iterator[Pair]:
+) -> Iterator[BucketPair]:
     """Pair the buckets of two states that are not made of the same files and vectors.
 
     Raises :class:`InputError` if a partition was cut into another number of buckets in between.
@@ -36,7 +36,7 @@ def changed_buckets(
     if schema.primary_keys:
         _check_bucket_counts(old.values(), new.values())
     for at in dict.fromkeys([*old, *new]):
-        if _content(old.get(at)) != _content(new.get(at)):
+        if _identity_set(old.get(at)) != _identity_set(new.get(at)):
             yield old.get(at), new.get(at)
 
 
@@ -51,11 +51,11 @@ def _check_bucket_counts(old: Iterable[BucketSplit], new: Iterable[BucketSplit])
             )
 
 
-def _content(split: BucketSplit | None) -> set[object]:
-    return set() if split is None else set(_files(split))
+def _identity_set(split: BucketSplit | None) -> set[object]:
+    return set() if split is None else set(_identify_files(split))
 
 
-def _files(split: BucketSplit) -> list[object]:
+def _identify_files(split: BucketSplit) -> list[object]:
     """Return what makes each file of a bucket what it is to a reader: its name, its level, its vector."""
     vectors = {
         item.data_file: (entry.file_name, item.offset)
@@ -65,31 +65,31 @@ def _files(split: BucketSplit) -> list[object]:
     return [(file.file_name, file.level, vectors.get(file.file_name)) for file in split.files]
 
 
-def difference(
+def diff_bucket(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of one bucket in all columns, ``rowkind`` in front."""
     if reader.schema.primary_keys:
-        yield from _by_key(reader, old, new)
+        yield from _diff_by_key(reader, old, new)
     else:
-        yield from _by_row(reader, old, new)
+        yield from _diff_by_row(reader, old, new)
 
 
-def _by_key(
+def _diff_by_key(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
     """Merge both states by key, in bounded memory."""
     runs = [
-        MergeRun(_side(reader, split, side))
+        MergeRun(_read_side(reader, split, side))
         for side, split in ((_BEFORE, old), (_AFTER, new))
         if split is not None
     ]
     names = reader.schema.names
     for step in merge_runs(runs, reader.schema.trimmed_primary_keys):
         sizes = np.diff(np.append(step.starts, len(step.order)))
-        first, last = step.order[step.starts], step.lasts
+        first, last = step.order[step.starts], step.newest_row_per_key
         is_after = step.levels[last] == _AFTER
-        changed = ~_equal(step.rows.select(names), first, last)
+        changed = ~_compare_rows(step.rows.select(names), first, last)
         kinds = np.where(sizes > 1, _UPDATE, np.where(is_after, _INSERT, _DELETE))
         kept = (sizes == 1) | changed
         rows = step.rows.select(names).take(pa.array(last[kept]))
@@ -97,7 +97,7 @@ def _by_key(
         yield from rows.add_column(0, ROW_KIND.name, texts).combine_chunks().to_batches()
 
 
-def _side(
+def _read_side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of one state in key order, their side as level and sequence number."""
@@ -106,16 +106,16 @@ def _side(
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
 
-def _equal(rows: pa.Table, first: Indices, last: Indices) -> npt.NDArray[np.bool_]:
+def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> npt.NDArray[np.bool_]:
     """Tell which pairs of rows have the same values; null equals null here, and NaN NaN."""
     same = np.ones(len(first), bool)
     one, two = rows.take(pa.array(first)), rows.take(pa.array(last))
     for left, right in zip(one.columns, two.columns, strict=True):
-        same &= _equal_values(left.combine_chunks(), right.combine_chunks())
+        same &= _compare_values(left.combine_chunks(), right.combine_chunks())
     return same
 
 
-def _equal_values(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
+def _compare_values(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.array([repr(one) == repr(two) for one, two in pairs], bool)
@@ -126,7 +126,7 @@ def _equal_values(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _by_row(
+def _diff_by_row(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
     """Compare what has no key: files of one side alone, less the rows that both sides have.
@@ -134,38 +134,38 @@ def _by_row(
     Where files only came nothing is compared. Else, as after a compaction, the rows that are equal cancel out; the
     rows of files that went are held in memory.
     """
-    shared = _shared(old, new)
+    shared = _find_shared_files(old, new)
     gone = Counter[str]()
     removed: list[pa.RecordBatch] = []
-    for batch in _own(reader, old, shared):
+    for batch in _read_unshared_files(reader, old, shared):
         removed.append(batch)
         gone.update(map(repr, batch.to_pylist()))
-    for batch in _own(reader, new, shared):
-        kept = _not_in(batch, gone) if gone else batch
+    for batch in _read_unshared_files(reader, new, shared):
+        kept = _subtract_rows(batch, gone) if gone else batch
         if kept.num_rows:
-            yield with_constant_kind(kept, _INSERT)
+            yield add_constant_row_kind(kept, _INSERT)
     for batch in removed:
-        left = batch.take(pa.array(list(_still_in(batch, gone)), pa.int64()))
+        left = batch.take(pa.array(list(_find_remaining_rows(batch, gone)), pa.int64()))
         if left.num_rows:
-            yield with_constant_kind(left, _DELETE)
+            yield add_constant_row_kind(left, _DELETE)
 
 
-def _shared(old: BucketSplit | None, new: BucketSplit | None) -> set[object]:
+def _find_shared_files(old: BucketSplit | None, new: BucketSplit | None) -> set[object]:
     """Return the files that both states have, with the same vectors."""
-    return _content(old) & _content(new)
+    return _identity_set(old) & _identity_set(new)
 
 
-def _own(
+def _read_unshared_files(
     reader: FileReader, split: BucketSplit | None, shared: set[object]
 ) -> Iterator[pa.RecordBatch]:
     if split is None:
         return
-    pairs = zip(split.files, _files(split), strict=True)
+    pairs = zip(split.files, _identify_files(split), strict=True)
     own = tuple(file for file, identity in pairs if identity not in shared)
     yield from BucketReader(reader, replace(split, files=own), reader.schema.fields).batches()
 
 
-def _not_in(batch: pa.RecordBatch, gone: "Counter[str]") -> pa.RecordBatch:
+def _subtract_rows(batch: pa.RecordBatch, gone: "Counter[str]") -> pa.RecordBatch:
     """Return the rows that are not among those that went; each of those cancels one row."""
     kept = []
     for index, row in enumerate(map(repr, batch.to_pylist())):
@@ -176,7 +176,7 @@ def _not_in(batch: pa.RecordBatch, gone: "Counter[str]") -> pa.RecordBatch:
     return batch.take(pa.array(kept, pa.int64()))
 
 
-def _still_in(batch: pa.RecordBatch, gone: "Counter[str]") -> Iterator[int]:
+def _find_remaining_rows(batch: pa.RecordBatch, gone: "Counter[str]") -> Iterator[int]:
     for index, row in enumerate(map(repr, batch.to_pylist())):
         if gone[row] > 0:
             gone[row] -= 1

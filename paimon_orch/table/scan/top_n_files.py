@@ -8,13 +8,13 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.table.scan.file_pruner import takes_first
+from paimon_orch.table.scan.file_pruner import is_file_raw_convertible
 from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey
-from paimon_orch.table.scan.scan_planner import BucketSplit, visible_rows
+from paimon_orch.table.scan.scan_planner import BucketSplit, count_visible_rows
 
 
-def top_splits(
+def select_top_n_splits(
     splits: Sequence[BucketSplit], schema: TableSchema, stats: FileStats, key: SortKey, limit: int
 ) -> list[BucketSplit]:
     """Return the files that may hold one of the first ``limit`` rows in an order whose first key is ``key``.
@@ -29,12 +29,12 @@ def top_splits(
         for split in splits
         for file in split.files
     }
-    bound = _bound(splits, schema, found, key, limit)
+    bound = _find_bound(splits, schema, found, key, limit)
 
     def is_needed(split: BucketSplit, file: DataFileMeta) -> bool:
         column = found[file.file_name]
         best = column.max if key.descending else column.min
-        if bound is None or best is None or not takes_first(split.files, file, schema):
+        if bound is None or best is None or not is_file_raw_convertible(split.files, file, schema):
             return True
         if key.nulls_first and column.null_count != 0:
             return True
@@ -47,7 +47,7 @@ def top_splits(
     return [split for split in chosen if split.files]
 
 
-def _bound(
+def _find_bound(
     splits: Sequence[BucketSplit],
     schema: TableSchema,
     found: dict[str, ColumnStats],
@@ -56,7 +56,9 @@ def _bound(
 ) -> Any:
     """Return a value that ``limit`` rows do not lie behind; None if none is known."""
     worst = sorted(
-        _values(splits, schema, found, key), key=lambda one: one[0], reverse=key.descending
+        _list_worst_values(splits, schema, found, key),
+        key=lambda one: one[0],
+        reverse=key.descending,
     )
     left = limit
     for value, rows in worst:
@@ -66,7 +68,7 @@ def _bound(
     return None
 
 
-def _values(
+def _list_worst_values(
     splits: Sequence[BucketSplit],
     schema: TableSchema,
     found: dict[str, ColumnStats],
@@ -77,8 +79,8 @@ def _values(
         for file in split.files:
             column = found[file.file_name]
             worst = column.min if key.descending else column.max
-            rows = visible_rows(replace(split, files=(file,)), schema)
+            rows = count_visible_rows(replace(split, files=(file,)), schema)
             if worst is None or rows is None or column.null_count is None:
                 continue
-            if takes_first(split.files, file, schema) and rows > column.null_count:
+            if is_file_raw_convertible(split.files, file, schema) and rows > column.null_count:
                 yield worst, rows - column.null_count

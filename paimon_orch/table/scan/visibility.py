@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from paimon_orch.format.bytes.binary_batch import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.file_fields import file_fields
+from paimon_orch.format.manifest.file_fields import build_file_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.scan.file_pruner import Pruner
+from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS
-from paimon_orch.table.write.postpone_bucket import is_postponed
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
-_LEVEL_0 = range(1)
+_ONLY_LEVEL_0 = range(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Visibility:
 
     schema: TableSchema
     merge_level_0: bool | None = None
-    merges_postponed: bool = False
+    merge_postponed: bool = False
 
     @property
     def skips_level_0(self) -> bool:
@@ -43,13 +43,13 @@ class Visibility:
         if not self.schema.primary_keys or self.merge_level_0:
             return False
         if self.merge_level_0 is None:
-            return options.batch_scan_skips_level0
+            return options.should_skip_level0
         return options.shows_compacted_rows
 
     @property
     def can_merge_more(self) -> bool:
         """Return whether ``merge_level_0`` would read the rows that are left out; no scan reads postpone buckets."""
-        return self.skips_level_0 and not is_postponed(self.schema)
+        return self.skips_level_0 and not has_postpone_buckets(self.schema)
 
     def levels_to_read(self, levels: range = ALL_LEVELS) -> range:
         """Return the levels of a range that are read."""
@@ -62,14 +62,14 @@ class Visibility:
             entry.file.row_count
             for entry in entries
             if entry.kind is FileKind.ADD
-            and (not self.merges_postponed if entry.bucket < 0 else skips and entry.file.level == 0)
+            and (not self.merge_postponed if entry.bucket < 0 else skips and entry.file.level == 0)
         )
 
     def rows_not_visible(
         self,
         manifests: ManifestReader,
         snapshot: Snapshot | None,
-        pruner: Pruner | None = None,
+        pruner: FilePruner | None = None,
         partitions: Callable[[bytes], bool] = lambda _: True,
     ) -> int:
         """Return the records of a snapshot that readers leave out: inserts, updates and deletes of keys.
@@ -77,11 +77,13 @@ class Visibility:
         ``pruner`` and ``partitions`` limit the count to the partitions that they select. Only manifests are read, and only
         those that name files of level 0.
         """
-        if snapshot is None or not (self.skips_level_0 or is_postponed(self.schema)):
+        if snapshot is None or not (self.skips_level_0 or has_postpone_buckets(self.schema)):
             return 0
 
         def keep(manifest: ManifestFileMeta) -> bool:
-            return manifest.min_level in (0, None) and (pruner is None or pruner.manifest(manifest))
+            return manifest.min_level in (0, None) and (
+                pruner is None or pruner.may_match_manifest(manifest)
+            )
 
         def choose(known: Sequence[bytes]) -> set[bytes]:
             chosen = set(known) if pruner is None else pruner.partitions(known)
@@ -92,35 +94,37 @@ class Visibility:
         def count(manifest: Manifest, rows: Indices) -> Indices:
             if not skips:
                 rows = rows[manifest.buckets[rows] < 0]
-            if self.merges_postponed:
+            if self.merge_postponed:
                 rows = rows[manifest.buckets[rows] >= 0]
             if len(rows):
-                counts.append(sum(file_fields(manifest, rows).get("_ROW_COUNT")))
+                counts.append(sum(build_file_fields(manifest, rows).get("_ROW_COUNT")))
             return rows[:0]  # counting needs no entry objects
 
-        manifests.live(snapshot, manifests=keep, partitions=choose, levels=_LEVEL_0, choose=count)
+        manifests.live(
+            snapshot, manifests=keep, partitions=choose, levels=_ONLY_LEVEL_0, choose=count
+        )
         return sum(counts)
 
 
-def compact_command(identifier: str, paths: TablePaths) -> str:
+def format_compact_command(identifier: str, paths: TablePaths) -> str:
     """Return the command that makes the rows of a table visible."""
     warehouse = paths.root.rsplit("/", 2)[0]
     return f"paimon-orch compact {shlex.quote(warehouse)} {shlex.quote(identifier)}"
 
 
-def not_visible_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
+def describe_unseen_rows_after_write(identifier: str, paths: TablePaths, rows: int) -> str:
     """Return the sentence to show after a write whose rows readers do not see yet."""
     return (
         f"{rows:,} of the records written to {identifier} are not visible to batch readers before a compaction; run "
-        f"`{compact_command(identifier, paths)}`"
+        f"`{format_compact_command(identifier, paths)}`"
     )
 
 
-def not_visible_in_scan(
+def describe_unseen_rows_in_scan(
     identifier: str, paths: TablePaths, rows: int, merge: str | None = None
 ) -> str:
     """Return the sentence to show with a read that leaves records out; ``merge`` is what reads them."""
     return (
         f"{rows:,} records of {identifier} are not compacted yet and are left out; run "
-        f"`{compact_command(identifier, paths)}`"
+        f"`{format_compact_command(identifier, paths)}`"
     ) + (f", or read them with {merge}" if merge else "")

@@ -4,10 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.schema_evolution.default_values import default_of
-from paimon_orch.format.bucket.bucket_function import hashed_key
-from paimon_orch.format.options.validation import check_option_change, columns_of, renamed_column
-from paimon_orch.format.schema import TableSchema, assign_field_ids, validate
+from paimon_orch.files.schema_evolution.default_values import parse_default
+from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
+from paimon_orch.format.options.validation import (
+    check_option_change,
+    parse_option_columns,
+    rename_option_columns,
+)
+from paimon_orch.format.schema import TableSchema, assign_field_ids, validate_schema
 from paimon_orch.format.types.cast_rules import can_cast
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -22,7 +26,7 @@ from paimon_orch.format.types.data_types import (
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
-    Column,
+    ColumnPath,
     DropColumn,
     MoveColumn,
     RenameColumn,
@@ -36,8 +40,8 @@ from paimon_orch.table.schema_evolution.schema_changes import (
     UpdateType,
 )
 
-_ATTEMPTS = 10
-_STEPS = "a row's field by name, 'element' of an array, 'value' of a map"
+_MAX_ATTEMPTS = 10
+_PATH_STEPS = "a row's field by name, 'element' of an array, 'value' of a map"
 
 
 def alter_schema(
@@ -53,19 +57,21 @@ def alter_schema(
     the table is unchanged then.
     """
     changes = list(changes)
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         old = store.latest()
-        new = changed_schema(old, changes, has_snapshots=has_snapshots(), time_millis=time_millis)
+        new = apply_schema_changes(
+            old, changes, has_snapshots=has_snapshots(), time_millis=time_millis
+        )
         if replace(new, id=old.id, time_millis=old.time_millis) == old:
             return old
         if store.create(new):
             return new
     raise CommitConflictError(
-        f"{store.paths.root}: {_ATTEMPTS} attempts lost the race for the next schema; the table is unchanged"
+        f"{store.paths.root}: {_MAX_ATTEMPTS} attempts lost the race for the next schema; the table is unchanged"
     )
 
 
-def changed_schema(
+def apply_schema_changes(
     schema: TableSchema,
     changes: Iterable[SchemaChange],
     *,
@@ -75,15 +81,15 @@ def changed_schema(
     """Return the next version of a schema, all changes applied in their order."""
     changed = schema
     for change in changes:
-        changed = _applied(changed, change, has_snapshots=has_snapshots)
-    validate(changed)
+        changed = _apply_change(changed, change, has_snapshots=has_snapshots)
+    validate_schema(changed)
     for field in changed.fields:
         if field.default_value is not None and field not in schema.fields:
-            default_of(field)
+            parse_default(field)
     return replace(changed, id=schema.id + 1, time_millis=time_millis)
 
 
-def _applied(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
+def _apply_change(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
     match change:
         case SetOption(key, value):
             if has_snapshots:
@@ -97,32 +103,32 @@ def _applied(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) 
         case UpdateComment(comment):
             return replace(schema, comment=comment)
         case AddColumn():
-            return _add(schema, change)
+            return _add_column(schema, change)
         case DropColumn(column):
-            return _drop(schema, column)
+            return _drop_column(schema, column)
         case RenameColumn(column, to):
-            return _rename(schema, column, to)
+            return _rename_column(schema, column, to)
         case MoveColumn():
-            return _move(schema, change)
-    return _edit(schema, change.column, lambda field: _updated(schema, field, change))
+            return _move_column(schema, change)
+    return _edit_field(schema, change.column, lambda field: _update_field(schema, field, change))
 
 
-def _path(column: Column) -> tuple[str, ...]:
+def _parse_column_path(column: ColumnPath) -> tuple[str, ...]:
     path = (column,) if isinstance(column, str) else tuple(column)
     if not path or not all(path):
         raise InputError("a column name must not be empty")
     return path
 
 
-def _text(path: Sequence[str]) -> str:
+def _format_path(path: Sequence[str]) -> str:
     return ".".join(path)
 
 
-Siblings = tuple[Field, ...]
+SiblingFields = tuple[Field, ...]
 
 
-def _among_siblings(
-    schema: TableSchema, path: Sequence[str], edit: Callable[[Siblings], Siblings]
+def _edit_siblings(
+    schema: TableSchema, path: Sequence[str], edit: Callable[[SiblingFields], SiblingFields]
 ) -> TableSchema:
     """Return the schema with the fields beside (and with) the last step of a path edited."""
 
@@ -135,8 +141,8 @@ def _among_siblings(
             case MapType(value=inner) if path[at] == "value":
                 return replace(data_type, value=into_item(inner, at))
         raise NotFoundError(
-            f"there is nothing at {_text(path)!r}: {_text(path[:at])!r} is {type_to_sql(data_type)}; "
-            f"the steps of a path are {_STEPS}"
+            f"there is nothing at {_format_path(path)!r}: {_format_path(path[:at])!r} is {type_to_sql(data_type)}; "
+            f"the steps of a path are {_PATH_STEPS}"
         )
 
     def into_item(inner: DataType, at: int) -> DataType:
@@ -144,121 +150,127 @@ def _among_siblings(
             return into_type(inner, at + 1)
         (edited,) = edit((Field(-1, path[at], inner),))
         if edited.name != path[at]:
-            raise InputError(f"{_text(path)!r} is no field and has no name to change")
+            raise InputError(f"{_format_path(path)!r} is no field and has no name to change")
         return edited.type
 
-    def into_fields(fields: Siblings, at: int) -> Siblings:
+    def into_fields(fields: SiblingFields, at: int) -> SiblingFields:
         if at == len(path) - 1:
             return edit(fields)
-        parent = _find(fields, path[: at + 1])
+        parent = _find_field(fields, path[: at + 1])
         inner = replace(parent, type=into_type(parent.type, at + 1))
         return tuple(inner if field is parent else field for field in fields)
 
     return replace(schema, fields=into_fields(schema.fields, 0))
 
 
-def _find(fields: Siblings, path: Sequence[str]) -> Field:
+def _find_field(fields: SiblingFields, path: Sequence[str]) -> Field:
     for field in fields:
         if field.name == path[-1]:
             return field
     known = ", ".join(field.name for field in fields)
-    raise NotFoundError(f"there is no column {_text(path)!r}; the columns there are {known}")
+    raise NotFoundError(f"there is no column {_format_path(path)!r}; the columns there are {known}")
 
 
-def _edit(schema: TableSchema, column: Column, edit: Callable[[Field], Field]) -> TableSchema:
-    path = _path(column)
+def _edit_field(
+    schema: TableSchema, column: ColumnPath, edit: Callable[[Field], Field]
+) -> TableSchema:
+    path = _parse_column_path(column)
 
-    def among(fields: Siblings) -> Siblings:
-        found = _find(fields, path)
+    def among(fields: SiblingFields) -> SiblingFields:
+        found = _find_field(fields, path)
         return tuple(edit(field) if field is found else field for field in fields)
 
-    return _among_siblings(schema, path, among)
+    return _edit_siblings(schema, path, among)
 
 
-def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
-    path = _path(change.column)
+def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
+    path = _parse_column_path(change.column)
     data_type = parse_type(change.type) if isinstance(change.type, str) else change.type
     if not data_type.nullable:
         raise InputError(
-            f"column {_text(path)!r} is added as NOT NULL, but the rows that are there have no value for it; add it "
+            f"column {_format_path(path)!r} is added as NOT NULL, but the rows that are there have no value for it; add it "
             "without NOT NULL"
         )
     if change.first and change.after:
-        raise InputError(f"column {_text(path)!r} is to be added first and after {change.after!r}")
+        raise InputError(
+            f"column {_format_path(path)!r} is to be added first and after {change.after!r}"
+        )
     field = Field(-1, path[-1], data_type, change.comment, change.default)
     (numbered,), highest = assign_field_ids([field], schema.highest_field_id)
 
-    def end(fields: Siblings) -> int:
+    def end(fields: SiblingFields) -> int:
         before_partition = schema.typed_options.boolean("add-column-before-partition")
         if not before_partition or len(path) > 1:
             return len(fields)
         partition = (at for at, f in enumerate(fields) if f.name in schema.partition_keys)
         return next(partition, len(fields))
 
-    def among(fields: Siblings) -> Siblings:
-        _must_be_new(fields, path)
+    def among(fields: SiblingFields) -> SiblingFields:
+        _check_name_is_free(fields, path)
         at = 0 if change.first else end(fields)
         if change.after is not None:
-            at = fields.index(_find(fields, (*path[:-1], change.after))) + 1
+            at = fields.index(_find_field(fields, (*path[:-1], change.after))) + 1
         return (*fields[:at], numbered, *fields[at:])
 
-    return replace(_among_siblings(schema, path, among), highest_field_id=highest)
+    return replace(_edit_siblings(schema, path, among), highest_field_id=highest)
 
 
-def _must_be_new(fields: Siblings, path: Sequence[str]) -> None:
+def _check_name_is_free(fields: SiblingFields, path: Sequence[str]) -> None:
     if any(field.name == path[-1] for field in fields):
-        raise InputError(f"there is a column {_text(path)!r} already")
+        raise InputError(f"there is a column {_format_path(path)!r} already")
 
 
-def _drop(schema: TableSchema, column: Column) -> TableSchema:
-    path = _path(column)
+def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
+    path = _parse_column_path(column)
     if len(path) == 1:
-        _refuse_keys(schema, path[0], "be dropped", partition_only=False)
+        _check_not_key(schema, path[0], "be dropped", partition_only=False)
         for key, value in schema.options.items():
-            if path[0] in columns_of(key, value):
+            if path[0] in parse_option_columns(key, value):
                 raise InputError(
                     f"column {path[0]!r} cannot be dropped: option {key!r} = {value!r} names it"
                 )
 
-    def among(fields: Siblings) -> Siblings:
-        dropped = _find(fields, path)
+    def among(fields: SiblingFields) -> SiblingFields:
+        dropped = _find_field(fields, path)
         if len(fields) == 1:
-            raise InputError(f"column {_text(path)!r} is the last one there and cannot be dropped")
+            raise InputError(
+                f"column {_format_path(path)!r} is the last one there and cannot be dropped"
+            )
         return tuple(field for field in fields if field is not dropped)
 
-    return _among_siblings(schema, path, among)
+    return _edit_siblings(schema, path, among)
 
 
-def _refuse_keys(schema: TableSchema, name: str, what: str, *, partition_only: bool) -> None:
+def _check_not_key(schema: TableSchema, name: str, what: str, *, partition_only: bool) -> None:
     if name in schema.partition_keys:
         raise InputError(f"partition column {name!r} cannot {what}")
     if not partition_only and name in schema.primary_keys:
         raise InputError(f"column {name!r} belongs to the primary key and cannot {what}")
 
 
-def _rename(schema: TableSchema, column: Column, to: str) -> TableSchema:
-    path = _path(column)
+def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSchema:
+    path = _parse_column_path(column)
     if path[-1] == to:
         return schema
-    new_path = (*path[:-1], *_path(to))
+    new_path = (*path[:-1], *_parse_column_path(to))
 
-    def among(fields: Siblings) -> Siblings:
-        found = _find(fields, path)
-        _must_be_new(fields, new_path)
+    def among(fields: SiblingFields) -> SiblingFields:
+        found = _find_field(fields, path)
+        _check_name_is_free(fields, new_path)
         return tuple(replace(field, name=to) if field is found else field for field in fields)
 
-    changed = _among_siblings(schema, path, among)
+    changed = _edit_siblings(schema, path, among)
     if len(path) > 1:
         return changed
-    _refuse_keys(schema, path[0], "be renamed", partition_only=True)
+    _check_not_key(schema, path[0], "be renamed", partition_only=True)
     return replace(
         changed,
         primary_keys=tuple(to if name == path[0] else name for name in schema.primary_keys),
-        options=renamed_column(schema.options, path[0], to),
+        options=rename_option_columns(schema.options, path[0], to),
     )
 
 
-def _move(schema: TableSchema, change: MoveColumn) -> TableSchema:
+def _move_column(schema: TableSchema, change: MoveColumn) -> TableSchema:
     moved = schema.field(change.column)
     others = [field for field in schema.fields if field is not moved]
     if change.where in ("first", "last"):
@@ -272,7 +284,7 @@ def _move(schema: TableSchema, change: MoveColumn) -> TableSchema:
     return replace(schema, fields=(*others[:at], moved, *others[at:]))
 
 
-def _updated(
+def _update_field(
     schema: TableSchema,
     field: Field,
     change: UpdateType | UpdateNullability | UpdateColumnComment | UpdateDefault,
@@ -283,33 +295,37 @@ def _updated(
         case UpdateDefault(_, default):
             return replace(field, default_value=default)
         case UpdateNullability(_, nullable):
-            return replace(field, type=_nullability(schema, change.column, field.type, nullable))
+            return replace(
+                field, type=_change_nullability(schema, change.column, field.type, nullable)
+            )
         case UpdateType(_, new):
-            return replace(field, type=_retyped(schema, change.column, field.type, new))
+            return replace(field, type=_change_type(schema, change.column, field.type, new))
 
 
-def _nullability(
+def _change_nullability(
     schema: TableSchema,
-    column: Column,
+    column: ColumnPath,
     old: DataType,
     nullable: bool,  # noqa: FBT001 - it is the subject
 ) -> DataType:
-    path = _path(column)
+    path = _parse_column_path(column)
     if len(path) == 1 and path[0] in schema.primary_keys and nullable and not old.nullable:
         raise InputError(f"column {path[0]!r} belongs to the primary key and must stay NOT NULL")
     forbidden = schema.typed_options.boolean("alter-column-null-to-not-null.disabled", default=True)
     if old.nullable and not nullable and forbidden:
         raise InputError(
-            f"column {_text(path)!r} may hold null values and cannot become NOT NULL while the option "
+            f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while the option "
             "'alter-column-null-to-not-null.disabled' is true, its default"
         )
     return old.with_nullable(nullable)
 
 
-def _retyped(schema: TableSchema, column: Column, old: DataType, new: str | DataType) -> DataType:
-    path = _path(column)
+def _change_type(
+    schema: TableSchema, column: ColumnPath, old: DataType, new: str | DataType
+) -> DataType:
+    path = _parse_column_path(column)
     if len(path) == 1:
-        _refuse_keys(schema, path[0], "change its type", partition_only=False)
+        _check_not_key(schema, path[0], "change its type", partition_only=False)
     target = (parse_type(new) if isinstance(new, str) else new).with_nullable(old.nullable)
     explicit = not schema.typed_options.boolean("disable-explicit-type-casting")
     if not can_cast(old, target, explicit=explicit):
@@ -317,21 +333,23 @@ def _retyped(schema: TableSchema, column: Column, old: DataType, new: str | Data
         if isinstance(old, AtomicType) and can_cast(old, target):
             hint = " while the option 'disable-explicit-type-casting' is true"
         raise InputError(
-            f"column {_text(path)!r} cannot change from {type_to_sql(old)} to {type_to_sql(target)}{hint}"
+            f"column {_format_path(path)!r} cannot change from {type_to_sql(old)} to {type_to_sql(target)}{hint}"
         )
     if len(path) == 1:
-        _refuse_bucket_key(schema, path[0], target)
+        _check_bucket_hash_unchanged(schema, path[0], target)
     return target
 
 
-def _refuse_bucket_key(schema: TableSchema, name: str, target: DataType) -> None:
+def _check_bucket_hash_unchanged(schema: TableSchema, name: str, target: DataType) -> None:
     """Refuse to hash a bucket key as another type: readers would look for old rows in other buckets."""
     function = schema.typed_options.text("bucket-function.type", "default").lower()
     if not schema.options.get("bucket-key") or function == "mod":
         return
     for field in schema.bucket_key_fields:
         changed = replace(field, type=target)
-        if field.name == name and hashed_key([field]) != hashed_key([changed]):
+        if field.name == name and build_bucket_key_signature([field]) != build_bucket_key_signature(
+            [changed]
+        ):
             raise InputError(
                 f"column {name!r} belongs to the bucket key and cannot change from {type_to_sql(field.type)} to "
                 f"{type_to_sql(target)}: its values would belong to other buckets"

@@ -3,34 +3,34 @@
 from collections.abc import Iterable
 
 from paimon_orch.errors import InputError
-from paimon_orch.table.filter.partition_spec import partition_text
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.schema_evolution.schema_changes import ResetOption, SchemaChange, SetOption
 from paimon_orch.table.table import Table
 
-_KEY = "deletion-vectors.enabled"
+_DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 
-def check_vectors_switch(table: Table, changes: Iterable[SchemaChange]) -> None:
+def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
     """Refuse to switch deletion vectors while rows are told apart by merging them, or hidden by vectors.
 
     With vectors readers take files as they are; without them nobody would heed the vectors that are there. After a full
     compaction neither matters. Whoever writes in between has to wait for the switch.
     """
-    wanted = table.options.deletion_vectors
+    wanted = table.options.has_deletion_vectors
     for change in changes:
-        if isinstance(change, SetOption) and change.key == _KEY:
+        if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:
             wanted = change.value.strip().lower() == "true"
-        elif isinstance(change, ResetOption) and change.key == _KEY:
+        elif isinstance(change, ResetOption) and change.key == _DELETION_VECTORS_OPTION:
             wanted = False
-    if wanted == table.options.deletion_vectors:
+    if wanted == table.options.has_deletion_vectors:
         return
     for split in table.files():
         levels = {file.level for file in split.files}
         merges = bool(table.schema.primary_keys) and (len(levels) > 1 or 0 in levels)
         if merges or any(entry.ranges for entry in split.vectors):
-            where = partition_text(split.partition, table.schema) or table.identifier
+            where = format_partition(split.partition, table.schema) or table.identifier
             raise InputError(
-                f"option {_KEY!r} can change only after a full compaction of everything, as with "
+                f"option {_DELETION_VECTORS_OPTION!r} can change only after a full compaction of everything, as with "
                 f"compact(table, executor, strategy='full'): bucket {split.bucket} of {where} has rows to merge or "
                 "deletion vectors"
             )

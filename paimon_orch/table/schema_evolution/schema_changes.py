@@ -5,7 +5,7 @@ from typing import Literal
 
 from paimon_orch.format.types.data_types import DataType
 
-Column = str | tuple[str, ...]
+ColumnPath = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class AddColumn:
     through arrays and maps are ``element`` and ``value``.
     """
 
-    column: Column
+    column: ColumnPath
     type: str | DataType
     comment: str | None = None
     default: str | None = None
@@ -28,14 +28,14 @@ class AddColumn:
 class DropColumn:
     """Drop a column; its id, and with it the values in old files, never come back."""
 
-    column: Column
+    column: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
     """Give a column another name; the primary key and options follow."""
 
-    column: Column
+    column: ColumnPath
     to: str
 
 
@@ -43,7 +43,7 @@ class RenameColumn:
 class UpdateType:
     """Give a column another simple type, which old files are cast to when they are read; nullability stays."""
 
-    column: Column
+    column: ColumnPath
     type: str | DataType
 
 
@@ -51,7 +51,7 @@ class UpdateType:
 class UpdateNullability:
     """Allow null values or forbid them."""
 
-    column: Column
+    column: ColumnPath
     nullable: bool
 
 
@@ -59,7 +59,7 @@ class UpdateNullability:
 class UpdateColumnComment:
     """Set or remove the comment of a column."""
 
-    column: Column
+    column: ColumnPath
     comment: str | None
 
 
@@ -67,7 +67,7 @@ class UpdateColumnComment:
 class UpdateDefault:
     """Set or remove the text that writers store in place of null."""
 
-    column: Column
+    column: ColumnPath
     default: str | None
 
 

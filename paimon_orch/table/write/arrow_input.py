@@ -7,7 +7,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 
 
-class ArrowStream(Protocol):
+class ArrowStreamExportable(Protocol):
     """An object with the Arrow C stream interface: pyarrow tables, pandas and Polars data frames."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -30,7 +30,7 @@ def to_arrow_table(rows: Any) -> pa.Table:
             return pa.Table.from_pandas(rows, preserve_index=False)
         if hasattr(rows, "__arrow_c_stream__"):
             if kind.startswith("polars."):
-                _check_objects(rows)
+                _refuse_object_columns(rows)
             return pa.table(rows)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = "; ".join(str(argument) for argument in error.args)
@@ -43,7 +43,7 @@ def to_arrow_table(rows: Any) -> pa.Table:
     )
 
 
-def _check_objects(rows: Any) -> None:
+def _refuse_object_columns(rows: Any) -> None:
     """Refuse columns of Python objects: Polars exports their memory addresses."""
     for name, kind in dict(rows.schema).items():
         if str(kind) == "Object":

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
-from paimon_orch.files.file_index_reader import beside
-from paimon_orch.format.deletion_vector import DeletionVector, decode_payload
+from paimon_orch.files.file_index_reader import sibling_path
+from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.format.manifest.columnar_manifest import open_manifest
 from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,
@@ -47,7 +47,7 @@ class CommitMessage:
             return self._without_additional_fields(str(error)).encode()
         text = {key: b64encode(part).decode() for key, part in parts.items()}
         marks = {
-            name: b64encode(vector.payload(bitmap64=True)).decode()
+            name: b64encode(vector.encode_payload(bitmap64=True)).decode()
             for name, vector in self.marks.items()
         }
         return json.dumps(text | {"marks": marks, "refusal": self.refusal}).encode()
@@ -77,7 +77,10 @@ class CommitMessage:
             tuple(open_manifest(parts["entries"], name).entries()),
             tuple(decode_index_manifest(parts["index"], name)),
             tuple(open_manifest(parts["changelog"], name).entries()),
-            {file: decode_payload(b64decode(vector), name) for file, vector in marks.items()},
+            {
+                file: decode_deletion_vector_payload(b64decode(vector), name)
+                for file, vector in marks.items()
+            },
             refusal,
         )
 
@@ -92,13 +95,13 @@ class CommitMessage:
         return [entry for entry in self.entries if entry.kind is FileKind.DELETE]
 
     @property
-    def replaced(self) -> set[str]:
+    def replaced_file_names(self) -> set[str]:
         """Return the names of files that are gone: a file that was only moved to another level is not."""
         gone = {entry.file.file_name for entry in self.deleted}
         return gone - {entry.file.file_name for entry in self.added}
 
 
-def discard(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
+def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """Remove what tasks wrote for a commit that is proven not to have happened.
 
     A file that was only moved to another level, or got another index, is no new file and stays.
@@ -110,7 +113,7 @@ def discard(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
             if entry.file.file_name not in kept:
                 reader.io.delete(path)
             for name in set(entry.file.extra_files).difference(kept.get(entry.file.file_name, ())):
-                reader.io.delete(beside(path, name))
+                reader.io.delete(sibling_path(path, name))
         for item in message.index:
             if item.kind is FileKind.ADD:
                 path = reader.paths.index_file(

@@ -16,14 +16,14 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.bucket.hash_index import Hashes, decode_hash_index, encode_hash_index
-from paimon_orch.format.manifest.index_manifest import HASH, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
-from paimon_orch.format.paths import FileNames
+from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.commit.conflict_detection import HashGuard
+from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 
 BucketId = tuple[bytes, int]
-Buckets = npt.NDArray[np.int16]
+BucketArray = npt.NDArray[np.int16]
 MAX_BUCKETS = 32767
 
 
@@ -39,7 +39,7 @@ def has_dynamic_buckets(schema: TableSchema) -> bool:
     return True
 
 
-def key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> Hashes:
+def compute_key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> Hashes:
     """Return the hash of each row's primary key without the partition columns."""
     fields = schema.key_fields
     columns = [rows.column(key.name) for key in fields]
@@ -75,7 +75,7 @@ class BucketAssigner:
         """Return all hashes of each bucket that got new ones."""
         return {b: self._hashes[self._buckets == b] for b in sorted(self._changed)}
 
-    def assign(self, hashes: Hashes) -> Buckets:
+    def assign(self, hashes: Hashes) -> BucketArray:
         """Return the bucket of each row, and remember what is new."""
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         at = np.searchsorted(self._hashes, distinct)
@@ -91,32 +91,32 @@ class BucketAssigner:
             self._buckets = np.insert(self._buckets, at[new], buckets[new])
         return buckets[inverse]
 
-    def _place(self, hashes: Hashes) -> Buckets:
+    def _place(self, hashes: Hashes) -> BucketArray:
         """Return buckets for new hashes: the first with room, then new ones."""
         result = np.empty(len(hashes), np.int16)
         done = 0
-        for bucket in self._with_room():
+        for bucket in self._list_buckets_with_room():
             taken = min(self._target - self._counts.get(bucket, 0), len(hashes) - done)
             result[done : done + taken] = bucket
             self._count(bucket, taken)
             done += taken
             if done == len(hashes):
                 return result
-        return np.concatenate([result[:done], self._overflow(hashes[done:])])
+        return np.concatenate([result[:done], self._spread_over_full_buckets(hashes[done:])])
 
-    def _with_room(self) -> Iterable[int]:
+    def _list_buckets_with_room(self) -> Iterable[int]:
         used = dict.fromkeys(sorted(self._counts))
         yield from (bucket for bucket in used if self._counts[bucket] < self._target)
         yield from (bucket for bucket in range(self._most) if bucket not in used)
 
-    def _overflow(self, hashes: Hashes) -> Buckets:
+    def _spread_over_full_buckets(self, hashes: Hashes) -> BucketArray:
         used = np.array(sorted(self._counts), np.int16)
         if self._most == MAX_BUCKETS or not len(used):
             raise InputError(
                 f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise the option "
                 "'dynamic-bucket.target-row-num'"
             )
-        result: Buckets = used[np.mod(hashes.astype(np.int64), len(used))]
+        result: BucketArray = used[np.mod(hashes.astype(np.int64), len(used))]
         for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
             self._count(int(bucket), int(count))
         return result
@@ -135,11 +135,11 @@ class HashIndex:
 
     reader: FileReader
     files: Mapping[BucketId, IndexManifestEntry]
-    unindexed: Mapping[BucketId, tuple[DataFileMeta, ...]]
+    unindexed_files: Mapping[BucketId, tuple[DataFileMeta, ...]]
 
     def guards(
         self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
-    ) -> tuple[HashGuard, ...]:
+    ) -> tuple[HashIndexGuard, ...]:
         """Return what must still hold when new files and indexes are committed.
 
         The index of every bucket that was written to, and where keys are new, so that an overwrite may have brought them
@@ -147,14 +147,14 @@ class HashIndex:
         """
         grown = {item.partition for item in index}
         written = dict.fromkeys((entry.partition, entry.bucket) for entry in entries)
-        written |= {at: None for at in (*self.files, *self.unindexed) if at[0] in grown}
+        written |= {at: None for at in (*self.files, *self.unindexed_files) if at[0] in grown}
         names = {at: self.files[at].file_name for at in written if at in self.files}
-        return tuple(HashGuard(*at, names.get(at)) for at in written)
+        return tuple(HashIndexGuard(*at, names.get(at)) for at in written)
 
-    def assigner(self, partition: bytes) -> BucketAssigner:
+    def load_assigner(self, partition: bytes) -> BucketAssigner:
         """Load the index of one partition."""
         known = {at[1]: self._indexed(e) for at, e in self.files.items() if at[0] == partition}
-        for at, files in self.unindexed.items():
+        for at, files in self.unindexed_files.items():
             if at[0] == partition:
                 known[at[1]] = self._read_keys(at, files)
         options = self.reader.schema.typed_options
@@ -168,7 +168,7 @@ class HashIndex:
     def _read_keys(self, at: BucketId, files: Iterable[DataFileMeta]) -> Hashes:
         schema = self.reader.schema
         parts = [
-            key_hashes(batch, schema)
+            compute_key_hashes(batch, schema)
             for file in files
             for batch in self.reader.read(BucketFile(*at, file), schema.key_fields)
         ]
@@ -182,22 +182,22 @@ class HashIndex:
 
 
 @dataclass(slots=True)
-class IndexWriter:
+class HashIndexWriter:
     """Assigns the rows of one job or task, which alone writes the partitions it is given."""
 
     index: HashIndex
     _assigners: dict[bytes, BucketAssigner] = field(default_factory=dict)
     _written: list[IndexManifestEntry] = field(default_factory=list)
 
-    def assign(self, partition: bytes, rows: pa.Table) -> Buckets:
+    def assign(self, partition: bytes, rows: pa.Table) -> BucketArray:
         """Return the bucket of each row of one partition."""
         if partition not in self._assigners:
-            self._assigners[partition] = self.index.assigner(partition)
-        return self._assigners[partition].assign(key_hashes(rows, self.index.reader.schema))
+            self._assigners[partition] = self.index.load_assigner(partition)
+        return self._assigners[partition].assign(compute_key_hashes(rows, self.index.reader.schema))
 
     def close(self) -> list[IndexManifestEntry]:
         """Write the index of every bucket that got new keys and return an ADD entry for each."""
-        names = FileNames()
+        names = FileNameGenerator()
         for partition, assigner in self._assigners.items():
             for bucket, hashes in assigner.changed.items():
                 data, name = encode_hash_index(hashes), names.next("index-")
@@ -207,7 +207,7 @@ class IndexWriter:
                     FileKind.ADD,
                     partition,
                     bucket,
-                    HASH,
+                    HASH_INDEX,
                     name,
                     len(data),
                     len(hashes),

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.merge.sort.key_order import key_bounds
+from paimon_orch.merge.sort.key_order import decode_key_bounds
 
 
 def upgrade_after_overwrite(
@@ -20,7 +20,7 @@ def upgrade_after_overwrite(
 
     As in Java Paimon all files must be on level 0 of real buckets; buckets are judged one by one.
     """
-    if not _applies(entries, schema):
+    if not _can_upgrade(entries, schema):
         return list(entries)
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
@@ -28,14 +28,14 @@ def upgrade_after_overwrite(
     top = schema.typed_options.num_levels - 1
     upgraded = list[ManifestEntry]()
     for files in buckets.values():
-        if len(files) > 1 and _overlap(files, schema):
+        if len(files) > 1 and _has_overlap(files, schema):
             upgraded += files
         else:
-            upgraded += [replace(entry, file=entry.file.upgraded(top)) for entry in files]
+            upgraded += [replace(entry, file=entry.file.with_level(top)) for entry in files]
     return upgraded
 
 
-def _applies(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
+def _can_upgrade(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     options = schema.typed_options
     return (
         bool(schema.primary_keys)
@@ -45,8 +45,8 @@ def _applies(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     )
 
 
-def _overlap(files: Sequence[ManifestEntry], schema: TableSchema) -> bool:
+def _has_overlap(files: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     """Return whether the key ranges of two files of a bucket overlap."""
     fields = schema.key_fields
-    ranges = sorted(key_bounds(entry.file, fields) for entry in files)
+    ranges = sorted(decode_key_bounds(entry.file, fields) for entry in files)
     return any(one[1] >= two[0] for one, two in pairwise(ranges))

@@ -6,34 +6,34 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.avro_writer import avro_schema
-from paimon_orch.files.data_file_writer import FileWriterFactory, file_layout
+from paimon_orch.files.avro_writer import build_avro_schema
+from paimon_orch.files.data_file_writer import FileWriterFactory, data_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
-_COUNT = "postpone.default-bucket-num"
-_TARGET_ROWS = "postpone.target-row-num-per-bucket"
-_FIXED = "postpone.batch-write-fixed-bucket"
-_NOT_WAITING = re.compile(
+_DEFAULT_COUNT_OPTION = "postpone.default-bucket-num"
+_TARGET_ROWS_OPTION = "postpone.target-row-num-per-bucket"
+_FIXED_BUCKET_OPTION = "postpone.batch-write-fixed-bucket"
+_DROPPED_OPTIONS = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"
 )
-_NUMBER = re.compile(r"-(\d+)\.\w+$")
+_FILE_NUMBER = re.compile(r"-(\d+)\.\w+$")
 
 
-def is_postponed(schema: TableSchema) -> bool:
+def has_postpone_buckets(schema: TableSchema) -> bool:
     """Tell whether a table has postpone buckets."""
     return schema.typed_options.bucket == POSTPONE_BUCKET
 
 
-def merges_on_read(schema: TableSchema) -> bool:
+def should_merge_postponed(schema: TableSchema) -> bool:
     """Return whether batch readers merge the rows that wait (``postpone.merge-on-read``)."""
     merges = schema.typed_options.boolean("postpone.merge-on-read")
-    return merges and is_postponed(schema) and bool(schema.primary_keys)
+    return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
 
 
-def with_waiting(
+def add_postponed_files(
     splits: Iterable[BucketSplit], every: Iterable[BucketSplit], schema: TableSchema
 ) -> list[BucketSplit]:
     """Return the splits to read, each with the files that wait in its partition; buckets that do not exist yet are added.
@@ -46,8 +46,8 @@ def with_waiting(
     for split in every:
         if split.bucket != POSTPONE_BUCKET:
             continue
-        count = counts.get(split.partition) or new_count(schema, split.row_count)
-        waiting = tuple(in_order(split.files))
+        count = counts.get(split.partition) or compute_bucket_count(schema, split.row_count)
+        waiting = tuple(sort_postponed_files(split.files))
         for bucket in range(count):
             at = split.partition, bucket
             real[at] = replace(real.get(at, BucketSplit(*at, count, ())), waiting=waiting)
@@ -67,9 +67,9 @@ class PostponeBuckets:
     @classmethod
     def of(cls, schema: TableSchema, splits: Iterable[BucketSplit]) -> "PostponeBuckets":
         """Take the live files of a table. Where files wait, rows that come later wait behind them."""
-        check_postponed(schema)
+        check_postpone_options(schema)
         options = schema.typed_options
-        if not options.boolean(_FIXED, default=True):
+        if not options.boolean(_FIXED_BUCKET_OPTION, default=True):
             return cls({}, POSTPONE_BUCKET)
         counts: dict[bytes, int] = {}
         for split in splits:
@@ -77,30 +77,30 @@ class PostponeBuckets:
                 counts[split.partition] = POSTPONE_BUCKET
             else:
                 counts.setdefault(split.partition, split.total_buckets)
-        return cls(counts, default_count(schema))
+        return cls(counts, default_bucket_count(schema))
 
     def count(self, partition: bytes) -> int:
         """Return the number of buckets of a partition, -2 if its rows wait."""
         return self.counts.get(partition, self.default)
 
 
-def default_count(schema: TableSchema) -> int:
+def default_bucket_count(schema: TableSchema) -> int:
     """Return how many buckets a new partition gets."""
-    return max(1, schema.typed_options.integer(_COUNT, 1))
+    return max(1, schema.typed_options.integer(_DEFAULT_COUNT_OPTION, 1))
 
 
-def new_count(schema: TableSchema, rows: int) -> int:
+def compute_bucket_count(schema: TableSchema, rows: int) -> int:
     """Return the number of buckets for a partition without buckets, by its waiting rows."""
     options = schema.typed_options
-    if not options.text(_TARGET_ROWS).strip():
-        return default_count(schema)
-    target = options.integer(_TARGET_ROWS, 1)
+    if not options.text(_TARGET_ROWS_OPTION).strip():
+        return default_bucket_count(schema)
+    target = options.integer(_TARGET_ROWS_OPTION, 1)
     if target < 1:
-        raise InputError(f"option {_TARGET_ROWS!r} = {target} must be at least 1")
+        raise InputError(f"option {_TARGET_ROWS_OPTION!r} = {target} must be at least 1")
     return max(1, -(-rows // target))
 
 
-def check_postponed(schema: TableSchema) -> None:
+def check_postpone_options(schema: TableSchema) -> None:
     """Refuse what postpone buckets are not combined with, by name."""
     options = schema.typed_options
     if options.changelog_producer == "input":
@@ -115,29 +115,31 @@ def check_postponed(schema: TableSchema) -> None:
         )
 
 
-def waiting_factory(factory: FileWriterFactory) -> FileWriterFactory:
+def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFactory:
     """Return what makes the files that wait: Avro where it holds the columns, without statistics.
 
     All files of one writer have a prefix of their own, and their numbers tell their order.
     """
     schema = factory.schema
-    kept = {key: text for key, text in schema.options.items() if not _NOT_WAITING.fullmatch(key)}
+    kept = {
+        key: text for key, text in schema.options.items() if not _DROPPED_OPTIONS.fullmatch(key)
+    }
     prefix = schema.typed_options.text("data-file.prefix", "data-")
     kept["data-file.prefix"] = f"{prefix}-u-{uuid4()}-s-0-w-"
     kept["metadata.stats-mode"] = "none"
     try:
-        avro_schema(file_layout(schema))
+        build_avro_schema(data_file_fields(schema))
         kept["file.format"] = "avro"
     except UnsupportedError:
         pass
     return replace(factory, schema=replace(schema, options=kept))
 
 
-def in_order(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+def sort_postponed_files(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
     """Return the files that wait in a partition in the order of their rows; ``files`` are in the order of commits."""
 
     def key(file: DataFileMeta) -> tuple[int, int]:
-        match = _NUMBER.search(file.file_name)
+        match = _FILE_NUMBER.search(file.file_name)
         return file.creation_time or 0, 0 if match is None else int(match[1])
 
     return sorted(files, key=key)

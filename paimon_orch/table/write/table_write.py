@@ -9,37 +9,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.data_file_reader import constant_column
+from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
-from paimon_orch.files.schema_evolution.default_values import with_default
-from paimon_orch.files.schema_evolution.evolve import stored_as
-from paimon_orch.files.schema_evolution.nested import null_inside
-from paimon_orch.files.stats.collector import internal_value
-from paimon_orch.format.bucket.bucket_function import buckets
+from paimon_orch.files.schema_evolution.default_values import fill_default
+from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.files.schema_evolution.nested import find_nested_null
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
-from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_kinds
+from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.merge.engine.merge_engine import merge_engine
-from paimon_orch.merge.sort.sort_merge_reader import sort_step
-from paimon_orch.table.write.dynamic_bucket import BucketId, IndexWriter, has_dynamic_buckets
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
+from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndexWriter, has_dynamic_buckets
 from paimon_orch.table.write.merge_flushes import merge_flushes
 from paimon_orch.table.write.postpone_bucket import (
     PostponeBuckets,
-    check_postponed,
-    is_postponed,
-    waiting_factory,
+    build_postpone_writer_factory,
+    check_postpone_options,
+    has_postpone_buckets,
 )
 
 
 def check_writable(schema: TableSchema) -> None:
     """Refuse tables whose rows this library cannot write, by the feature's name."""
-    if is_postponed(schema):
-        check_postponed(schema)
+    if has_postpone_buckets(schema):
+        check_postpone_options(schema)
     has_dynamic_buckets(schema)
 
 
@@ -60,11 +60,13 @@ def conform_rows(
     if kind is RowKind.INSERT:
         row_kind = row_kind or schema.options.get("rowkind.field")
     check_columns(rows.column_names, schema, row_kind=row_kind)
-    columns = {column.name: _conformed(rows, column, are_new=are_new) for column in schema.fields}
+    columns = {
+        column.name: _conform_column(rows, column, are_new=are_new) for column in schema.fields
+    }
     if row_kind is None:
         kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
     else:
-        kinds = parse_kinds(rows.column(row_kind).combine_chunks())
+        kinds = parse_row_kinds(rows.column(row_kind).combine_chunks())
     if schema.primary_keys:
         columns = {VALUE_KIND.name: kinds, **columns}
     elif row_kind is not None and is_retract(kinds).any():
@@ -100,30 +102,30 @@ def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | 
         )
 
 
-def _conformed(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
-    array, target = rows.column(column.name).combine_chunks(), arrow_type(column.type)
+def _conform_column(rows: pa.Table, column: Field, *, are_new: bool) -> pa.Array:
+    array, target = rows.column(column.name).combine_chunks(), to_arrow_type(column.type)
     try:
-        array = stored_as(array, target)
+        array = convert_to_arrow_type(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InputError(
             f"column {column.name!r} is {array.type} and cannot be stored as {target}: {error}"
         ) from error
     if are_new:
-        array = with_default(array, column)
-        _check_text(array, column)
+        array = fill_default(array, column)
+        _check_utf8(array, column)
     if array.null_count and not column.type.nullable:
         raise InputError(
             f"column {column.name!r} has {array.null_count} null values, but the table allows none there "
             "(it is NOT NULL, as every column of a primary key); nothing was written"
         )
-    if (path := null_inside(array, column.type)) is not None:
+    if (path := find_nested_null(array, column.type)) is not None:
         raise InputError(
             f"column {column.name!r} has null at {path!r}, which is NOT NULL; nothing was written"
         )
     return array
 
 
-def _check_text(array: pa.Array, column: Field) -> None:
+def _check_utf8(array: pa.Array, column: Field) -> None:
     """Refuse text that is not UTF-8; Arrow does not validate the bytes of other producers."""
     try:
         array.validate(full=True)
@@ -134,7 +136,7 @@ def _check_text(array: pa.Array, column: Field) -> None:
         ) from error
 
 
-def rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
+def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """Return rows with all columns, of which a delete by key needs the key, the partition and the order of its rows.
 
     Raises :class:`InputError` if one of these is missing: the delete would go elsewhere, or lose against what is there.
@@ -149,26 +151,28 @@ def rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
         )
     for column in schema.fields:
         if column.name not in rows.column_names:
-            rows = rows.append_column(column.name, unread_values(column, rows.num_rows))
+            rows = rows.append_column(column.name, build_placeholder_values(column, rows.num_rows))
     return rows
 
 
-def unread_values(column: Field, length: int) -> pa.Array:
+def build_placeholder_values(column: Field, length: int) -> pa.Array:
     """Return values for a column that nobody reads, in rows that only delete: null, or what is not null."""
-    target = arrow_type(column.type)
+    target = to_arrow_type(column.type)
     if column.type.nullable:
         return pa.nulls(length, target)
     text = pa.types.is_string(target) or pa.types.is_binary(target)
     empty = b"" if text else False if pa.types.is_boolean(target) else 0
     try:
-        return constant_column(empty, column.type, length)
+        return build_constant_column(empty, column.type, length)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(
             f"rows to delete need a value for {column.name!r}, which is NOT NULL"
         ) from error
 
 
-def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.NDArray[np.int32]:
+def assign_fixed_buckets(
+    columns: Mapping[str, pa.Array], schema: TableSchema
+) -> npt.NDArray[np.int32]:
     """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types.
 
     Without primary key and bucket count it is 0. Dynamic buckets are not asked for here: see ``dynamic_bucket``.
@@ -179,14 +183,14 @@ def bucket_of_rows(columns: Mapping[str, pa.Array], schema: TableSchema) -> npt.
         fields = schema.bucket_key_fields
         keys = [columns[key.name] for key in fields]
         function = options.text("bucket-function.type", "default").lower()
-        return buckets(keys, [key.type for key in fields], options.bucket, function)
+        return compute_buckets(keys, [key.type for key in fields], options.bucket, function)
     return np.zeros(length, np.int32)
 
 
 def split_by_bucket(
     rows: pa.Table,
     schema: TableSchema,
-    index: IndexWriter | None = None,
+    index: HashIndexWriter | None = None,
     postponed: PostponeBuckets | None = None,
 ) -> Iterator[tuple[BucketId, pa.Table]]:
     """Yield the rows of each partition and bucket, in the order they came.
@@ -196,8 +200,8 @@ def split_by_bucket(
     if not rows.num_rows:
         return
     if postponed is not None:
-        for _, group in _grouped(rows, _partition_codes(rows, schema)):
-            partition = partition_of(group, schema)
+        for _, group in _group_by_code(rows, _compute_partition_codes(rows, schema)):
+            partition = serialize_partition(group, schema)
             count = postponed.count(partition)
             if count == POSTPONE_BUCKET:
                 yield (partition, count), group
@@ -207,21 +211,21 @@ def split_by_bucket(
                 yield (partition, number), part
         return
     if index is not None:
-        for _, group in _grouped(rows, _partition_codes(rows, schema)):
-            partition = partition_of(group, schema)
+        for _, group in _group_by_code(rows, _compute_partition_codes(rows, schema)):
+            partition = serialize_partition(group, schema)
             assigned = index.assign(partition, group)
-            for first, part in _grouped(group, assigned):
+            for first, part in _group_by_code(group, assigned):
                 yield (partition, int(assigned[first])), part
         return
     names = dict.fromkeys([*(f.name for f in schema.bucket_key_fields), *schema.names[:1]])
     keys = {name: rows.column(name).combine_chunks() for name in names}
-    bucket = bucket_of_rows(keys, schema)
-    codes = _partition_codes(rows, schema) * (int(bucket.max()) + 1) + bucket
-    for first, part in _grouped(rows, codes):
-        yield (partition_of(part, schema), int(bucket[first])), part
+    bucket = assign_fixed_buckets(keys, schema)
+    codes = _compute_partition_codes(rows, schema) * (int(bucket.max()) + 1) + bucket
+    for first, part in _group_by_code(rows, codes):
+        yield (serialize_partition(part, schema), int(bucket[first])), part
 
 
-def _partition_codes(rows: pa.Table, schema: TableSchema) -> npt.NDArray[np.int64]:
+def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> npt.NDArray[np.int64]:
     """Return a number for each row, equal where the partitions are."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_keys:
@@ -232,7 +236,9 @@ def _partition_codes(rows: pa.Table, schema: TableSchema) -> npt.NDArray[np.int6
     return codes
 
 
-def _grouped(rows: pa.Table, codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, pa.Table]]:
+def _group_by_code(
+    rows: pa.Table, codes: npt.NDArray[np.integer]
+) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of each code (none is negative), in the order they came, and where the first one was."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
@@ -241,20 +247,20 @@ def _grouped(rows: pa.Table, codes: npt.NDArray[np.integer]) -> Iterator[tuple[i
         yield int(order[start]), rows if whole else rows.take(pa.array(order[start:end]))
 
 
-def partitions_of_rows(rows: pa.Table, schema: TableSchema) -> set[bytes]:
+def serialize_partitions(rows: pa.Table, schema: TableSchema) -> set[bytes]:
     """Return the serialized partitions of rows."""
     if not rows.num_rows:
         return set()
-    groups = _grouped(rows, _partition_codes(rows, schema))
-    return {partition_of(group, schema) for _, group in groups}
+    groups = _group_by_code(rows, _compute_partition_codes(rows, schema))
+    return {serialize_partition(group, schema) for _, group in groups}
 
 
-def partition_of(rows: pa.Table, schema: TableSchema) -> bytes:
+def serialize_partition(rows: pa.Table, schema: TableSchema) -> bytes:
     """Return the serialized partition of rows that all lie in one."""
     fields = schema.partition_fields
     if not fields:
         return EMPTY_ROW
-    values = [internal_value(rows.column(key.name)[0]) for key in fields]
+    values = [to_internal_value(rows.column(key.name)[0]) for key in fields]
     return serialize_row(values, [key.type for key in fields])
 
 
@@ -270,14 +276,14 @@ class TableWriter:
 
     factory: FileWriterFactory
     first_sequence: Mapping[BucketId, int]
-    index: IndexWriter | None = None
-    overwrites: bool = False
+    index: HashIndexWriter | None = None
+    is_overwrite: bool = False
     postponed: PostponeBuckets | None = None
     changelog: list[ManifestEntry] = field(default_factory=list)
     _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
     _sequence: dict[BucketId, int] = field(default_factory=dict)
     _writers: list[RollingFileWriter] = field(default_factory=list)
-    _append: dict[BucketId, RollingFileWriter] = field(default_factory=dict)
+    _append_writers: dict[BucketId, RollingFileWriter] = field(default_factory=dict)
     _flushes: dict[BucketId, list[RollingFileWriter]] = field(default_factory=dict)
     _entries: list[ManifestEntry] = field(default_factory=list)
     _held: int = 0
@@ -292,20 +298,20 @@ class TableWriter:
         A column ``_SEQUENCE_NUMBER`` (int64, from 0) tells the order of rows that come in another order.
         """
         for at, group in split_by_bucket(rows, self._schema, self.index, self.postponed):
-            self.write_to(at, group)
+            self.write_bucket(at, group)
 
-    def write_to(self, at: BucketId, rows: pa.Table) -> None:
+    def write_bucket(self, at: BucketId, rows: pa.Table) -> None:
         """Take rows that all belong to one bucket, as :meth:`write` does."""
         if self._schema.primary_keys:
-            accepted = merge_engine(self._schema).accepted(rows)
+            accepted = create_merge_engine(self._schema).accepted(rows)
             if accepted.num_rows and at[1] == POSTPONE_BUCKET:
-                self._postpone(at, accepted)
+                self._write_postponed(at, accepted)
             elif accepted.num_rows:
-                self._buffer(at, accepted)
+                self._buffer_rows(at, accepted)
         else:
-            self._append_writer(at).write(rows)
+            self._get_append_writer(at).write(rows)
 
-    def _buffer(self, at: BucketId, rows: pa.Table) -> None:
+    def _buffer_rows(self, at: BucketId, rows: pa.Table) -> None:
         start = self.first_sequence.get(at, 0)
         if SEQUENCE_NUMBER.name in rows.column_names:  # the caller knows the order of the rows
             order = rows.column(SEQUENCE_NUMBER.name)
@@ -320,37 +326,37 @@ class TableWriter:
         if self._held >= self._schema.typed_options.memory("write-buffer-size", "256 mb"):
             self._flush()
 
-    def _postpone(self, at: BucketId, rows: pa.Table) -> None:
+    def _write_postponed(self, at: BucketId, rows: pa.Table) -> None:
         """Write rows as they come, neither sorted nor merged; their numbers tell their order in this file alone."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             raise UnsupportedError(
                 "rows that come in another order cannot wait in bucket-postpone: write them by Table.upsert, or set "
                 "'postpone.batch-write-fixed-bucket' = true and compact what waits"
             )
-        if at not in self._append:
-            self._append[at] = waiting_factory(self.factory).writer(*at)
-            self._writers.append(self._append[at])
+        if at not in self._append_writers:
+            self._append_writers[at] = build_postpone_writer_factory(self.factory).writer(*at)
+            self._writers.append(self._append_writers[at])
         start = self._sequence.get(at, 0)
         self._sequence[at] = start + rows.num_rows
         numbers = pa.array(np.arange(start, start + rows.num_rows))
-        self._append[at].write(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
+        self._append_writers[at].write(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
 
-    def _append_writer(self, at: BucketId) -> RollingFileWriter:
-        if at not in self._append:
+    def _get_append_writer(self, at: BucketId) -> RollingFileWriter:
+        if at not in self._append_writers:
             first = self.first_sequence.get(at, 0)
-            self._append[at] = self.factory.writer(*at, first_sequence=first)
-            self._writers.append(self._append[at])
-        return self._append[at]
+            self._append_writers[at] = self.factory.writer(*at, first_sequence=first)
+            self._writers.append(self._append_writers[at])
+        return self._append_writers[at]
 
     def _flush(self) -> None:
         """Sort and merge what is buffered, one level-0 file (or more, when large) a bucket."""
-        engine = merge_engine(self._schema)
+        engine = create_merge_engine(self._schema)
         for at, tables in self._buffers.items():
             rows = pa.concat_tables(tables)
-            step = sort_step(rows, self._schema.trimmed_primary_keys, engine.sequence)
+            step = build_sorted_batch(rows, self._schema.trimmed_primary_keys, engine.sequence)
             step = engine.prepare(step)
             self._write_file(at, engine.merge(step), self._entries)
-            if self._schema.typed_options.changelog_producer == "input" and not self.overwrites:
+            if self._schema.typed_options.changelog_producer == "input" and not self.is_overwrite:
                 self._write_file(at, step.rows.take(pa.array(step.order)), self.changelog)
         self._buffers.clear()
         self._held = 0
@@ -359,13 +365,13 @@ class TableWriter:
         writer = self.factory.writer(*at, changelog=entries is self.changelog)
         self._writers.append(writer)
         writer.write(rows)
-        if self._schema.typed_options.snapshot_ordering and entries is self._entries:
+        if self._schema.typed_options.has_snapshot_ordering and entries is self._entries:
             writer.close()
             self._flushes.setdefault(at, []).append(writer)
         else:
-            self._finish(at, writer, entries)
+            self._add_entries(at, writer, entries)
 
-    def _finish_flushes(self) -> None:
+    def _merge_flushes(self) -> None:
         """Add the flushed files of each bucket, merged where there were several flushes (``merge_flushes``)."""
         for at, flushes in self._flushes.items():
             writer = flushes[0]
@@ -375,10 +381,10 @@ class TableWriter:
                 merge_flushes(self.factory, *at, [flush.close() for flush in flushes], writer)
                 for flush in flushes:
                     flush.abort()
-            self._finish(at, writer, self._entries)
+            self._add_entries(at, writer, self._entries)
         self._flushes.clear()
 
-    def _finish(
+    def _add_entries(
         self, at: BucketId, writer: RollingFileWriter, entries: list[ManifestEntry]
     ) -> None:
         total = self._schema.typed_options.bucket
@@ -389,9 +395,9 @@ class TableWriter:
     def close(self) -> list[ManifestEntry]:
         """Write what is buffered and return an ADD entry for every new file."""
         self._flush()
-        self._finish_flushes()
-        for at, writer in self._append.items():
-            self._finish(at, writer, self._entries)
+        self._merge_flushes()
+        for at, writer in self._append_writers.items():
+            self._add_entries(at, writer, self._entries)
         return self._entries
 
     def close_index(self) -> list[IndexManifestEntry]:

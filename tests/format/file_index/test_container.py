@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
+from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.container import Blob, decode_container, encode_container
-from paimon_orch.format.file_index.evaluation import IndexFilter, Stored
-from paimon_orch.format.file_index.index_options import container_order, index_specs
-from paimon_orch.format.file_index.values import encoded_column
+from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
+from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn
+from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
+from paimon_orch.format.file_index.values import encode_column
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Or
 
@@ -33,7 +33,7 @@ INT = AtomicType()
 def test_what_goes_in_comes_out(columns: dict[str, dict[str, bytes | None]]) -> None:
     data = encode_container([(name, indexes.items()) for name, indexes in columns.items()])
 
-    found = decode_container(Blob.of(data))
+    found = decode_container(ByteSource.of(data))
 
     read = {
         name: {kind: None if blob is None else blob.bytes() for kind, blob in indexes.items()}
@@ -49,7 +49,7 @@ def test_what_newer_versions_put_behind_the_head_is_skipped() -> None:
     struct.pack_into(">i", longer, 12, head + 3)
     struct.pack_into(">i", longer, head - 12, head + 3)  # where the body starts now
 
-    blob = decode_container(Blob.of(bytes(longer)))["c"]["bitmap"]
+    blob = decode_container(ByteSource.of(bytes(longer)))["c"]["bitmap"]
 
     assert blob is not None
     assert blob.bytes() == b"\x01"
@@ -60,7 +60,7 @@ def test_a_newer_container_is_refused_by_its_version() -> None:
     data[11] = 2
 
     with pytest.raises(UnsupportedError, match="version 2"):
-        decode_container(Blob.of(bytes(data)))
+        decode_container(ByteSource.of(bytes(data)))
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:
@@ -76,7 +76,9 @@ def whole_container() -> bytes:
         "file-index.bsi.columns": "n", "file-index.range-bitmap.s.chunk-size": "16",
         "file-index.bitmap.s.index-block-size": "64",
     }  # fmt: skip
-    builder = FileIndexBuilder(index_specs(options), [Field(0, "s", STRING), Field(1, "n", INT)])
+    builder = FileIndexBuilder(
+        parse_index_specs(options), [Field(0, "s", STRING), Field(1, "n", INT)]
+    )
     texts = [None if n % 9 == 0 else f"value {n % 13}" for n in range(60)]
     builder.add(pa.table({"s": texts, "n": pa.array([n % 7 - 3 for n in range(60)], pa.int32())}))
     return builder.finish()
@@ -93,7 +95,9 @@ ASKED = And(
 
 def ask(data: bytes) -> None:
     types = {"s": STRING, "n": INT}
-    IndexFilter(ASKED).evaluate(decode_container(Blob.of(data)), lambda c: Stored(c, types[c]), 60)
+    IndexFilter(ASKED).evaluate(
+        decode_container(ByteSource.of(data)), lambda c: StoredColumn(c, types[c]), 60
+    )
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=4))
@@ -113,8 +117,8 @@ def test_a_cut_container_is_an_error() -> None:
 def test_each_value_of_many_blocks_is_found_and_no_other() -> None:
     texts = sorted({f"{n % 97}-{'x' * (n % 5)}" for n in range(400)})
     rows = pa.array([text for text in texts for _ in range(2)])
-    data = encode_bitmap(encoded_column([rows], STRING), STRING, block_size=100)
-    index = Bitmap(Blob.of(data), STRING)
+    data = encode_bitmap_index(encode_column([rows], STRING), STRING, block_size=100)
+    index = BitmapIndex(ByteSource.of(data), STRING)
 
     for number, text in enumerate(texts):
         found = index.query("=", [text.encode()])
@@ -127,19 +131,19 @@ def test_each_value_of_many_blocks_is_found_and_no_other() -> None:
 def test_a_key_inside_another_key_is_not_found() -> None:
     inner = b"\x00\x00\x00\x01a"  # looks like the entry of the text "a"
     rows = pa.array([inner.decode() + "b" * 12, "zz"])
-    data = encode_bitmap(encoded_column([rows], STRING), STRING)
+    data = encode_bitmap_index(encode_column([rows], STRING), STRING)
 
-    found = Bitmap(Blob.of(data), STRING).query("=", [b"a"])
+    found = BitmapIndex(ByteSource.of(data), STRING).query("=", [b"a"])
 
     assert found is not None
     assert not found
 
 
 def test_a_value_that_fits_no_block_is_refused() -> None:
-    rows = encoded_column([pa.array(["x" * 90])], STRING)
+    rows = encode_column([pa.array(["x" * 90])], STRING)
 
     with pytest.raises(InputError, match="index-block-size"):
-        encode_bitmap(rows, STRING, block_size=90)
+        encode_bitmap_index(rows, STRING, block_size=90)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_a_value_that_fits_no_block_is_refused() -> None:
 )  # fmt: skip
 def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
     def build() -> None:
-        builder = FileIndexBuilder(index_specs(options), [Field(0, "n", INT)])
+        builder = FileIndexBuilder(parse_index_specs(options), [Field(0, "n", INT)])
         builder.add(pa.table({"n": pa.array([1], pa.int32())}))
         builder.finish()
 
@@ -167,23 +171,23 @@ def test_options_of_a_map_count_for_its_keys_and_those_of_a_key_count_more() -> 
         "file-index.bitmap.m[a].version": "2", "file-index.read.enabled": "true",
         "file-index.in-manifest-threshold": "1 kb",
     }  # fmt: skip
-    found = {spec.name: dict(spec.options.values) for spec in index_specs(options)}
+    found = {spec.name: dict(spec.options.values) for spec in parse_index_specs(options)}
 
     assert found == {"m[a]": {"version": "2"}, "m[b.c]": {"version": "1"}}
 
 
 def test_a_key_that_some_maps_do_not_have() -> None:
     fields = [Field(0, "m", parse_type("MAP<STRING, INT>"))]
-    specs = index_specs({"file-index.bitmap.columns": "m[a]"})
+    specs = parse_index_specs({"file-index.bitmap.columns": "m[a]"})
     builder = FileIndexBuilder(specs, fields)
     maps = pa.array(
         [[("x", 0)], [("a", 1)], None, [("b", 2), ("a", 3)], []], pa.map_(pa.string(), pa.int32())
     )
     builder.add(pa.table({"m": maps}).slice(1))
-    blob = decode_container(Blob.of(builder.finish()))["m[a]"]["bitmap"]
+    blob = decode_container(ByteSource.of(builder.finish()))["m[a]"]["bitmap"]
     assert blob is not None
 
-    found = {key: list(rows) for key, rows in Bitmap(blob, INT).items()}
+    found = {key: list(rows) for key, rows in BitmapIndex(blob, INT).items()}
 
     assert found == {None: [1, 3], 1: [0], 3: [2]}
 
@@ -194,11 +198,11 @@ def test_a_container_lists_every_index_once(declared: list[tuple[str, str]]) -> 
         spec
         for name, kind in declared
         if "," not in name and name.strip()
-        for spec in index_specs({f"file-index.{kind}.columns": name})
+        for spec in parse_index_specs({f"file-index.{kind}.columns": name})
     ]
     unique = {(spec.index, spec.column, spec.key): spec for spec in specs}
 
-    order = container_order([*unique.values()])
+    order = compute_container_order([*unique.values()])
 
     listed = [(spec.index, spec.column, spec.key) for _, indexes in order for spec in indexes]
     assert sorted(listed, key=repr) == sorted(unique, key=repr)

@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.container import Blob, decode_container
-from paimon_orch.format.file_index.evaluation import IndexFilter, Stored, stored_column
-from paimon_orch.format.file_index.index_options import index_specs
-from paimon_orch.format.file_index.multi_file_evaluation import judge
-from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap
+from paimon_orch.format.file_index.container import ByteSource, decode_container
+from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn, find_stored_column
+from paimon_orch.format.file_index.index_options import parse_index_specs
+from paimon_orch.format.file_index.multi_file_evaluation import evaluate_batch
+from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap_index
 from paimon_orch.format.file_index.values import (
     INDEX_TYPES,
-    argsorted,
-    checked_type,
-    encoded_column,
+    argsort_stable,
+    check_indexable_type,
+    encode_column,
 )
-from paimon_orch.format.types.arrow import arrow_type
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, to_arrow
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, to_arrow_expression
 
 TYPES = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "DECIMAL(30, 4)", "DATE",
@@ -48,7 +48,7 @@ def supported(data_type: AtomicType) -> list[str]:
     found = []
     for index in INDEX_TYPES:
         try:
-            checked_type(index, data_type)
+            check_indexable_type(index, data_type)
         except Exception:  # noqa: BLE001, S112 - not supported
             continue
         found.append(index)
@@ -78,7 +78,7 @@ def values(data_type: AtomicType) -> st.SearchStrategy[Any]:
 
 
 def column(rows: list[Any], data_type: AtomicType) -> pa.Array:
-    target = arrow_type(data_type)
+    target = to_arrow_type(data_type)
     if data_type.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         width = pa.int64() if pa.types.is_timestamp(target) else pa.int32()
         return pa.array(rows, width).view(target)
@@ -121,11 +121,13 @@ def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
     options |= {"file-index.bloom-filter.c.items": "10"} if "bloom-filter" in kinds else {}
     options |= {"file-index.bitmap.c.index-block-size": "64"} if "bitmap" in kinds else {}
 
-    builder = FileIndexBuilder(index_specs(options), [Field(0, "c", data_type)])
+    builder = FileIndexBuilder(parse_index_specs(options), [Field(0, "c", data_type)])
     builder.add(pa.table({"c": rows}))
-    indexes = decode_container(Blob.of(builder.finish()))
+    indexes = decode_container(ByteSource.of(builder.finish()))
     found = (
-        IndexFilter(predicate).evaluate(indexes, lambda _: Stored("c", data_type), len(rows)).rows
+        IndexFilter(predicate)
+        .evaluate(indexes, lambda _: StoredColumn("c", data_type), len(rows))
+        .rows
     )
 
     if found is not None:
@@ -134,17 +136,19 @@ def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
 
 def matching(rows: pa.Array, predicate: Predicate) -> set[int]:
     table = pa.table({"c": rows, "row": np.arange(len(rows))})
-    return set(table.filter(to_arrow(predicate)).column("row").to_pylist())
+    return set(table.filter(to_arrow_expression(predicate)).column("row").to_pylist())
 
 
 def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set[int] | None:
     data_type = atomic(text)
-    specs = index_specs({f"file-index.{kind}.columns": "c"})
+    specs = parse_index_specs({f"file-index.{kind}.columns": "c"})
     builder = FileIndexBuilder(specs, [Field(0, "c", data_type)])
     builder.add(pa.table({"c": column(rows, data_type)}))
-    indexes = decode_container(Blob.of(builder.finish()))
+    indexes = decode_container(ByteSource.of(builder.finish()))
     found = (
-        IndexFilter(predicate).evaluate(indexes, lambda _: Stored("c", data_type), len(rows)).rows
+        IndexFilter(predicate)
+        .evaluate(indexes, lambda _: StoredColumn("c", data_type), len(rows))
+        .rows
     )
     return None if found is None else set(found)
 
@@ -182,13 +186,13 @@ def test_timestamps_that_share_a_microsecond_are_told_apart_by_nobody() -> None:
 
 
 def test_several_indexes_of_a_column_are_intersected() -> None:
-    specs = index_specs({"file-index.bitmap.columns": "c", "file-index.bsi.columns": "c"})
+    specs = parse_index_specs({"file-index.bitmap.columns": "c", "file-index.bsi.columns": "c"})
     builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, None, 3], pa.int32())}))
-    indexes = decode_container(Blob.of(builder.finish()))
+    indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf("<>", pa.scalar(3, pa.int32())))
 
-    found = asked.evaluate(indexes, lambda _: Stored("c", atomic("INT")), 3)
+    found = asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
     assert found.rows is not None
     assert set(found.rows) == {0}  # the bitmap alone keeps the null
@@ -196,14 +200,14 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
 
 
 def test_an_index_of_another_number_of_rows_is_damaged() -> None:
-    specs = index_specs({"file-index.bitmap.columns": "c"})
+    specs = parse_index_specs({"file-index.bitmap.columns": "c"})
     builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))
-    indexes = decode_container(Blob.of(builder.finish()))
+    indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf("=", pa.scalar(1, pa.int32())))
 
     with pytest.raises(ValueError, match="2 rows"):
-        asked.evaluate(indexes, lambda _: Stored("c", atomic("INT")), 3)
+        asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +222,11 @@ def test_an_index_of_another_number_of_rows_is_damaged() -> None:
     ],
 )
 def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable: bool) -> None:
-    found = stored_column(Field(3, "new", parse_type(read)), Field(3, "old", parse_type(stored)))
+    found = find_stored_column(
+        Field(3, "new", parse_type(read)), Field(3, "old", parse_type(stored))
+    )
 
-    assert found == (Stored("old", atomic(stored)) if usable else None)
+    assert found == (StoredColumn("old", atomic(stored)) if usable else None)
 
 
 def test_a_literal_that_the_stored_type_cannot_hold_is_not_asked() -> None:
@@ -236,7 +242,7 @@ def container(rows: pa.Array, data_type: AtomicType, kinds: list[str], **options
         option = name.replace("_", "-")
         if known.get(option, "range-bitmap") in kinds:
             declared[f"file-index.{known.get(option, 'range-bitmap')}.c.{option}"] = value
-    builder = FileIndexBuilder(index_specs(declared), [Field(0, "c", data_type)])
+    builder = FileIndexBuilder(parse_index_specs(declared), [Field(0, "c", data_type)])
     builder.add(pa.table({"c": rows}))
     return builder.finish()
 
@@ -262,11 +268,11 @@ def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject
     containers = [container(part, data_type, k, **options) for part, k, options in files]
     counts = np.array([len(part) for part, _, _ in files])
 
-    stored = Stored("c", data_type)
-    found = judge(IndexFilter(predicate), containers, lambda _: stored, counts)
+    stored = StoredColumn("c", data_type)
+    found = evaluate_batch(IndexFilter(predicate), containers, lambda _: stored, counts)
 
     for index, (data_of_file, rows_of_file) in enumerate(zip(containers, counts, strict=True)):
-        indexes = decode_container(Blob.of(data_of_file))
+        indexes = decode_container(ByteSource.of(data_of_file))
         alone = IndexFilter(predicate).evaluate(indexes, lambda _: stored, int(rows_of_file)).rows
         is_none = alone is not None and not alone
         if found.none[index] or not found.unsure[index]:
@@ -279,7 +285,7 @@ def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
     kind: str, text: str
 ) -> None:
     data_type = atomic(text)
-    stored = Stored("c", data_type)
+    stored = StoredColumn("c", data_type)
     parts = [[number % 7, number % 11, 90, None] for number in range(40)]
     rows = [
         column([v if text == "INT" or v is None else f"v{v}" for v in part], data_type)
@@ -289,7 +295,7 @@ def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
 
     value = pa.scalar(5, pa.int32()) if text == "INT" else pa.scalar("v5")
     asked = IndexFilter(leaf("=", value))
-    found = judge(asked, containers, lambda _: stored, np.full(40, 4))
+    found = evaluate_batch(asked, containers, lambda _: stored, np.full(40, 4))
 
     assert not found.unsure.any()
     has_five = np.array([5 in part for part in parts])
@@ -307,7 +313,7 @@ def test_damage_is_no_error_where_many_files_are_judged(at: int, damage: bytes, 
     asked = IndexFilter(leaf("=", pa.scalar("a")))
 
     containers = [data, damaged, data[:at], data]
-    found = judge(asked, containers, lambda _: Stored("c", data_type), np.full(4, 4))
+    found = evaluate_batch(asked, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4))
 
     assert not found.none[[0, 3]].any()
     assert not found.unsure[[0, 3]].any()
@@ -323,21 +329,23 @@ def test_numbers_are_sorted_with_their_places(bits: int, seed: int, width: int) 
     top = 2 ** (min(bits, 8 * width) - 1)
     numbers = random.integers(-top, top, 40_000, f"i{width}")
 
-    assert np.array_equal(argsorted(numbers), np.argsort(numbers, kind="stable"))
+    assert np.array_equal(argsort_stable(numbers), np.argsort(numbers, kind="stable"))
 
 
 @pytest.mark.parametrize("text", ["BIGINT", "DOUBLE"])
 def test_a_column_that_hardly_repeats_has_the_index_that_any_other_way_gives(text: str) -> None:
     data_type, random = atomic(text), np.random.default_rng(3)
     numbers = random.integers(-(2**62), 2**62, 40_000).astype(
-        arrow_type(data_type).to_pandas_dtype()
+        to_arrow_type(data_type).to_pandas_dtype()
     )
     numbers[::7] = numbers[3]
     rows = pa.array(numbers, mask=random.random(40_000) < 0.1)
     rows = rows if text == "BIGINT" else pa.concat_arrays([pa.array([float("nan"), None]), rows])
 
-    by_sorting = encoded_column([rows[:100], rows[100:]], data_type, may_sort=True)
-    by_hashing = encoded_column([rows], data_type)
+    by_sorting = encode_column([rows[:100], rows[100:]], data_type, may_sort=True)
+    by_hashing = encode_column([rows], data_type)
 
     assert (by_sorting.keys[1:] > by_sorting.keys[:-1]).all()
-    assert encode_range_bitmap(by_sorting, data_type) == encode_range_bitmap(by_hashing, data_type)
+    assert encode_range_bitmap_index(by_sorting, data_type) == encode_range_bitmap_index(
+        by_hashing, data_type
+    )

@@ -9,32 +9,32 @@ import pyarrow as pa
 import pytest
 from index_vectors import (
     Vector,
-    atomic,
-    column,
-    output_of,
+    java_bytes,
+    parse_atomic_type,
     row_set,
-    rows_of,
+    to_column,
+    vector_rows,
     vectors,
 )
 from pyroaring import BitMap
 
 from paimon_orch.errors import PaimonError
-from paimon_orch.format.bytes.roaring import serialized
-from paimon_orch.format.file_index.bitmap import Bitmap, encode_bitmap
-from paimon_orch.format.file_index.bloom_filter import hashes, parameters
+from paimon_orch.format.bytes.roaring import serialize_positions
+from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
+from paimon_orch.format.file_index.bloom_filter import compute_bloom_filter_parameters, hash_keys
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
-from paimon_orch.format.file_index.container import Blob, decode_container, encode_container
+from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import (
     IndexFilter,
-    Stored,
-    TopRows,
+    StoredColumn,
+    TopN,
     open_index,
     select_rows,
 )
-from paimon_orch.format.file_index.hashing import murmur
-from paimon_orch.format.file_index.index_options import IndexSpec, index_specs
-from paimon_orch.format.file_index.range_bitmap import RangeBitmap
-from paimon_orch.format.file_index.values import Key, encoded_column, present_keys
+from paimon_orch.format.file_index.hashing import hash_paimon_murmur3_array
+from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
+from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
+from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
@@ -59,7 +59,7 @@ def built(vector: Vector, rows: pa.Array) -> bytes:
     """The only blob of a container made of one column."""
     builder = FileIndexBuilder([spec_of(vector)], [Field(0, "c", parse_type(vector["type"]))])
     builder.add(pa.table({"c": rows}))
-    blob = decode_container(Blob.of(builder.finish()))["c"][vector["index"]]
+    blob = decode_container(ByteSource.of(builder.finish()))["c"][vector["index"]]
     assert blob is not None
     return blob.bytes()
 
@@ -68,13 +68,15 @@ def built(vector: Vector, rows: pa.Array) -> bytes:
 def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
     if "error" in vector:
         kind = parse_type(vector["type"])
-        values = column(rows_of(vector), kind) if isinstance(kind, AtomicType) else pa.nulls(0)
+        values = (
+            to_column(vector_rows(vector), kind) if isinstance(kind, AtomicType) else pa.nulls(0)
+        )
         with pytest.raises(PaimonError):
             built(vector, values)
         return
-    data_type, expected = atomic(vector["type"]), output_of(vector)
-    found = built(vector, column(rows_of(vector), data_type))
-    assert is_built_with(spec_of(vector), Blob.of(expected), data_type)  # it is not made anew
+    data_type, expected = parse_atomic_type(vector["type"]), java_bytes(vector)
+    found = built(vector, to_column(vector_rows(vector), data_type))
+    assert is_built_with(spec_of(vector), ByteSource.of(expected), data_type)  # it is not made anew
     if name_of(vector) in ORDER_OF_A_TREE:
         assert contents(found, data_type) == contents(expected, data_type)
         assert len(found) == len(expected)
@@ -83,13 +85,13 @@ def test_an_index_has_the_bytes_that_java_writes(vector: Vector) -> None:
 
 
 def contents(data: bytes, data_type: AtomicType) -> dict[Key | None, BitMap]:
-    return dict(Bitmap(Blob.of(data), data_type).items())
+    return dict(BitmapIndex(ByteSource.of(data), data_type).items())
 
 
 @pytest.mark.parametrize("vector", written(vectors("index", "bitmap")), ids=name_of)
 def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) -> None:
-    data_type = atomic(vector["type"])
-    encoded = encoded_column([column(rows_of(vector), data_type)], data_type)
+    data_type = parse_atomic_type(vector["type"])
+    encoded = encode_column([to_column(vector_rows(vector), data_type)], data_type)
     keys: list[Key] = (
         encoded.keys.to_pylist()
         if isinstance(encoded.keys, pa.BinaryArray)
@@ -99,7 +101,7 @@ def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) ->
     for row, code in enumerate(encoded.codes.tolist()):
         expected.setdefault(None if code < 0 else keys[code], set()).add(row)
 
-    found = contents(output_of(vector), data_type)
+    found = contents(java_bytes(vector), data_type)
 
     assert {key: set(rows) for key, rows in found.items()} == expected
 
@@ -113,14 +115,14 @@ OPS = {
 
 @pytest.mark.parametrize("vector", [v for v in vectors("index") if v.get("queries")], ids=name_of)
 def test_an_index_of_java_answers_as_java_does(vector: Vector) -> None:
-    data_type = atomic(vector["type"])
-    blob = Blob.of(output_of(vector))
+    data_type = parse_atomic_type(vector["type"])
+    blob = ByteSource.of(java_bytes(vector))
     for query in vector["queries"]:
         expected = query["expect"]
         if isinstance(expected, dict):
             continue  # Java raises
         if query["op"] == "topn":
-            answer: BitMap | None = top(RangeBitmap(blob, data_type), query)
+            answer: BitMap | None = top(RangeBitmapIndex(blob, data_type), query)
         else:
             answer = ask(vector["index"], blob, data_type, query)
         if expected == "REMAIN":
@@ -131,7 +133,7 @@ def test_an_index_of_java_answers_as_java_does(vector: Vector) -> None:
             assert set(answer) == row_set(ranges), query
 
 
-def ask(kind: str, blob: Blob, data_type: AtomicType, query: dict[str, Any]) -> BitMap | None:
+def ask(kind: str, blob: ByteSource, data_type: AtomicType, query: dict[str, Any]) -> BitMap | None:
     index = open_index(kind, blob, data_type)
     assert index is not None
     literals = query.get("literals", [])
@@ -142,11 +144,11 @@ def ask(kind: str, blob: Blob, data_type: AtomicType, query: dict[str, Any]) -> 
 
 
 def key(value: Any, data_type: AtomicType) -> Key:
-    keys = present_keys(column([value], data_type), data_type)
+    keys = encode_non_null_keys(to_column([value], data_type), data_type)
     return bytes(keys[0].as_py()) if isinstance(keys, pa.BinaryArray) else int(keys[0])
 
 
-def top(index: RangeBitmap, query: dict[str, Any]) -> BitMap:
+def top(index: RangeBitmapIndex, query: dict[str, Any]) -> BitMap:
     selection = query.get("selection")
     return index.top(
         query["k"],
@@ -159,10 +161,10 @@ def top(index: RangeBitmap, query: dict[str, Any]) -> BitMap:
 
 @pytest.mark.parametrize("vector", vectors("hash"), ids=name_of)
 def test_the_hash_of_every_type(vector: Vector) -> None:
-    data_type = atomic(vector["type"])
-    values = column([value for value, _ in vector["values"]], data_type)
+    data_type = parse_atomic_type(vector["type"])
+    values = to_column([value for value, _ in vector["values"]], data_type)
 
-    found = hashes(present_keys(values, data_type), data_type)
+    found = hash_keys(encode_non_null_keys(values, data_type), data_type)
 
     assert [f"{int(code):016x}" for code in found] == [code for _, code in vector["values"]]
 
@@ -170,7 +172,7 @@ def test_the_hash_of_every_type(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", vectors("bloom_params"), ids=name_of)
 def test_the_size_of_bloom_filters(vector: Vector) -> None:
     for items, fpp, bits, functions in vector["values"]:
-        assert parameters(items, fpp) == (bits, functions)
+        assert compute_bloom_filter_parameters(items, fpp) == (bits, functions)
 
 
 @pytest.mark.parametrize("vector", vectors("string_hash"), ids=name_of)
@@ -179,7 +181,7 @@ def test_the_hash_that_orders_strings(vector: Vector) -> None:
         [text.encode("utf-8", "surrogatepass") for text, _ in vector["values"]], pa.binary()
     )
 
-    found = murmur(texts).view(np.int32).tolist()
+    found = hash_paimon_murmur3_array(texts).view(np.int32).tolist()
 
     assert found == [code for _, code in vector["values"]]
 
@@ -190,7 +192,7 @@ def test_bitmaps_are_stored_as_java_stores_them(vector: Vector) -> None:
         {row for low, high, *step in vector["ranges"] for row in range(low, high + 1, *step)}
     )
 
-    assert serialized(np.array(rows, np.int64)) == output_of(vector)
+    assert serialize_positions(np.array(rows, np.int64)) == java_bytes(vector)
 
 
 @pytest.mark.parametrize("vector", vectors("container_raw"), ids=name_of)
@@ -200,9 +202,9 @@ def test_containers(vector: Vector) -> None:
         for c in vector["columns"]
     ]  # fmt: skip
 
-    assert encode_container(columns) == output_of(vector)
+    assert encode_container(columns) == java_bytes(vector)
 
-    found = decode_container(Blob.of(output_of(vector)))
+    found = decode_container(ByteSource.of(java_bytes(vector)))
     bodies = {
         name: {kind: None if blob is None else blob.bytes() for kind, blob in indexes.items()}
         for name, indexes in found.items()
@@ -222,7 +224,7 @@ def table_of(vector: Vector) -> pa.Table:
     for at, field in enumerate(fields_of(vector)):
         values = [row[at] for row in vector["rows"]]
         if isinstance(field.type, AtomicType):
-            columns[field.name] = column(values, field.type)
+            columns[field.name] = to_column(values, field.type)
         else:
             maps = [None if value is None else list(value.items()) for value in values]
             columns[field.name] = pa.array(maps, pa.map_(pa.string(), pa.int32()))
@@ -233,16 +235,16 @@ def table_of(vector: Vector) -> pa.Table:
 def test_the_container_of_a_data_file(vector: Vector) -> None:
     if "error" in vector:
         with pytest.raises(PaimonError):
-            FileIndexBuilder(index_specs(vector["options"]), fields_of(vector))
+            FileIndexBuilder(parse_index_specs(vector["options"]), fields_of(vector))
         return
-    builder = FileIndexBuilder(index_specs(vector["options"]), fields_of(vector))
+    builder = FileIndexBuilder(parse_index_specs(vector["options"]), fields_of(vector))
     rows = table_of(vector)
     builder.add(rows.slice(0, 3))
     builder.add(rows.slice(3))
 
     found = builder.finish()
 
-    assert found == output_of(vector)
+    assert found == java_bytes(vector)
     threshold = Options(vector["options"]).memory("file-index.in-manifest-threshold", "500 b")
     assert (len(found) <= threshold) == vector["embedded"]
 
@@ -250,7 +252,7 @@ def test_the_container_of_a_data_file(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", written(vectors("data_file_index")), ids=name_of)
 def test_predicates_on_the_indexes_of_a_data_file(vector: Vector) -> None:
     types = types_of(vector)
-    indexes = decode_container(Blob.of(output_of(vector)))
+    indexes = decode_container(ByteSource.of(java_bytes(vector)))
     for asked in vector.get("predicates", []):
         predicate = parsed(asked["predicate"], types)
         if predicate is None:
@@ -269,7 +271,7 @@ def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
     given, types = asked["input"], types_of(vector)
     if given.get("dv") == "bitmap64":
         return  # Java reads no positions from these vectors; ours are bitmaps of 32 bits up to 2^31 rows
-    question: IndexFilter | TopRows | int | None = given.get("limit")
+    question: IndexFilter | TopN | int | None = given.get("limit")
     if given.get("filters"):
         parts = [parsed(part, types) for part in given["filters"]]
         if None in parts:
@@ -277,7 +279,7 @@ def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
         question = IndexFilter(And(tuple(part for part in parts if part is not None)))
     elif given.get("topn"):
         topn = given["topn"]
-        question = TopRows(
+        question = TopN(
             topn["col"],
             topn["k"],
             topn["order"] == "desc",
@@ -285,7 +287,7 @@ def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
             topn.get("orders", 1),
         )
     deleted = None if given.get("dv") is None else BitMap(row_set(given["dv"]))
-    indexes = None if given.get("no_index") else decode_container(Blob.of(output_of(vector)))
+    indexes = None if given.get("no_index") else decode_container(ByteSource.of(java_bytes(vector)))
     rows = given.get("row_count", len(vector["rows"]))
 
     compare(select_rows(question, indexes, stored_of(types), rows, deleted), asked["expect"], asked)
@@ -306,13 +308,13 @@ def types_of(vector: Vector) -> dict[str, AtomicType]:
     for field in fields_of(vector):
         if isinstance(field.type, AtomicType):
             found[field.name] = field.type
-    for spec in index_specs(vector["options"]):
+    for spec in parse_index_specs(vector["options"]):
         found[spec.name] = spec.value_type(fields_of(vector))
     return found
 
 
 def stored_of(types: dict[str, AtomicType]) -> Any:
-    return lambda name: Stored(name, types[name]) if name in types else None
+    return lambda name: StoredColumn(name, types[name]) if name in types else None
 
 
 def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | None:
@@ -325,7 +327,7 @@ def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | No
     literals = tree.get("literals", [])
     if data_type is None or op is None or None in literals:
         return None
-    values = tuple(column(literals, data_type)[at] for at in range(len(literals)))
+    values = tuple(to_column(literals, data_type)[at] for at in range(len(literals)))
     match op:
         case "is not null":
             return Not(Leaf(tree["col"], "is null"))
@@ -339,6 +341,6 @@ def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | No
 
 
 def test_only_the_version_1_of_a_bitmap_index_is_read_by_old_readers() -> None:
-    values = encoded_column([pa.array([1, 1, 2], pa.int32())], atomic("INT"))
+    values = encode_column([pa.array([1, 1, 2], pa.int32())], parse_atomic_type("INT"))
 
-    assert encode_bitmap(values, atomic("INT"), version=1)[0] == 1
+    assert encode_bitmap_index(values, parse_atomic_type("INT"), version=1)[0] == 1
