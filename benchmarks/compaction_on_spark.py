@@ -26,7 +26,7 @@ import typer
 from compaction import ENGINES, MODES, make_table
 from java_side import JavaOnSpark
 from measure import console, show
-from peers.environments import OLD_SPARK, SPARK, PeerUnavailableError
+from support.peers.environments import OLD_SPARK, SPARK, PeerUnavailableError
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, spark_session

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from measure import HERE, console, medians, run_json, show
-from peers.environments import PeerUnavailableError, peer_start
+from support.peers.environments import PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.format.file_index.build import FileIndexBuilder

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import typer
 from measure import HERE, console, medians, show
-from peers.peers import Peer, PeerUnavailableError
+from support.peers.peers import Peer, PeerUnavailableError
 
 from paimon_orch import Catalog
 from paimon_orch.format.manifest.columnar_manifest import open_manifest

@@ -19,7 +19,7 @@ from rich.table import Table
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
 
-from peers.environments import PeerUnavailableError, peer_start
+from support.peers.environments import PeerUnavailableError, peer_start
 
 console = Console()
 

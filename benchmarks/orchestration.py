@@ -27,7 +27,7 @@ import typer
 from measure import HERE, console, show
 
 # isort: split
-from live.deployment import Deployment, free_port, is_listening, wait_for_result
+from support.dagster.deployment import Deployment, free_port, is_listening, wait_for_result
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor

@@ -35,9 +35,9 @@ import pyarrow.parquet as pq
 import typer
 from compaction import VALUES, make_rows
 from measure import HERE, console, run_json, show
-from peers.environments import SPARK, PeerUnavailableError, peer_start
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from spark_clock import compare
+from support.peers.environments import SPARK, PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.spark import SparkExecutor, read, spark_session, stop_session

@@ -14,8 +14,8 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import reference
 from dagster.components.testing import create_defs_folder_sandbox
+from support.docs import reference
 
 from paimon_orch import Catalog
 from paimon_orch.cli.app import main
@@ -70,7 +70,9 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 def test_the_reference_is_that_of_the_code(name: str) -> None:
     text = (reference.FOLDER / name).read_text(encoding="utf-8")
 
-    assert text == reference.pages()[name], "write it anew: PYTHONPATH=tests:. python -m reference"
+    assert text == reference.pages()[name], (
+        "write it anew: PYTHONPATH=tests:. python -m support.docs.reference"
+    )
 
 
 def blocks(page: str, language: str) -> Iterator[str]:

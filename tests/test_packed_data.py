@@ -7,10 +7,18 @@ import multiprocessing
 import shutil
 from pathlib import Path
 
-import packed_data
 import pytest
-from golden import GOLDEN, golden_tables
-from packed_data import DATA, WRITERS, TestDataError, data_file, golden_folder, pack, tar_bytes
+from support import packed_data
+from support.golden import GOLDEN, golden_tables
+from support.packed_data import (
+    DATA,
+    WRITERS,
+    TestDataError,
+    data_file,
+    golden_folder,
+    pack,
+    tar_bytes,
+)
 
 TABLES = {"java-0.9": 105, "java-2.0": 125, "pypaimon-2.1": 21, "pypaimon-rust-0.4": 11}
 

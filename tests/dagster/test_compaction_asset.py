@@ -6,14 +6,14 @@ from datetime import date
 import dagster as dg
 import pyarrow as pa
 import pytest
-from asset_runs import (
+from support.dagster.asset_runs import (
     Resources,
     UnavailableSparkResource,
     materialize,
     materialize_range,
     metadata_by_partition,
 )
-from ticks import SensorTicks
+from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,

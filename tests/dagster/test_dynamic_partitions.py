@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 import pyarrow as pa
 import pytest
-from ticks import SensorTicks
+from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
 from paimon_orch.table.table import Table

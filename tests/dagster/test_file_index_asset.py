@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
-from asset_runs import Resources, UnavailableSparkResource, metadata_by_partition
+from support.dagster.asset_runs import Resources, UnavailableSparkResource, metadata_by_partition
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
 from paimon_orch.steps.inspection.health import compute_health

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import new_table
+from support.tables import new_table
 
 from paimon_orch.dagster import PartitionKeys
 from paimon_orch.dagster.partitions import format_partition_path, parse_partition_path

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from ticks import SensorTicks
+from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
     CompactionPolicy,

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-from asset_runs import materialize, materialize_range, metadata_by_partition
+from support.dagster.asset_runs import materialize, materialize_range, metadata_by_partition
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_table_asset

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 from pyarrow import parquet as pq
-from tables import new_table
+from support.tables import new_table
 
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, copy_warehouse
+from support.golden import GOLDEN, copy_warehouse
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError

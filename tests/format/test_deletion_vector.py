@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from packed_data import data_file
+from support.packed_data import data_file
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.format.deletion_vector import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from live.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment
-from live.location import SENSOR_TABLES
+from support.dagster.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment
+from support.dagster.location import SENSOR_TABLES
 
 from paimon_orch import Catalog
 from paimon_orch.table.table import Table
@@ -52,7 +52,7 @@ def deployment(
     made = Deployment(
         tmp_path_factory.mktemp("live") / "home",
         repository,
-        ["-f", str(Path(__file__).with_name("location.py"))],
+        ["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")],
         environment,
         {
             **FAST_INSTANCE_CONFIG,

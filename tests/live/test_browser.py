@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from live.deployment import FAST_INSTANCE_CONFIG, Deployment, wait_for_result
+from support.dagster.deployment import FAST_INSTANCE_CONFIG, Deployment, wait_for_result
 
 from paimon_orch import Catalog
 from paimon_orch.demo.flights import (

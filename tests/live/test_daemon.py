@@ -11,8 +11,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from live.deployment import LOCATION, Commit, Deployment, wait_for_result
-from live.location import MONTHS
+from support.dagster.deployment import LOCATION, Commit, Deployment, wait_for_result
+from support.dagster.location import MONTHS
 
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from live.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment, wait_for_result
-from live.postgres import find_postgres_home, run_postgres_server
+from support.dagster.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment, wait_for_result
+from support.dagster.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -54,7 +54,7 @@ def deployment(
     server: None,
     documented: str,
 ) -> Iterator[Deployment]:
-    location = ["-f", str(Path(__file__).with_name("location.py"))]
+    location = ["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")]
     made = Deployment(
         tmp_path / "home", repository, location, environment, FAST_INSTANCE_CONFIG, documented
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import (
+from support.golden import (
     GOLDEN,
     assert_rows_equal,
     canonical_rows,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from peers.environments import ORACLES
-from peers.peers import Peer, PeerUnavailableError
+from support.peers.environments import ORACLES
+from support.peers.peers import Peer, PeerUnavailableError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

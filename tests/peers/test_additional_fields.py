@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from added_fields import (
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.added_fields import (
     JAVA_ATOMS,
     KEY,
     PLACES,
@@ -18,11 +20,9 @@ from added_fields import (
     avro_types,
     json_files,
 )
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from peers.peers import Peer
-from steps.histories import apply_action, make_table
-from tables import Row, rows_of
+from support.histories import apply_action, make_table
+from support.peers.peers import Peer
+from support.tables import Row, rows_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor

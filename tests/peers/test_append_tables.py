@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import (
+from support.golden import (
     GOLDEN,
     assert_rows_equal,
     canonical_rows,
@@ -16,8 +16,8 @@ from golden import (
     golden_tables,
     records_to_rows,
 )
-from peers.peers import PEERS, Peer
-from tables import assert_healthy, deletion_vectors_of, new_table, stored_files, table_of
+from support.peers.peers import PEERS, Peer
+from support.tables import assert_healthy, deletion_vectors_of, new_table, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal, records_to_rows
-from peers import ours
-from peers.environments import JAVA
-from peers.kinds import APPEND, ENGINES, KEYED, Kind, Record, compact
-from peers.limits import LIMITS
-from peers.peers import Peer
+from support.golden import assert_rows_equal, records_to_rows
+from support.peers import ours
+from support.peers.environments import JAVA
+from support.peers.kinds import APPEND, ENGINES, KEYED, Kind, Record, compact
+from support.peers.limits import LIMITS
+from support.peers.peers import Peer
 
 from paimon_orch.errors import UnsupportedError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from peers import ours
-from peers.kinds import Kind, compact, rows, write
-from peers.peers import Peer
+from support.peers import ours
+from support.peers.kinds import Kind, compact, rows, write
+from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots

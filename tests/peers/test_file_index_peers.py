@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from golden import GOLDEN, canonical_rows, copy_warehouse, records_to_rows
-from peers.peers import PEERS, Peer
-from tables import new_table, table_of
+from support.golden import GOLDEN, canonical_rows, copy_warehouse, records_to_rows
+from support.peers.peers import PEERS, Peer
+from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import (
+from support.golden import (
     assert_rows_equal,
     copy_warehouse,
     expected_rows,
@@ -15,7 +15,7 @@ from golden import (
     records_to_rows,
     table_name,
 )
-from peers.peers import Peer, PeerError
+from support.peers.peers import Peer, PeerError
 
 READS = {
     "pypaimon": [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import (
+from support.golden import (
     assert_rows_equal,
     canonical_rows,
     copy_warehouse,
@@ -16,8 +16,8 @@ from golden import (
     records_to_rows,
     table_name,
 )
-from peers.environments import JAVA
-from peers.peers import Peer
+from support.peers.environments import JAVA
+from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import canonical_rows, copy_warehouse, golden_tables, table_name
-from golden_limits import MERGED_BY_ENGINES, refusal_pattern
-from peers.peers import Peer
+from support.golden import canonical_rows, copy_warehouse, golden_tables, table_name
+from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
+from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError

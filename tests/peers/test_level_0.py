@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import canonical_rows
-from peers import ours
-from peers.kinds import Kind, compact, delete, rows, write
-from peers.peers import Peer
-from tables import levels_of
+from support.golden import canonical_rows
+from support.peers import ours
+from support.peers.kinds import Kind, compact, delete, rows, write
+from support.peers.peers import Peer
+from support.tables import levels_of
 
 from paimon_orch.table.table import Table
 

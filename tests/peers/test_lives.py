@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from golden import GOLDEN, arrow_table, canonical_rows, copy_warehouse
-from peers.environments import JAVA
-from peers.limits import LIMITS
-from peers.peers import PEERS, Peer, PeerError
-from tables import assert_healthy, deletion_vectors_of, new_table, table_of
+from support.golden import GOLDEN, arrow_table, canonical_rows, copy_warehouse
+from support.peers.environments import JAVA
+from support.peers.limits import LIMITS
+from support.peers.peers import PEERS, Peer, PeerError
+from support.tables import assert_healthy, deletion_vectors_of, new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.format.types.cast_rules import can_cast

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, canonical_rows, copy_warehouse
-from peers.peers import Peer, Record
-from steps.histories import (
+from support.golden import GOLDEN, canonical_rows, copy_warehouse
+from support.histories import (
     backdate_files,
     branch_of,
     make_table,
@@ -16,6 +15,7 @@ from steps.histories import (
     select_retained,
     unreferenced_files,
 )
+from support.peers.peers import Peer, Record
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step

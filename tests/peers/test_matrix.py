@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal
-from peers import ours
-from peers.compatibility import page
-from peers.kinds import KINDS, Kind, Record
-from peers.limits import LIMITS, PeerAction
-from peers.peers import PEERS, Peer, PeerError
-from peers.traces import find_traces
+from support.docs.compatibility import page
+from support.golden import assert_rows_equal
+from support.peers import ours
+from support.peers.kinds import KINDS, Kind, Record
+from support.peers.limits import LIMITS, PeerAction
+from support.peers.peers import PEERS, Peer, PeerError
+from support.peers.traces import find_traces
 
 from paimon_orch.errors import PaimonError
 
@@ -115,4 +115,4 @@ def test_we_read_what_a_peer_writes(peer: Peer, name: str, tmp_path: Path) -> No
 
 def test_the_page_on_compatibility_says_what_the_tests_hold(repository: Path) -> None:
     text = (repository / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    assert text == page(), "write it anew: see tests/peers/compatibility.py"
+    assert text == page(), "write it anew: see tests/support/docs/compatibility.py"

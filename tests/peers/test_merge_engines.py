@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from golden import assert_rows_equal, canonical_rows, records_to_rows
-from peers.peers import Peer, Record
+from support.golden import assert_rows_equal, canonical_rows, records_to_rows
+from support.peers.peers import Peer, Record
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from peers import ours
-from peers.kinds import Kind, Record, Step, compact, write
-from peers.peers import Peer
+from support.peers import ours
+from support.peers.kinds import Kind, Record, Step, compact, write
+from support.peers.peers import Peer
 
 
 def part(value: str, keys: list[tuple[int | None, str | None]]) -> Step:

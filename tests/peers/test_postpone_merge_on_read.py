@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, records_to_rows
-from peers.peers import Peer
+from support.golden import (
+    GOLDEN,
+    assert_rows_equal,
+    canonical_rows,
+    copy_warehouse,
+    records_to_rows,
+)
+from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.table.schema_evolution.schema_changes import SetOption

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from peers import ours
-from peers.kinds import Kind, rows, write
-from peers.peers import Peer
-from peers.turns import sort_by_key, write_and_compact_in_turn
+from support.peers import ours
+from support.peers.kinds import Kind, rows, write
+from support.peers.peers import Peer
+from support.peers.turns import sort_by_key, write_and_compact_in_turn
 
 from paimon_orch import Catalog
 from paimon_orch.steps.inspection.check import check

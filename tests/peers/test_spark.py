@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import assert_rows_equal
-from peers import ours
-from peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
-from peers.environments import SPARK
-from peers.exchange import assert_peer_reads, assert_peer_writes
-from peers.kinds import KINDS, Kind, Record, compact
-from peers.limits import PeerAction
-from peers.peers import Peer
+from support.golden import assert_rows_equal
+from support.peers import ours
+from support.peers.columns import COLUMN_LIMITS, COLUMNS, FORMATS
+from support.peers.environments import SPARK
+from support.peers.exchange import assert_peer_reads, assert_peer_writes
+from support.peers.kinds import KINDS, Kind, Record, compact
+from support.peers.limits import PeerAction
+from support.peers.peers import Peer
 
 # A session answers in a second or so: not all kinds.
 TRIED = [

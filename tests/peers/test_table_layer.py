@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from peers.peers import Peer, Record
-from tables import new_table, rows_of, table_of
+from support.peers.peers import Peer, Record
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.files.data_file_reader import BucketFile

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import assert_rows_equal, canonical_rows, records_to_rows
-from peers import ours
-from peers.kinds import Kind, Record, Step, compact, delete, write
-from peers.peers import Peer
+from support.golden import assert_rows_equal, canonical_rows, records_to_rows
+from support.peers import ours
+from support.peers.kinds import Kind, Record, Step, compact, delete, write
+from support.peers.peers import Peer
 
 from paimon_orch import Catalog
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peers.talk import PeerProcess
-from spark.cluster import (
+from support.histories import backdate_files, unreferenced_files
+from support.peers.talk import PeerProcess
+from support.spark.cluster import (
     SPARK_HOME,
     clean_environment,
     make_environment,
@@ -28,8 +29,7 @@ from spark.cluster import (
     run_driver,
     run_standalone_cluster,
 )
-from spark.every_step import STEP_CASES, assert_step_done
-from steps.histories import backdate_files, unreferenced_files
+from support.spark.every_step import STEP_CASES, assert_step_done
 
 from paimon_orch import Catalog
 from paimon_orch.spark import package_archive

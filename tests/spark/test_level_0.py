@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
-from tables import Row, new_table, rows_of, table_of
+from support.tables import Row, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from steps.histories import backdate_files, make_table, read_all_branches, unreferenced_files
-from tables import new_table, table_of
+from support.histories import backdate_files, make_table, read_all_branches, unreferenced_files
+from support.tables import new_table, table_of
 
 from paimon_orch.spark import SparkExecutor
 from paimon_orch.steps.cleanup import remove_orphan_files as step

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from golden import golden_tables, table_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from tables import new_table, rows_of, stored_files, table_of
+from support.golden import golden_tables, table_name
+from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tables import new_table, rows_of, table_of
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.spark.execution.spark_executor import SparkExecutor

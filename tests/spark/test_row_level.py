@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
+from support.tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, UnsupportedError
 from paimon_orch.spark.row_level import merge_into, update

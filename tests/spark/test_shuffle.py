@@ -1,52 +1,69 @@
-"""What units found is brought together by parts, in the calling process and on Spark alike."""
+"""Rows that are packed up for a shuffle: each in the task of its number, whole and in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyspark.sql import functions as fn
 
-from paimon_orch import errors
-from paimon_orch.spark.execution.spark_executor import SparkExecutor
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.spark import shuffle as packed
+from paimon_orch.spark.shuffle import Numbers, current_task_number, unpack_rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-@pytest.fixture(params=["spark", "in process"])
-def executor(request: pytest.FixtureRequest) -> Executor:
-    if request.param == "in process":
-        return InProcessExecutor()
-    return SparkExecutor(request.getfixturevalue("spark"))
-
-
-def test_pieces_of_one_part_meet_and_parts_come_in_their_order(executor: Executor) -> None:
-    def digits(unit: int) -> Iterator[tuple[int, bytes]]:
-        for digit in str(unit):
-            yield int(digit), b"%d " % unit
-
-    def joined(pieces: Sequence[bytes]) -> bytes:
-        return b"".join(sorted(pieces))
-
-    seen: list[tuple[int, int]] = []
-    results = executor.shuffle(
-        digits, [12, 23, 31, 9, 11], joined, parts=10, label="digits",
-        progress=lambda done, count: seen.append((done, count)),
-    )  # fmt: skip
-
-    assert results == [b"11 11 12 31 ", b"12 23 ", b"23 31 ", b"9 "]
-    assert seen[-1] == (5, 5)
-    assert executor.shuffle(digits, [], joined, parts=3, label="nothing") == []
+ROWS, TASKS = 2_000, 3
+COLUMNS = "id long, text string, seq long, number long, task int, batch int"
 
 
-def test_an_error_in_either_half_comes_back_as_its_own_class(executor: Executor) -> None:
-    def split(unit: int) -> list[tuple[int, bytes]]:
-        if unit == 3:
-            raise errors.CorruptFileError("/t/manifest/manifest-1", "is cut off")
-        return [(0, b"piece")]
+@pytest.mark.parametrize("numbers", [1, 5, 1_000])
+@pytest.mark.parametrize("first", [-(2**31), -7, 0])
+def test_every_row_comes_to_the_task_of_its_number(
+    spark: SparkSession, numbers: int, first: int
+) -> None:
+    def number_of(rows: pa.RecordBatch) -> Numbers:
+        found: Numbers = rows.column("id").to_numpy() % numbers + first
+        return found
 
-    def join(pieces: Sequence[bytes]) -> bytes:
-        raise errors.InputError(f"{len(pieces)} pieces")
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for at, rows in enumerate(unpack_rows(batches)):
+            count = rows.num_rows
+            extra = [number_of(rows), np.full(count, current_task_number()), np.full(count, at)]
+            kinds = (pa.int64(), pa.int32(), pa.int32())
+            columns = [pa.array(values, kind) for values, kind in zip(extra, kinds, strict=True)]
+            names = ["id", "text", "seq", "number", "task", "batch"]
+            yield pa.RecordBatch.from_arrays([*rows.columns, *columns], names)
 
-    with pytest.raises(errors.CorruptFileError, match="is cut off"):
-        executor.shuffle(split, [1, 2, 3], b"".join, parts=2, label="search")
-    with pytest.raises(errors.InputError, match="2 pieces"):
-        executor.shuffle(split, [1, 2], join, parts=2, label="search")
+    frame = spark.range(0, ROWS, 1, 4).select("id", fn.col("id").cast("string").alias("a.text"))
+    moved = packed.shuffle_by_bucket(frame, number_of, TASKS, numbered=True)
+
+    found = moved.mapInArrow(told, COLUMNS).toArrow().to_pylist()
+
+    assert sorted(row["id"] for row in found) == list(range(ROWS))
+    assert all(row["text"] == str(row["id"]) for row in found)
+    assert all(row["task"] == row["number"] % TASKS for row in found)
+    assert sorted(found, key=lambda row: row["seq"]) == sorted(found, key=lambda row: row["id"])
+    batches: dict[tuple[int, int], list[dict[str, int]]] = {}
+    for row in found:
+        batches.setdefault((row["task"], row["batch"]), []).append(row)
+    for rows in batches.values():
+        assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
+        if numbers <= 5:
+            assert len({row["number"] for row in rows}) == 1
+    if numbers > 5:
+        assert len(batches) == 4 * TASKS  # a piece for each task of each part of the frame
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
+    found = packed._find_hash_preimages(spark, tasks)
+    frame = spark.createDataFrame([(value,) for value in found], "task int")
+    placed = frame.repartition(tasks, "task").select("task", fn.spark_partition_id().alias("at"))
+
+    assert [
+        row.at for row in sorted(placed.collect(), key=lambda row: found.index(row.task))
+    ] == list(range(tasks))

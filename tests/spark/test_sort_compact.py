@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tables import assert_healthy, new_table, rows_of, table_of
+from support.tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind

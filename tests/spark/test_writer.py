@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
-from tables import assert_healthy, levels_of, new_table, rows_of, stored_files
+from support.tables import assert_healthy, levels_of, new_table, rows_of, stored_files
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError

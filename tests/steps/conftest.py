@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from steps.histories import HISTORY, backdate_files, make_table
-from tables import small_batches
+from support.histories import HISTORY, backdate_files, make_table
+from support.tables import small_batches
 
 from paimon_orch.table.table import Table
 

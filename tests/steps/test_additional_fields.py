@@ -12,7 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from added_fields import (
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+from support.added_fields import (
     KEY,
     NO_ADDED_VALUES,
     PLACES,
@@ -25,12 +28,9 @@ from added_fields import (
     json_files,
     read_metadata_file,
 )
-from golden import GOLDEN, canonical_rows, copy_warehouse
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from pyarrow import orc
-from steps.histories import KINDS, Operation, apply_action, make_table, operations
-from tables import new_table, rows_of, small_batches, stored_files, table_of
+from support.golden import GOLDEN, canonical_rows, copy_warehouse
+from support.histories import KINDS, Operation, apply_action, make_table, operations
+from support.tables import new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError

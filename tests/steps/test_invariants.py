@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from steps.damage import data_files
-from steps.histories import (
+from steps.test_kill_rewrites import sort
+from support.damage import data_files
+from support.histories import (
     KINDS,
     Operation,
     apply_action,
@@ -27,8 +28,7 @@ from steps.histories import (
     read_versions,
     select_retained,
 )
-from steps.test_kill_rewrites import sort
-from tables import Row, deletion_vectors_of, new_table, rows_of, small_batches, table_of
+from support.tables import Row, deletion_vectors_of, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
@@ -309,5 +309,5 @@ def test_rows_stay_when_they_are_sorted(writes: list[list[int]]) -> None:
 @pytest.mark.parametrize("number", range(25, 45))
 def test_every_invariant_of_maintenance_is_named_by_a_test(number: int) -> None:
     """No number is forgotten."""
-    texts = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    texts = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
     assert any(f"nvariant {number}" in text for text in texts)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from steps.histories import (
+from support.histories import (
     HISTORY,
     backdate_files,
     make_table,
@@ -17,8 +17,8 @@ from steps.histories import (
     select_retained,
     unreferenced_files,
 )
-from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
-from tables import table_of
+from support.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
+from support.tables import table_of
 
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from steps.histories import (
+from support.histories import (
     HISTORY,
     backdate_files,
     branch_of,
@@ -21,8 +21,8 @@ from steps.histories import (
     stored_names,
     unreferenced_files,
 )
-from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
-from tables import rows_of
+from support.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
+from support.tables import rows_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.quarantine import Quarantine

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from steps.damage import data_files
-from steps.histories import make_table, read_all_branches, select_retained
-from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
-from tables import new_table, rows_of, table_of
+from support.damage import data_files
+from support.histories import make_table, read_all_branches, select_retained
+from support.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps import ingest

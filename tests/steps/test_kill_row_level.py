@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from steps.histories import make_table, read_all_branches, select_retained
-from steps.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
-from tables import new_table, rows_of, table_of
+from support.histories import make_table, read_all_branches, select_retained
+from support.kill import MARKS, kill_at_each_change, remove_orphans_of_killed
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor

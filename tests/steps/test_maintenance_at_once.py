@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from steps import at_once
-from steps.histories import backdate_files, unreferenced_files
-from tables import new_table
+from support import at_once
+from support.histories import backdate_files, unreferenced_files
+from support.tables import new_table
 
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.inspection.check import check

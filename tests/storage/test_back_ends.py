@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from storage.contract import StorageContract
-from storage.race import ROUNDS, append_concurrently, count_winners
-from tables import rows_of
+from support.commit_race import ROUNDS, append_concurrently, count_winners
+from support.storage_contract import StorageContract
+from support.tables import rows_of
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.storage import FileIO, resolve_warehouse

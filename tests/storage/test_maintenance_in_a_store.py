@@ -6,8 +6,8 @@ import os
 import time
 
 import pytest
-from steps import at_once
 from storage.conftest import Bucket
+from support import at_once
 
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.inspection.check import check

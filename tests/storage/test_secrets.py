@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 from storage.conftest import SECRET, Bucket
-from tables import rows_of, table_of
+from support.tables import rows_of, table_of
 
 from paimon_orch.errors import InputError, StorageError
 from paimon_orch.spark.execution import spark_executor

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import new_table, rows_of, stored_files, table_of
+from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import NotFoundError, PaimonError

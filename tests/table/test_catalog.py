@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tables import new_table, rows_of, table_of
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, StorageError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import deletion_vectors_of, new_table, rows_of, table_of
+from support.tables import deletion_vectors_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import new_table, rows_of, small_batches, table_of
+from support.tables import new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog, col
 from paimon_orch.errors import CorruptFileError, InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tables import new_table, rows_of, table_of
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import (
     CorruptFileError,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands import run_command
-from tables import new_table
+from support.commands import run_command
+from support.tables import new_table
 
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.row.simple_stats import truncate_max

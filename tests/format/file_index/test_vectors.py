@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from index_vectors import (
+from pyroaring import BitMap
+from support.index_vectors import (
     Vector,
     java_bytes,
     parse_atomic_type,
@@ -16,7 +17,6 @@ from index_vectors import (
     vector_rows,
     vectors,
 )
-from pyroaring import BitMap
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.bytes.roaring import serialize_positions

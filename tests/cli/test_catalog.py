@@ -1,0 +1,259 @@
+"""Commands on databases and tables as a whole, and ``alter``: what they do, say and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.commands import invoke, run_command
+from support.tables import rows_of, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def table(root: str) -> Table:
+    made = Catalog(root).create_table("db.t", "id BIGINT, v INT, a ROW<city STRING>")
+    made.append(table_of("id v a", [(1, 10, {"city": "Bern"})]))
+    return made
+
+
+def test_databases_are_made_listed_and_dropped(root: str) -> None:
+    for command in (["database", "list"], ["tables"]):
+        with pytest.raises(NotFoundError, match="does not exist; check the path of the warehouse"):
+            run_command(*command, root)
+    Path(root).mkdir()
+    assert run_command("database", "list", root) == "none"
+    run_command("database", "create", root, "b")
+    run_command("database", "create", root, "a")
+    run_command("database", "create", root, "a", "--if-not-exists")
+    assert run_command("database", "list", root).split() == ["a", "b"]
+    run_command("create", root, "b.t", "--columns", "id INT")
+
+    with pytest.raises(InputError, match="exists already"):
+        run_command("database", "create", root, "a")
+    with pytest.raises(InputError, match="has the tables t"):
+        run_command("database", "drop", root, "b")
+    run_command("database", "drop", root, "b", "--cascade")
+    run_command("database", "drop", root, "c", "--if-exists")
+
+    assert json.loads(run_command("database", "list", root, "--json")) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "..", "sys", "a$b"])
+def test_a_database_needs_a_name_of_its_own(root: str, name: str) -> None:
+    with pytest.raises(InputError, match="database name"):
+        run_command("database", "create", root, name)
+    assert not Path(root).exists()
+
+
+def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
+    run_command("database", "create", root, "other")
+    run_command("rename", root, "db.t", "other.t2")
+
+    assert run_command("tables", root) == "other.t2"
+    assert run_command("tables", root, "db") == "none"
+    assert len(rows_of(Catalog(root).table("other.t2"))) == 1
+    assert invoke("drop", root, "other.t2").exit_code == 1  # nobody answers
+    with pytest.raises(InputError, match="still exists"):
+        run_command("drop", root, "other.t2", answer="n\n")
+    run_command("drop", root, "other.t2", answer="y\n")
+    run_command("drop", root, "other.t2", "--yes", "--if-exists")
+
+    assert run_command("tables", root) == "none"
+
+
+def test_a_rename_meets_what_is_there(root: str, table: Table) -> None:
+    catalog = Catalog(root)
+    catalog.create_table("db.taken", "id INT")
+    for to, message in (("db.taken", "exists already"), ("no.t", "no database 'no'")):
+        with pytest.raises(InputError, match=message):
+            catalog.rename_table("db.t", to)
+    with pytest.raises(NotFoundError, match=r"no table db\.x"):
+        catalog.rename_table("db.x", "db.y")
+    with pytest.raises(InputError, match="branches are not renamed"):
+        catalog.rename_table("db.t", "db.t$branch_b")
+
+    assert catalog.tables("db") == ["t", "taken"]
+    assert len(rows_of(catalog.table("db.t"))) == 1
+
+
+def test_alter_changes_everything_at_once(root: str, table: Table) -> None:
+    changes = [
+        *("--rename", "v=w", "--type", "w=BIGINT", "--add", "note VARCHAR(20) after id"),
+        *("--add", "a.zip INT", "--default", "note=none", "--move", "w first"),
+        *("--column-comment", "w=how much", "--comment", "all of it"),
+        *("--set", "snapshot.num-retained.max=20", "--set", "x.y=a=b"),
+    ]
+    before = table.schema
+    planned = run_command("alter", root, "db.t", *changes, "--dry-run")
+    assert table.schema == before
+    assert planned.endswith("nothing was changed")
+
+    done = run_command("alter", root, "db.t", *changes)
+
+    assert planned.startswith(done)
+    assert done.splitlines() == [
+        "schema 0 -> 1",
+        "- columns id, v, a",
+        "- column v INT",
+        "- column a ROW<city STRING>",
+        "+ columns w, id, note, a",
+        "+ column w BIGINT COMMENT how much",
+        "+ column note VARCHAR(20) DEFAULT none",
+        "+ column a ROW<city STRING, zip INT>",
+        "+ comment all of it",
+        "+ option snapshot.num-retained.max = 20",
+        "+ option x.y = a=b",
+    ]
+    assert rows_of(table) == [(10, 1, None, {"city": "Bern", "zip": None})]
+
+
+def test_alter_takes_things_back(root: str, table: Table) -> None:
+    run_command("alter", root, "db.t", "--set", "k=1", "--comment", "c", "--column-comment", "v=x")
+    run_command("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
+    run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST")
+
+    schema = table.schema
+    assert (schema.names, schema.comment, schema.field("v").description) == (
+        ["b", "id", "v"],
+        None,
+        None,
+    )
+    assert "k" not in schema.options
+    assert run_command("alter", root, "db.t", "--reset", "k") == "the table is like this already"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to change"),
+        (["--add", "x"], "a name and a type"),
+        (["--add", "x INT NOT NULL"], "NOT NULL"),
+        (["--rename", "v"], "key=value"),
+        (["--move", "v up"], "must look like"),
+        (["--drop", "zz"], "there is no column"),
+        (["--drop", "v", "--type", "v=BIGINT"], "there is no column"),
+        (["--set", "bucket=5"], "cannot change from -1 to 5"),
+        (["--not-null", "v"], "cannot become NOT NULL"),
+        (["--add", "ok INT", "--type", "v=DATE"], "cannot change from INT to DATE"),
+    ],
+)
+def test_alter_refuses_and_changes_nothing(
+    root: str, table: Table, arguments: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run_command("alter", root, "db.t", *arguments)
+    assert table.schemas.ids() == [0]
+
+
+def test_every_command_says_what_it_is_for() -> None:
+    for command in ("database", "tables", "create", "rename", "drop", "alter"):
+        assert len(run_command(command, "--help").splitlines()) > 5
+
+
+def test_analyze_tells_what_it_found(root: str, table: Table) -> None:
+    assert run_command("analyze", root, "db.t", "--dry-run").startswith("would read 0 buckets")
+    planned = json.loads(
+        run_command("analyze", root, "db.t", "--columns", "id", "--dry-run", "--json")
+    )
+    assert (planned["columns"], planned["buckets_to_read"]) == (["id"], 1)
+    assert table.snapshots.latest_id() == 1
+
+    found = run_command("analyze", root, "db.t").splitlines()
+    assert (found[0].split(",")[0], found[-1]) == ("1 rows", "snapshot 2")
+    as_json = json.loads(run_command("analyze", root, "db.t", "--json"))
+    assert as_json["statistics"]["mergedRecordCount"] == 1
+    with pytest.raises(InputError, match="exclude each other"):
+        run_command("analyze", root, "db.t", "--columns", "id", "--all-columns")
+
+
+def test_rows_that_wait_are_told_and_moved(root: str) -> None:
+    run_command(
+        "create",
+        root,
+        "db.t",
+        "--columns",
+        "id INT",
+        "--primary-key",
+        "id",
+        "--option",
+        "bucket=-2",
+    )
+    assert run_command("move-postponed", root, "db.t") == "no rows wait"
+    run_command("alter", root, "db.t", "--set", "postpone.batch-write-fixed-bucket=false")
+    Catalog(root).table("db.t").upsert(table_of("id", [(1,), (2,)]))
+
+    assert run_command("move-postponed", root, "db.t", "--dry-run").startswith(
+        "would move 2 rows of 1 "
+    )
+
+
+def test_rows_that_wait_are_compacted(root: str, spark: SparkSession) -> None:
+    options = ("--option", "bucket=-2", "--option", "postpone.batch-write-fixed-bucket=false")
+    run_command("create", root, "db.t", "--columns", "id INT", "--primary-key", "id", *options)
+    table = Catalog(root).table("db.t")
+    table.upsert(table_of("id", [(1,), (2,)]))
+
+    assert "were moved; nothing to compact" in run_command("compact", root, "db.t")
+    assert rows_of(table) == [(1,), (2,)]
+
+
+def test_a_load_that_is_repeated_is_committed_once(
+    root: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    run_command("create", root, "db.t", "--columns", "id INT")
+    source = tmp_path / "rows.jsonl"
+    source.write_text('{"id": 1}\n{"id": 2}\n')
+    load = ("ingest", root, "db.t", "--from", str(source), "--commit-user", "etl", "--json")
+
+    answers = [invoke(*load, "--commit-identifier", number) for number in ("7", "7", "8")]
+
+    assert [answer.exit_code for answer in answers] == [0, 0, 0]
+    assert len(rows_of(Catalog(root).table("db.t"))) == 4
+    with pytest.raises(InputError, match="belong together"):
+        run_command(*load)
+
+
+def test_spark_writes_to_postpone_buckets_that_are_real_at_once(
+    root: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    options = ("--option", "bucket=-2", "--option", "postpone.default-bucket-num=2")
+    run_command(
+        "create", root, "db.t", "--columns", "id INT, v STRING", "--primary-key", "id", *options
+    )
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(f'{{"id": {n % 50}, "v": "{n}"}}\n' for n in range(100)))
+
+    assert invoke("ingest", root, "db.t", "--from", str(source)).exit_code == 0
+
+    table = Catalog(root).table("db.t")
+    assert sorted((split.bucket, split.total_buckets) for split in table.files()) == [
+        (0, 2),
+        (1, 2),
+    ]
+    assert rows_of(table) == [(n, str(n + 50)) for n in range(50)]
+
+
+def test_figures_of_columns_are_gathered_by_spark(root: str, spark: SparkSession) -> None:
+    table = Catalog(root).create_table(
+        "db.t", "id INT, v STRING", primary_key=["id"], options={"bucket": "2"}
+    )
+    table.upsert(table_of("id v", [(n, f"v{n % 7}") for n in range(40)]))
+
+    answer = json.loads(invoke("analyze", root, "db.t", "--all-columns", "--json").stdout)
+
+    figures = answer["statistics"]["colStats"]
+    assert {name: column["distinctCount"] for name, column in figures.items()} == {"id": 40, "v": 7}

@@ -1,0 +1,184 @@
+"""What users give commands that run on Spark: encodings, malformed files, expressions that fail, and dry runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.commands import run_command
+from support.tables import new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.spark.execution.job_failures import translate_failure
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = new_table(tmp_path / "w", "p STRING, k BIGINT, v STRING, n DECIMAL(5, 2)", key=("p", "k"),
+                     partition_by=("p",))  # fmt: skip
+    made.upsert(table_of("p k v n", [("a", 1, "x", None), ("b", 2, "y", None)]))
+    return made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "w")
+
+
+def stored(tmp_path: Path, name: str, content: bytes | str) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    (tmp_path / name).write_bytes(data)
+    return str(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("l.csv", b"p,k,v,n\nc,3,caf\xe9,1\n", [], r"l\.csv: column 'v' has 'caf\xe9', which is not UTF-8; .*--encoding"),
+        ("h.csv", b"p,k,v\xe9,n\n", [], "header has the column 'v\xe9', which is not UTF-8"),
+        ("c.csv", b"p,k,v,n\nc,3,\x81,1\n", ["--encoding", "cp1252"], "column 'v' .* which is not cp1252"),
+        ("u.csv", "p,k,v,n\n", ["--encoding", "utf-16"], "convert the files to UTF-8, .* iconv"),
+        ("u.csv", "p,k,v,n\n", ["--encoding", "shift-jis"], "convert the files to UTF-8, .* iconv"),
+        ("u.csv", "p,k,v,n\n", ["--encoding", "nope"], "encoding 'nope' is not known"),
+        ("j.jsonl", "{}", ["--encoding", "latin-1"], "--encoding is for CSV only"),
+        ("few.csv", "p,k,v,n\nc,3\n", [], "does not have the columns of the header"),
+        ("many.csv", "p,k,v,n\nc,3,x,1,more\n", [], "does not have the columns of the header"),
+        ("bad.jsonl", '{"p":"c","k":3,"v":\n', [], r"bad\.jsonl: cannot be read as json"),
+        ("l.jsonl", b'{"p":"c","k":3,"v":"caf\xe9","n":1}\n', [], r"l\.jsonl: cannot be read as json"),
+    ],
+)  # fmt: skip
+def test_files_that_cannot_be_read_are_refused_before_anything_is_written(
+    spark: SparkSession, table: Table, tmp_path: Path,
+    name: str, content: bytes | str, options: list[str], message: str,
+) -> None:  # fmt: skip
+    before, root = stored_files(table), str(tmp_path / "w")
+
+    with pytest.raises(InputError, match=message):
+        run_command("ingest", root, "db.t", "--from", stored(tmp_path, name, content), *options)
+
+    assert stored_files(table) == before
+
+
+def test_encodings_are_decoded(
+    spark: SparkSession, table: Table, root: str, tmp_path: Path
+) -> None:
+    texts = {"utf-8": "\u20ac\u00e9\U0001f600\ufffd", "latin-1": "caf\u00e9", "cp1252": "\u20ac 5"}
+    for number, (encoding, text) in enumerate(texts.items(), 10):
+        content = f"p,k,v,n\nc,{number},{text},\n".encode(encoding)
+        path = stored(tmp_path, f"{encoding}.csv", content)
+        run_command("ingest", root, "db.t", "--from", path, "--encoding", encoding)
+    path = stored(tmp_path, "bom.csv", "\ufeffp,k,v,n\nc,13,z,\n")
+    run_command("ingest", root, "db.t", "--from", path)
+
+    assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
+
+
+def test_files_with_different_headers_are_refused(
+    spark: SparkSession, table: Table, root: str, tmp_path: Path
+) -> None:
+    paths = [
+        stored(tmp_path, "one.csv", "p,k,v,n\nc,3,x,\n"),
+        stored(tmp_path, "two.csv", "p,v,k,n\nc,x,3,\n"),
+    ]
+
+    with pytest.raises(InputError, match=r"have different headers.*two\.csv"):
+        run_command("ingest", root, "db.t", "--from", *paths)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("n = 'abc'", r"^column 'n': the value 'abc' is not a value of its type, DECIMAL\(5, 2\)"),
+        ("n = 1e30", "^column 'n': the value '1.0E30' is not"),
+        ("n = 1/0", r"^column 'n' = 1/0: .*Division by zero, in the expression 1/0"),
+        ("v = cast('x' as int)", "^column 'v' = .*The value 'x' of the type"),
+        ("v = cast(unhex('ff') as string)", "column 'v' has text that is not UTF-8"),
+    ],
+)
+def test_a_new_value_that_cannot_be_computed_is_named_with_its_column(
+    spark: SparkSession, table: Table, root: str, assignment: str, message: str
+) -> None:
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match=message) as raised:
+        run_command("update", root, "db.t", "--set", assignment)
+
+    assert stored_files(table) == before
+    assert ".py" not in str(raised.value)
+    assert "^^^" not in str(raised.value)
+
+
+def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
+    spark: SparkSession, table: Table, root: str, tmp_path: Path
+) -> None:
+    before = stored_files(table)
+    good = stored(tmp_path, "good.csv", "p,k,v,n\nb,3,z,1\nc,4,z,\n")
+    wrong = stored(tmp_path, "wrong.csv", "p,k,v,n\nb,x,z,1\n")
+    overwrite = ("--mode", "overwrite", "--dry-run")
+
+    assert run_command("ingest", root, "db.t", "--from", good, "--dry-run") == (
+        "would load 2 rows; nothing was changed"
+    )
+    assert run_command("ingest", root, "db.t", "--from", good, *overwrite) == (
+        "would replace partition p=b\nwould load 2 rows in place of 1; nothing was changed"
+    )
+    assert json.loads(
+        run_command("ingest", root, "db.t", "--from", good, *overwrite, "--json")
+    ) == {
+        "rows": 2,
+        "replaced_partitions": ["p=b"],
+        "replaced_rows": 1,
+    }
+    with pytest.raises(InputError, match=r"column 'k' .*'x'"):
+        run_command("ingest", root, "db.t", "--from", wrong, *overwrite)
+    assert stored_files(table) == before
+
+
+def test_a_dry_run_of_a_merge_counts_the_rows(
+    spark: SparkSession, table: Table, root: str, tmp_path: Path
+) -> None:
+    before = stored_files(table)
+    path = stored(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\nb,2,,1\nc,3,z,1\n")
+    merge = ("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--dry-run")
+    clauses = ("--update", "v = source.v", "--delete", "source.v is null", "--insert", "*")
+
+    assert run_command(*merge, *clauses) == (
+        "rows that would be changed: 1 inserted, 1 updated, 1 deleted; nothing was changed"
+    )
+    assert json.loads(run_command(*merge, *clauses, "--json"))["inserted"] == 1
+    with pytest.raises(InputError, match=r"^column 'n': the value 'new' is not"):
+        run_command(*merge, "--update", "n = source.v")
+    twice = stored(tmp_path, "m.csv", "p,k,v,n\na,1,new,1\na,1,newer,1\n")
+    with pytest.raises(InputError, match="several rows of the source match"):
+        run_command("merge-into", root, "db.t", "--from", twice, "--on", "target.k = source.k", "--dry-run", "--update", "v = source.v")  # fmt: skip
+    assert stored_files(table) == before
+
+
+def test_a_merge_parses_decimal_text_exactly(
+    spark: SparkSession, root: str, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path / "w", "k BIGINT, n DECIMAL(20, 2)")
+    table.upsert(table_of("k n", [(1, None)]))
+    path = stored(tmp_path, "m.csv", "k,n\n1,123456789012345678.91\n2,123456789012345678.93\n")
+
+    run_command("merge-into", root, "db.t", "--from", path, "--on", "target.k = source.k", "--update", "n = source.n", "--insert", "*")  # fmt: skip
+
+    assert [str(row[1]) for row in rows_of(table)] == [
+        "123456789012345678.91",
+        "123456789012345678.93",
+    ]
+
+
+def test_failures_of_spark_that_are_not_of_the_data_keep_their_class() -> None:
+    failure = translate_failure(
+        "load", RuntimeError("[TASK_LOST] An executor is gone SQLSTATE: XX000"), 3
+    )
+
+    assert not isinstance(failure, InputError)
+    assert str(failure) == "load: Spark could not run it: [TASK_LOST] An executor is gone"

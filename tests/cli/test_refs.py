@@ -1,0 +1,142 @@
+"""Commands on tags, branches, rollback and dropped partitions: what they do and say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import run_command
+from support.histories import unreferenced_files
+from support.tables import new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = new_table(
+        tmp_path, "dt STRING, k INT, v STRING", key=(), partition_by=("dt",), bucket="-1"
+    )
+    table.append(table_of("dt k v", [("a", 1, "x"), ("b", 2, "y")]))
+    table.append(table_of("dt k v", [("a", 3, "z"), (None, 4, "n")]))
+    return table
+
+
+def run(table: Table, command: str, *arguments: str) -> str:
+    """Run a command; the warehouse and the table come after its name."""
+    warehouse = str(Path(table.paths.root).parents[1])
+    return run_command(*command.split(), warehouse, "db.t", *arguments)
+
+
+def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
+    assert run(table, "tag list") == "none"
+    assert run(table, "tag create", "one", "--snapshot", "1") == "tag one keeps snapshot 1"
+    run(table, "tag create", "two", "--time-retained", "30 d")
+    assert json.loads(run(table, "tag list", "--json")) == ["one", "two"]
+    assert run(table, "tag create", "one", "--replace") == "tag one keeps snapshot 2"
+    run(table, "tag rename", "one", "uno")
+    run(table, "tag delete", "two")
+
+    assert run(table, "tag list") == "uno"
+    with pytest.raises(InputError, match="already"):
+        run(table, "tag create", "uno")
+    with pytest.raises(InputError, match="--time-retained"):
+        run(table, "tag create", "x", "--time-retained", "soon")
+
+
+def test_a_tag_is_deleted_with_what_only_it_keeps(table: Table) -> None:
+    table.tags.create("kept", 1)
+    table.overwrite(table_of("dt k v", [("a", 5, "e")]))
+    expire_snapshots(table, retain_max=1)
+    before = stored_files(table)
+
+    told = run(table, "tag delete", "kept", "--dry-run")
+    assert (told.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
+    done = run(table, "tag delete", "kept")
+
+    gone = before - stored_files(table)
+    assert done == f"tag kept is deleted, with {len(gone) - 1} files"
+    assert any("/bucket-0/data-" in path for path in gone)
+    assert unreferenced_files(table) == set()
+
+
+def test_branches_are_made_followed_and_deleted(table: Table) -> None:
+    table.tags.create("base", 1)
+    run(table, "branch create", "dev", "--tag", "base")
+    run(table, "branch create", "empty")
+    assert run(table, "branch list").split() == ["dev", "empty"]
+    told = run(table, "branch fast-forward", "dev", "--dry-run")
+    assert told.startswith("would move main from snapshot 2 to 1 of branch dev")
+    assert run(table, "branch fast-forward", "dev") == "main is at snapshot 1 of branch dev"
+    told = run(table, "branch delete", "dev", "--dry-run")
+    assert told.startswith("would delete branch dev, 1 snapshots and 1 tags")
+    run(table, "branch delete", "empty")
+
+    assert table.branches.names() == ["dev"]
+    assert len(rows_of(table)) == 2
+
+
+def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
+    assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
+        "would go back from snapshot 2 to 1"
+    )
+    assert table.snapshots.latest_id() == 2
+
+    assert run(table, "rollback", "--snapshot", "1") == "snapshot 1 is the newest one now"
+
+    assert table.snapshots.latest_id() == 1
+    with pytest.raises(InputError, match="needs"):
+        run(table, "rollback")
+
+
+def test_partitions_are_dropped(table: Table) -> None:
+    null = "dt=__DEFAULT_PARTITION__"
+    told = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
+    assert told == "would remove 2 buckets of 3 rows; nothing was changed"
+
+    done = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
+
+    assert done == "snapshot 3: 3 rows removed"
+    assert rows_of(table) == [("b", 2, "y")]
+    with pytest.raises(InputError, match="has no partition dt=a"):
+        run(table, "drop-partitions", "--partitions", "dt=a")
+    with pytest.raises(InputError, match="names no partition"):
+        run(table, "drop-partitions", "--partitions", ";")
+
+
+def test_all_rows_are_removed(table: Table) -> None:
+    assert "4 rows" in run(table, "truncate", "--dry-run")
+    assert run(table, "truncate") == "snapshot 3: 4 rows removed"
+    assert rows_of(table) == []
+
+
+def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) -> None:
+    for number in (1, 2):
+        path = Path(table.snapshots.path(number))
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"watermark": number * 1000}))
+
+    assert len(run(table, "read", "--watermark", "500", "--format", "jsonl").splitlines()) == 2
+    late = run(table, "read", "--watermark", "1970-01-01T00:00:02Z", "--format", "jsonl")
+    assert len(late.splitlines()) == 4
+    assert run(table, "rollback", "--watermark", "1000") == "snapshot 1 is the newest one now"
+
+
+def test_what_would_be_refused_is_refused_in_a_dry_run(table: Table) -> None:
+    run(table, "branch create", "empty")
+
+    for command, name, reason in (
+        ("delete", "main", "must not be"),
+        ("fast-forward", "main", "must not be"),
+        ("fast-forward", "empty", "has no snapshot"),
+        ("delete", "nope", "has no branch"),
+    ):
+        with pytest.raises(PaimonError, match=reason):
+            run(table, f"branch {command}", name, "--dry-run")
+
+
+def test_a_branch_without_a_name_is_not_main(table: Table) -> None:
+    with pytest.raises(PaimonError, match="branch"):
+        run(table, "read", "--branch", "")

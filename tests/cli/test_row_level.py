@@ -1,0 +1,179 @@
+"""Commands that change single rows, and sorting: what they do, say and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from support.commands import invoke, run_command
+from support.tables import rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.cli import common as cli_common
+from paimon_orch.errors import InputError, StorageError, UnsupportedError
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def table(root: str) -> Table:
+    made = Catalog(root).create_table("db.t", "id BIGINT, v STRING")
+    for start in (10, 0):
+        made.append(table_of("id v", [(n, "old") for n in range(start, start + 10)]))
+    return made
+
+
+def test_rows_are_deleted(spark: SparkSession, root: str, table: Table) -> None:
+    dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
+    assert dry == "would look into 1 files of 1 buckets, 10 rows; nothing was changed"
+
+    done = json.loads(run_command("delete", root, "db.t", "--where", "id < 5", "--json"))
+
+    assert (done["snapshot_id"], done["deleted"]) == (3, 5)
+    assert [row[0] for row in rows_of(table)] == list(range(5, 20))
+    nothing = run_command("delete", root, "db.t", "--where", "id = 7 and v = 'none'")
+    assert nothing == "no row matches: nothing was committed"
+
+
+def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
+    run_command("update", root, "db.t", "--set", "v = concat('n=', id)", "--where", "id in (3, 4)")
+
+    assert rows_of(table)[3:5] == [(3, "n=3"), (4, "n=4")]
+    with pytest.raises(InputError, match=r"Spark does not understand an expression"):
+        run_command("update", root, "db.t", "--set", "v = nope")
+    with pytest.raises(InputError, match="must look like key=value"):
+        run_command("update", root, "db.t", "--set", "v")
+
+
+def test_files_are_merged_into_a_table(
+    spark: SparkSession, root: str, table: Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "changes.csv"
+    path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
+    clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
+
+    done = json.loads(
+        run_command(
+            *("merge-into", root, "db.t", "--from", str(path)),
+            *("--on", "target.id = source.id", "--json", *clauses),
+        )
+    )
+
+    assert [done[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
+    assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]
+    assert rows_of(table)[-1] == (100, "new")
+
+
+def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None:
+    order = ["--order-by", "id", "--order-strategy", "hilbert"]
+    assert "hilbert by id" in run_command("compact", root, "db.t", "--dry-run", "--json", *order)
+
+    done = json.loads(run_command("compact", root, "db.t", "--json", *order))
+
+    assert (done["files_before"], done["files_after"]) == (2, 1)
+    assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--order-strategy", "zorder"], "--order-strategy zorder needs --order-by"),
+        (["--order-by", " , "], "--order-by names no column"),
+        (["--order-by", "id", "--strategy", "minor"], "contradict"),
+    ],
+)
+def test_options_of_sorting_that_contradict_are_refused(
+    root: str, table: Table, arguments: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run_command("compact", root, "db.t", *arguments)
+
+
+def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
+    Catalog(root).create_table("db.k", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
+
+    with pytest.raises(UnsupportedError, match="only append tables without buckets"):
+        run_command("compact", root, "db.k", "--order-by", "id", "--dry-run")
+
+
+def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
+    spark: SparkSession, root: str, tmp_path: Path
+) -> None:
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    table = Catalog(root).create_table(
+        "db.k", "id BIGINT, v STRING", primary_key=["id"], options=options
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,v\n1,a\n2,b\n", encoding="utf-8")
+    at, load = (root, "db.k"), ("--from", str(rows))
+    note = (
+        "note: 2 of the records written to db.k are not visible to batch readers before a compaction; "
+        f"run `paimon-orch compact {root} db.k`"
+    )
+
+    assert note in invoke("ingest", *at, *load).stderr
+    assert rows_of(table) == []
+    loaded = invoke("ingest", *at, *load, "--mode", "overwrite", "--json")
+    assert "note:" not in loaded.stderr
+    assert json.loads(loaded.stdout)["rows_not_visible"] == 0
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+    assert note in invoke("update", *at, "--set", "v = 'c'").stderr
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+    done = invoke("update", *at, "--set", "v = concat(v, 'd')", "--compact", "--json")
+    assert "note:" not in done.stderr
+    values = json.loads(done.stdout)
+    assert (values["updated"], values["rows_not_visible"]) == (2, 0)
+    assert values["compaction"]["snapshot_id"] == values["snapshot_id"] + 1
+    assert rows_of(table) == [(1, "cd"), (2, "cd")]
+
+    deleted = invoke("delete", *at, "--where", "id = 1")
+    assert "note: 1 of the records" in deleted.stderr
+    assert rows_of(table) == [(1, "cd"), (2, "cd")]
+    clauses = ["--on", "target.id = source.id", "--update", "*", "--compact"]
+    assert "files after 1" in run_command("merge-into", *at, *load, *clauses)
+    assert rows_of(table) == [(2, "b")]
+
+
+def test_a_failed_compaction_reports_that_the_write_is_committed(
+    spark: SparkSession, root: str, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise StorageError("the store did not answer")
+
+    monkeypatch.setattr(cli_common, "compact_written_partitions", fail)
+
+    with pytest.raises(StorageError) as failed:
+        run_command("delete", root, "db.t", "--where", "id < 5", "--compact")
+
+    command = f"paimon-orch compact {root} db.t"
+    text = f"the write itself is committed as snapshot 3; do not repeat it, run `{command}`"
+    assert failed.value.__notes__ == [text]
+    assert len(rows_of(table)) == 15
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("delete", ["--where", "id < 5"]),
+        ("update", ["--set", "v = 'x'"]),
+        ("ingest", ["--from", "."]),
+        ("merge-into", ["--from", ".", "--on", "true"]),
+    ],
+)
+def test_a_compaction_that_is_not_possible_is_refused_before_the_write(
+    root: str, command: str, arguments: list[str]
+) -> None:
+    options = {"clustering.incremental": "true", "clustering.columns": "id"}
+    table = Catalog(root).create_table("db.k", "id BIGINT, v STRING", options=options)
+    table.append(table_of("id v", [(1, "a")]))
+
+    with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
+        run_command(command, root, "db.k", *arguments, "--compact")
+    assert table.snapshots.latest_id() == 1

@@ -1,0 +1,111 @@
+"""A run and its Spark jobs name each other, and a run that is told to stop takes them along."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from support.dagster.interrupted import SLEEP, interrupt_compaction
+
+from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
+from paimon_orch.dagster.run_context import build_spark_link_metadata
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Upsert = Callable[..., None]
+DAY = "2026-01-01"
+
+
+def test_a_run_and_its_spark_job_name_each_other(
+    spark: "SparkSession", orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    upsert(orders, DAY)
+    resources = {"paimon": paimon, "spark": SparkSessionResource()}
+
+    result = dg.materialize([build_compaction_asset("lake.orders")], resources=resources)
+
+    [event] = result.get_asset_materialization_events()
+    application = event.materialization.metadata["paimon/spark_application_id"].value
+    assert application == spark.sparkContext.applicationId
+    store = spark.sparkContext._jsc.sc().statusStore()
+    jobs = store.jobsList(None)
+    described = [jobs.apply(number).description().toString() for number in range(jobs.size())]
+    name = f"compact lake.orders (Dagster run {result.run_id} step lake__orders__compaction)"
+    assert any(name in text for text in described)
+
+
+def test_the_user_interface_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"application_id": "local-1", "ui": "http://spark:4040"}
+    monkeypatch.setattr(SparkSessionResource, "links", lambda _: found)
+
+    assert build_spark_link_metadata(SparkSessionResource()) == {
+        "paimon/spark_application_id": "local-1",
+        "paimon/spark_ui": dg.MetadataValue.url("http://spark:4040"),
+    }
+
+
+def test_without_a_session_there_are_no_links() -> None:
+    code = (
+        "from paimon_orch.dagster import SparkSessionResource as R; import sys;"
+        "print(R().links(), 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["{}", "False"]
+
+
+def assert_untouched(table: Table, folder: Path) -> None:
+    """Nothing was committed, nothing is damaged, no unit went on, and the work can be done again."""
+    assert table.snapshots.latest_id() == 1
+    assert check(table)
+    assert not (folder / "ended").exists()
+    assert compact(table, InProcessExecutor()).snapshot_id == 2
+
+
+def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
+    spark: "SparkSession", orders: Table, upsert: Upsert, tmp_path: Path
+) -> None:
+    upsert(orders, DAY)
+
+    raised, seconds = interrupt_compaction(
+        str(tmp_path / "warehouse"), tmp_path, None, Signals.SIGINT
+    )
+
+    assert raised is dg.DagsterExecutionInterruptedError
+    assert seconds < SLEEP / 2
+    assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+    assert spark.range(3).count() == 3
+    assert_untouched(orders, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_same_on_spark_connect(
+    repository: Path, orders: Table, upsert: Upsert, tmp_path: Path
+) -> None:
+    """In a process of its own: one process has either kind of session. It is terminated."""
+    upsert(orders, DAY)
+
+    program = repository / "tests" / "support" / "dagster" / "interrupted.py"
+    arguments = [str(tmp_path / "warehouse"), str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+
+    assert done.stdout.split() == ["DagsterExecutionInterruptedError", "True"], done.stderr
+    assert_untouched(orders, tmp_path)

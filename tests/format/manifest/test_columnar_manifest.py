@@ -1,0 +1,236 @@
+"""Manifests as columns: equal with record-by-record decoding, whoever wrote them; nothing without proof."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.golden import GOLDEN
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.manifest.columnar_manifest import (
+    ColumnarManifest,
+    DecodedManifest,
+    open_manifest,
+    read_live_entries,
+)
+from paimon_orch.format.manifest.manifest_entry import (
+    MANIFEST_SCHEMA,
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    _entry_to_avro,
+    decode_manifest,
+    encode_manifest,
+    filter_live_entries,
+)
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.row.simple_stats import SimpleStats
+from paimon_orch.format.types.data_types import AtomicType
+
+WRITERS = sorted(path for path in GOLDEN.glob("*") if path.is_dir())
+LONGS = st.integers(-(2**63), 2**63 - 1)
+INTS = st.integers(-(2**31), 2**31 - 1)
+CHARACTERS = st.characters(exclude_characters="/\\\0", exclude_categories=["Cs"])
+TEXTS = st.text(CHARACTERS, max_size=20)
+SAFE_NAMES = TEXTS.filter(lambda name: name not in ("", ".", ".."))
+TYPES = [AtomicType(True, "INT"), AtomicType(True, "VARCHAR", (100,))]
+ROWS = st.lists(st.tuples(st.none() | INTS, st.none() | st.text(max_size=70)), max_size=1).map(
+    lambda values: serialize_row(values[0], TYPES) if values else serialize_row((), ())
+)
+STATS = st.builds(
+    SimpleStats,
+    st.binary(max_size=200),
+    st.binary(max_size=20),
+    st.none() | st.lists(st.none() | LONGS, max_size=4).map(tuple),
+)
+STRINGS = st.lists(TEXTS, max_size=3).map(tuple)
+FILES = st.builds(
+    DataFileMeta,
+    SAFE_NAMES,
+    LONGS,
+    LONGS,
+    st.binary(max_size=20),
+    st.binary(max_size=20),
+    STATS,
+    STATS,
+    LONGS,
+    LONGS,
+    LONGS,
+    st.integers(0, 6),
+    st.lists(SAFE_NAMES, max_size=2).map(tuple),
+    st.none() | st.integers(0, 2**42),
+    st.none() | LONGS,
+    st.none() | st.binary(max_size=200),
+    st.none() | st.integers(0, 1),
+    st.none() | STRINGS,
+    st.none() | TEXTS,
+    st.none() | LONGS,
+    st.none() | STRINGS,
+)
+ENTRIES = st.builds(ManifestEntry, st.sampled_from(FileKind), ROWS, INTS, INTS, FILES)
+OTHER_SCHEMAS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda schema: schema,
+    "in a union with null": lambda schema: ["null", schema],
+    "null second": lambda schema: [schema, "null"],
+    "without later fields": lambda schema: _with_file_fields(schema, lambda fields: fields[:-4]),
+    "with a later field": lambda schema: _with_file_fields(
+        schema, lambda fields: [{"name": "_LATER", "type": ["null", "string"]}, *fields]
+    ),
+}
+
+
+def entries(count: int, **changes: Any) -> list[ManifestEntry]:
+    key = serialize_row([7, "a longer text"], TYPES)
+    stats = SimpleStats(key, key, (0, None))
+    return [
+        ManifestEntry(
+            FileKind.ADD,
+            serialize_row([n % 3, None], TYPES),
+            n % 2,
+            2,
+            replace(
+                DataFileMeta(f"data-{UUID(int=n)}.parquet", n, n, key, key, stats, stats), **changes
+            ),
+        )
+        for n in range(count)
+    ]
+
+
+def written(schema: Any, values: list[ManifestEntry], interval: int = 100) -> bytes:
+    buffer = io.BytesIO()
+    records = [_entry_to_avro(value) for value in values]
+    fastavro.writer(buffer, schema, records, "zstandard", interval)
+    return buffer.getvalue()
+
+
+def _with_file_fields(schema: Any, change: Callable[[list[Any]], list[Any]]) -> Any:
+    *others, file = schema["fields"]
+    kind = {**file["type"], "fields": change(file["type"]["fields"])}
+    return {**schema, "fields": [*others, {**file, "type": kind}]}
+
+
+@pytest.mark.parametrize("folder", WRITERS, ids=lambda path: path.name)
+def test_every_avro_manifest_of_others_is_proven_and_equal(folder: Path) -> None:
+    paths = [path for path in folder.rglob("manifest/manifest-*") if "-list-" not in path.name]
+    avro = {path: data for path in paths if (data := path.read_bytes()).startswith(b"Obj")}
+    assert avro
+    for path, data in avro.items():
+        columns = ColumnarManifest.decode(data, str(path))
+        assert columns is not None, path
+        assert columns.entries() == decode_manifest(data, str(path)), path
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(ENTRIES, min_size=1, max_size=5), st.sampled_from(sorted(OTHER_SCHEMAS)))
+def test_any_manifest_reads_as_it_does_record_by_record(
+    values: list[ManifestEntry], schema: str
+) -> None:
+    data = written(OTHER_SCHEMAS[schema](MANIFEST_SCHEMA), values)
+    columns = ColumnarManifest.decode(data, "m")
+    expected = decode_manifest(data, "m")
+    assert columns is not None
+    assert columns.entries() == expected
+    odd = np.arange(1, len(values), 2)
+    assert columns.entries(odd) == expected[1::2]
+    assert columns.partitions() == [value.partition for value in values]
+
+
+def content_of(data: bytes) -> bytes:
+    return b"".join(
+        block.bytes_.getvalue() for block in cast("Any", fastavro.block_reader(io.BytesIO(data)))
+    )
+
+
+def container(count: int, content: bytes) -> bytes:
+    """Return a manifest of one block."""
+    head = encode_manifest([], "null")
+    return head + zigzag(count) + zigzag(len(content)) + content + head[-16:]
+
+
+def zigzag(number: int) -> bytes:
+    raw, out = number << 1, bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])
+
+
+def test_what_looks_like_an_entry_inside_of_one_is_not_taken_for_one() -> None:
+    values = entries(5, embedded_index=content_of(encode_manifest(entries(2))))
+    columns = ColumnarManifest.decode(encode_manifest(values), "m")
+    assert columns is not None
+    assert columns.entries() == values
+
+
+def test_arrays_in_blocks_that_tell_their_size_are_read() -> None:
+    values = entries(3, extra_files=("one", "two"))
+    content = content_of(encode_manifest(values))
+    plain, sized = b"\x04\x06one\x06two\x00", b"\x03\x10\x06one\x06two\x00"
+    assert content.count(plain) == 3
+    columns = ColumnarManifest.decode(container(3, content.replace(plain, sized)), "m")
+    assert columns is not None
+    assert columns.entries() == values
+
+
+@pytest.mark.parametrize("change", [1, -1, 3])
+def test_a_count_that_is_not_that_of_the_records_is_an_error(change: int) -> None:
+    content = content_of(encode_manifest(entries(400)))
+    data = container(400 + change, content)
+    assert ColumnarManifest.decode(data, "m") is None
+    with pytest.raises(CorruptFileError, match=r"^m: "):
+        open_manifest(data, "m")
+
+
+def test_bytes_that_no_record_needs_are_an_error() -> None:
+    content = content_of(encode_manifest(entries(400))) + b"\x00"
+    assert ColumnarManifest.decode(container(400, content), "m") is None
+    with pytest.raises(CorruptFileError, match=r"^m: "):
+        open_manifest(container(400, content), "m")
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "..", ".", "", "a\0"])
+@pytest.mark.parametrize("field", ["file_name", "extra_files"])
+def test_names_that_leave_their_directory_are_refused(field: str, name: str) -> None:
+    value: Any = name if field == "file_name" else (name,)
+    good, [bad] = entries(400), entries(1, **{field: value})
+    with pytest.raises(CorruptFileError, match="outside its directory"):
+        open_manifest(encode_manifest([*good, bad]), "m")
+
+
+def test_text_that_is_not_utf_8_is_an_error() -> None:
+    content = content_of(encode_manifest(entries(400))).replace(b"data-", b"dat\xff-", 1)
+    with pytest.raises(CorruptFileError, match=r"^m: "):
+        open_manifest(container(400, content), "m")
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.lists(st.lists(ENTRIES, max_size=3), max_size=3), st.data())
+def test_live_entries_are_those_of_the_plain_rule(
+    values: list[list[ManifestEntry]], data: st.DataObject
+) -> None:
+    everything = [entry for manifest in values for entry in manifest]
+    repeated = data.draw(st.lists(st.sampled_from(everything), max_size=6)) if everything else []
+    kinds = st.sampled_from(FileKind)
+    levels = st.integers(0, 6)
+    again = [
+        replace(entry, kind=data.draw(kinds), file=entry.file.with_level(data.draw(levels)))
+        for entry in repeated
+    ]
+    groups = [*values, again]
+    manifests = [
+        ColumnarManifest.decode(encode_manifest(group), "m") or DecodedManifest(group)
+        for group in groups
+    ]
+    live = filter_live_entries(entry for group in groups for entry in group)
+    assert read_live_entries(manifests) == live
+    partitions = {entry.partition for entry in everything[::2]}
+    chosen = [e for e in live if e.partition in partitions and e.file.level in range(2, 5)]
+    assert read_live_entries(manifests, partitions, range(2, 5)) == chosen

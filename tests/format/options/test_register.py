@@ -1,0 +1,152 @@
+"""The register of options holds every option of every release of Paimon, with its type and default."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from support.packed_data import data_file
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import FAMILIES
+from paimon_orch.format.options.register import (
+    OPTION_REGISTRY,
+    find_nearest_option,
+    find_option,
+    may_be_newer_option,
+)
+from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption, ValueType
+
+RELEASES = ("0.9.0", "1.0.1", "1.1.1", "1.2.0", "1.3.2", "1.4.2", "2.0.0", "2.1-dev")
+_TYPES = {
+    "Boolean": ValueType.BOOLEAN,
+    "Integer": ValueType.INTEGER,
+    "Long": ValueType.INTEGER,
+    "Double": ValueType.NUMBER,
+    "Float": ValueType.NUMBER,
+    "MemorySize": ValueType.MEMORY,
+    "Duration": ValueType.DURATION,
+    "String": ValueType.TEXT,
+    "Enum": ValueType.TEXT,
+    "Map": ValueType.PER_LEVEL,
+}
+_INFINITE = {"Integer": str(2**31 - 1), "MemorySize": str(2**63 - 1)}
+
+
+def _documented() -> list[dict[str, Any]]:
+    options: list[dict[str, Any]] = json.loads(data_file("options.json"))["options"]
+    return options
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_option_of_a_release_is_registered_with_its_type_and_default(release: str) -> None:
+    number = RELEASES.index(release)
+    seen = 0
+    for documented in _documented():
+        first, last = (RELEASES.index(documented[key]) for key in ("first_seen", "last_seen"))
+        if not first <= number <= last:
+            continue
+        seen += 1
+        option = OPTION_REGISTRY.get(documented["key"])
+        assert option is not None, f"{documented['key']} of Paimon {release} is not registered"
+        assert option.type is _TYPES[documented["type"]], option.key
+        default = documented["default"].strip('"')
+        if default == "infinite":
+            default = _INFINITE[documented["type"]]
+        assert option.default == (None if default in ("(none)", "") else default), option.key
+    assert seen > 100
+
+
+def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
+    documented = _documented()
+    assert {option[key] for option in documented for key in ("first_seen", "last_seen")} <= set(
+        RELEASES
+    )
+
+
+@pytest.mark.parametrize(
+    "option", [*OPTION_REGISTRY.values(), *FAMILIES], ids=lambda option: option.key
+)
+def test_the_default_of_an_option_stops_no_step(option: TableOption) -> None:
+    every = ~StepKind.NONE
+    assert not option.blocks(option.default or "", every)
+    if option.option_class in (OptionClass.EXTERNAL, OptionClass.CHANGES_FORMAT):
+        assert option.steps
+        assert option.consequence
+
+
+@pytest.mark.parametrize(
+    ("key", "same", "other"),
+    [
+        ("chain-table.enabled", "FALSE", "true"),
+        ("type", "Table", "format-table"),
+        ("scan.mode", "Default", "from-snapshot"),
+        ("file.format", "ORC", "csv"),
+        ("file.format.per.level", "0:avro,5:Parquet", "0:avro,5:csv"),
+    ],
+)
+def test_values_are_compared_by_their_type(key: str, same: str, other: str) -> None:
+    option = OPTION_REGISTRY[key]
+    every = ~StepKind.NONE
+    assert not option.blocks(same, every)
+    assert option.blocks(other, every)
+
+
+@pytest.mark.parametrize(
+    ("key", "registered"),
+    [
+        ("fields.a.aggregate-function", "fields.<column>.aggregate-function"),
+        ("fields.a,b.sequence-group", "fields.<columns>.sequence-group"),
+        ("fields.a.b.map.storage-layout", "fields.<column>.map.storage-layout"),
+        ("file-index.bloom-filter.columns", "file-index.<type>.columns"),
+        ("file-index.bloom-filter.a.fpp", "file-index.<type>.<column>.<setting>"),
+        ("commit.callback.org.example.Mine.param", "commit.callback.<class>.param"),
+        ("parquet.compression.codec.zstd.level", "parquet.<setting>"),
+    ],
+)
+def test_a_key_with_names_in_it_belongs_to_its_family(key: str, registered: str) -> None:
+    option = find_option(key)
+    assert option is not None
+    assert option.key == registered
+    assert not may_be_newer_option(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("deletion-vector.enabled", "deletion-vectors.enabled"),
+        ("merge-engin", "merge-engine"),
+        ("fields.a.aggregation-function", "fields.a.aggregate-function"),
+    ],
+)
+def test_a_misspelt_key_is_taken_for_an_option_and_the_nearest_is_found(
+    key: str, nearest: str
+) -> None:
+    assert may_be_newer_option(key)
+    assert find_nearest_option(key) == nearest
+
+
+@pytest.mark.parametrize("key", ["owner", "comment", "my.team", "x", "dlf.region"])
+def test_any_other_key_is_the_users_own(key: str) -> None:
+    assert not may_be_newer_option(key)
+
+
+def test_a_value_of_the_wrong_type_names_the_option() -> None:
+    with pytest.raises(InputError, match=re.escape("'chain-table.enabled' = 'perhaps'")):
+        OPTION_REGISTRY["chain-table.enabled"].parse("perhaps")
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad", "words"),
+    [
+        ("num-levels", "2", "1", "at least 2"),
+        ("compaction.small-file-ratio", "1", "1.5", "from 0 to 1"),
+        ("compaction.offpeak.end.hour", "23", "24", "from -1 to 23"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(
+    key: str, good: str, bad: str, words: str
+) -> None:
+    OPTION_REGISTRY[key].check(good)
+    with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {words}")):
+        OPTION_REGISTRY[key].check(bad)

@@ -1,0 +1,372 @@
+"""What becomes of the rows of one key, deletes among them: one case a rule of each merge engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
+
+Values = tuple[int | None, ...]
+KindAndValues = tuple[str, Values]
+AGGREGATION = {
+    "merge-engine": "aggregation",
+    "fields.a.aggregate-function": "sum",
+    "fields.b.aggregate-function": "last_value",
+}
+REMOVING = AGGREGATION | {"aggregation.remove-record-on-delete": "true"}
+PARTIAL = {"merge-engine": "partial-update"}
+PARTIAL_REMOVING = PARTIAL | {"partial-update.remove-record-on-delete": "true"}
+GROUP = PARTIAL | {"fields.s.sequence-group": "a"}
+SUM_GROUP = GROUP | {"fields.a.aggregate-function": "sum"}
+FIRST_GROUP = GROUP | {"fields.a.aggregate-function": "first_non_null_value"}
+FIRST_VALUE_GROUP = GROUP | {"fields.a.aggregate-function": "first_value"}
+GROUP_REMOVING = GROUP | {"partial-update.remove-record-on-sequence-group": "s"}
+TWO = PARTIAL | {"fields.s,b.sequence-group": "a"}
+
+
+def schema_of(options: dict[str, str]) -> TableSchema:
+    return build_table_schema(
+        parse_columns("k INT, s INT, a INT, b INT"),
+        primary_key=["k"],
+        partition_by=[],
+        options=options | {"bucket": "1"},
+    )
+
+
+def merged(
+    options: dict[str, str], rows: list[KindAndValues], *, settles: bool = False
+) -> KindAndValues | None:
+    """Merge rows of one key in the order given; values are those of s, a and b."""
+    schema = schema_of(options)
+    columns: dict[str, Any] = {
+        "_SEQUENCE_NUMBER": pa.array(range(len(rows)), pa.int64()),
+        "_VALUE_KIND": pa.array([ROW_KIND_SYMBOLS.index(kind) for kind, _ in rows], pa.int8()),
+        "k": pa.array([1] * len(rows), pa.int32()),
+    }
+    for at, name in enumerate(("s", "a", "b")):
+        kind = to_arrow_type(schema.field(name).type)
+        columns[name] = pa.array([values[at] for _, values in rows], kind)
+    engine = create_merge_engine(schema)
+    step = engine.prepare(build_sorted_batch(pa.table(columns), ["k"], engine.sequence))
+    found = engine.merge(step, settles=settles).to_pylist()
+    if not found:
+        return None
+    (row,) = found
+    return ROW_KIND_SYMBOLS[row["_VALUE_KIND"]], (row["s"], row["a"], row["b"])
+
+
+CASES: dict[str, tuple[dict[str, str], list[KindAndValues], KindAndValues | None]] = {
+    "deduplicate: the last row, whatever it is": (
+        {},
+        [("+I", (1, 1, 1)), ("-D", (9, 9, 9))],
+        ("-D", (9, 9, 9)),
+    ),
+    "deduplicate: the greatest sequence, null the smallest": (
+        {"sequence.field": "s"},
+        [("+I", (5, 1, 1)), ("+I", (3, 2, 2)), ("+I", (None, 3, 3))],
+        ("+I", (5, 1, 1)),
+    ),
+    "deduplicate: descending, null is the smallest all the same": (
+        {"sequence.field": "s", "sequence.field.sort-order": "descending"},
+        [("+I", (5, 1, 1)), ("+I", (3, 2, 2)), ("+I", (None, 3, 3))],
+        ("+I", (3, 2, 2)),
+    ),
+    "deduplicate: the second sequence field decides between equals": (
+        {"sequence.field": "s,a"},
+        [("+I", (5, 2, 1)), ("+I", (5, 1, 2)), ("+I", (5, None, 3))],
+        ("+I", (5, 2, 1)),
+    ),
+    "deduplicate: of equal sequences the row that came last": (
+        {"sequence.field": "s"},
+        [("+I", (5, 2, 1)), ("-D", (5, 1, 2))],
+        ("-D", (5, 1, 2)),
+    ),
+    "ignore-delete: deletes have no say": (
+        {"ignore-delete": "true"},
+        [("+I", (1, 1, 1)), ("-U", (2, 2, 2)), ("-D", (9, 9, 9))],
+        ("+I", (1, 1, 1)),
+    ),
+    "ignore-delete: a key of deletes alone vanishes": (
+        {"deduplicate.ignore-delete": "true"},
+        [("-D", (1, 1, 1)), ("-D", (9, 9, 9))],
+        None,
+    ),
+    "first-row: the first, and deletes are left out if they are ignored": (
+        {"merge-engine": "first-row", "first-row.ignore-delete": "true"},
+        [("-D", (0, 0, 0)), ("+I", (1, 1, 1)), ("+I", (2, 2, 2))],
+        ("+I", (1, 1, 1)),
+    ),
+    "aggregation: always an insert": (
+        AGGREGATION,
+        [("-D", (None, 4, 4)), ("-U", (None, 3, 4))],
+        ("+I", (None, -7, None)),
+    ),
+    "aggregation: a column without function keeps the last value that is not null": (
+        AGGREGATION,
+        [("+I", (7, 1, 1)), ("+I", (None, None, None))],
+        ("+I", (7, 1, None)),
+    ),
+    "aggregation: removed by -D, not by -U": (
+        REMOVING,
+        [("+I", (1, 5, 5)), ("-U", (None, 2, 5)), ("-D", (8, 8, 8))],
+        ("-D", (8, 8, 8)),
+    ),
+    "aggregation: an add goes on from the delete's values": (
+        REMOVING,
+        [("+I", (1, 5, 5)), ("-D", (8, 8, 8)), ("+I", (None, 1, 2))],
+        ("+I", (8, 9, 2)),
+    ),
+    "partial-update: what is not null overwrites": (
+        PARTIAL,
+        [("+I", (1, 1, None)), ("+U", (None, 2, None)), ("+U", (None, None, 3))],
+        ("+I", (1, 2, 3)),
+    ),
+    "partial-update: removed by -D, revived by an add that fills what it brings": (
+        PARTIAL_REMOVING,
+        [("+I", (1, 1, 1)), ("-D", (None, 8, None)), ("+I", (2, None, None))],
+        ("+I", (2, 8, None)),
+    ),
+    "partial-update: -U has no effect where -D removes": (
+        PARTIAL_REMOVING,
+        [("+I", (1, 1, 1)), ("-U", (9, 9, 9))],
+        ("+I", (1, 1, 1)),
+    ),
+    "sequence group: an older row changes only what is outside": (
+        GROUP,
+        [("+I", (5, 1, 1)), ("+I", (4, 2, 2))],
+        ("+I", (5, 1, 2)),
+    ),
+    "sequence group: a row that is not older brings its nulls": (
+        GROUP,
+        [("+I", (5, 1, 1)), ("+I", (5, None, None))],
+        ("+I", (5, None, 1)),
+    ),
+    "sequence group: without a sequence a row leaves the group alone": (
+        GROUP,
+        [("+I", (5, 1, 1)), ("+I", (None, 2, 2))],
+        ("+I", (5, 1, 2)),
+    ),
+    "sequence group of two: nulls are smallest, left to right": (
+        TWO,
+        [("+I", (5, 1, 2)), ("+I", (5, 2, None)), ("+I", (5, 3, 3)), ("+I", (None, 4, 9))],
+        ("+I", (5, 3, 3)),
+    ),
+    "sequence group: a delete makes the group's columns null and stays an insert": (
+        GROUP,
+        [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
+        ("+I", (6, None, 1)),
+    ),
+    "sequence group: an older delete changes nothing": (
+        GROUP,
+        [("+I", (5, 1, 1)), ("-D", (4, 9, 9))],
+        ("+I", (5, 1, 1)),
+    ),
+    "sequence group: aggregates take older rows too, and take them back": (
+        SUM_GROUP,
+        [("+I", (5, 1, 1)), ("+I", (4, 10, 2)), ("-U", (3, 4, None)), ("-U", (6, 2, None))],
+        ("+I", (6, 5, 2)),
+    ),
+    "sequence group: the first value is that of the row that came late and last": (
+        FIRST_GROUP,
+        [("+I", (9, 1, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1))],
+        ("+I", (9, 3, 1)),
+    ),
+    "sequence group: a late null replaces the first value": (
+        FIRST_GROUP,
+        [("+I", (9, 1, 1)), ("+I", (5, None, 1))],
+        ("+I", (9, None, 1)),
+    ),
+    "sequence group: of two late rows after a null the one that came first stays": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1)), ("+I", (9, 4, 1))],
+        ("+I", (9, 2, 1)),
+    ),
+    "sequence group: a third late row after a null replaces the value again": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1)), ("+I", (4, 4, 1))],
+        ("+I", (9, 4, 1)),
+    ),
+    "sequence group: a value after a late one is the first that counts": (
+        FIRST_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (9, 4, 1)), ("+I", (9, 5, 1))],
+        ("+I", (9, 4, 1)),
+    ),
+    "sequence group: the first value, null or not, is that of the last late row": (
+        FIRST_VALUE_GROUP,
+        [("+I", (9, None, 1)), ("+I", (2, 2, 1)), ("+I", (5, 3, 1))],
+        ("+I", (9, 3, 1)),
+    ),
+    "sequence group: after a delete the first late call keeps the value that is there": (
+        FIRST_VALUE_GROUP | {"fields.a.ignore-retract": "true"},
+        [("-D", (9, 1, 1)), ("+I", (5, 2, 1)), ("+I", (6, 3, 1))],
+        ("+I", (9, 3, 1)),
+    ),
+    "sequence group: ignore-retract leaves the aggregate as it is": (
+        SUM_GROUP | {"fields.a.ignore-retract": "true"},
+        [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
+        ("+I", (6, 1, 1)),
+    ),
+    "sequence group: a key that begins with a delete begins with its values": (
+        GROUP,
+        [("-D", (5, 1, 7)), ("+I", (4, 2, None))],
+        ("+I", (5, None, 7)),
+    ),
+    "ignore-delete: a sequence group begins with the values of a delete that is ignored": (
+        GROUP | {"ignore-delete": "true"},
+        [("-D", (5, 1, 7)), ("+I", (6, 2, None)), ("-D", (9, 9, 9))],
+        ("+I", (6, 2, 7)),
+    ),
+    "ignore-delete: an aggregation takes back what files hold": (
+        AGGREGATION | {"ignore-delete": "true"},
+        [("+I", (1, 5, 5)), ("-D", (None, 2, 5))],
+        ("+I", (1, 3, None)),
+    ),
+    "sequence group: a key of deletes alone is a delete": (
+        GROUP,
+        [("-D", (5, 1, 1)), ("-D", (6, 2, 2))],
+        ("-D", (6, None, 1)),
+    ),
+    "sequence group: a delete removes the row where the option says so": (
+        GROUP_REMOVING,
+        [("+I", (5, 1, 1)), ("-D", (6, 9, 9))],
+        ("-D", (6, 9, 9)),
+    ),
+    "sequence group: an older delete does not remove it": (
+        GROUP_REMOVING,
+        [("+I", (5, 1, 1)), ("-D", (4, 9, 9))],
+        ("+I", (5, 1, 1)),
+    ),
+    "sequence group: -U does not remove it": (
+        GROUP_REMOVING,
+        [("+I", (5, 1, 1)), ("-U", (6, 9, 9))],
+        ("+I", (6, None, 1)),
+    ),
+    "sequence group: a removed row is revived by a row that is not older": (
+        GROUP_REMOVING,
+        [("+I", (5, 1, 1)), ("-D", (6, 9, 9)), ("+I", (6, 2, None))],
+        ("+I", (6, 2, 9)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_one_key_become(name: str) -> None:
+    options, rows, expected = CASES[name]
+
+    assert merged(options, rows) == expected
+
+
+ALONE = [
+    ({}, "-D", "-D"),
+    (AGGREGATION, "-U", "+I"),
+    (REMOVING, "-U", "+I"),
+    (REMOVING, "-D", "-D"),
+    (PARTIAL_REMOVING, "-D", "-D"),
+    (GROUP, "-D", "-D"),
+    (GROUP, "-U", "-D"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "settled"), ALONE)
+def test_a_lone_retract_stays_one_unless_a_lookup_settles_it(
+    options: dict[str, str], kind: str, settled: str
+) -> None:
+    rows: list[KindAndValues] = [(kind, (1, 2, 3))]
+
+    assert merged(options, rows) == (kind, (1, 2, 3))
+    found = merged(options, rows, settles=True)
+    assert found is not None
+    assert found[0] == settled
+
+
+def test_a_single_row_without_sequence_loses_its_group_when_a_lookup_settles_it() -> None:
+    rows: list[KindAndValues] = [("+I", (None, 2, 3))]
+
+    assert merged(GROUP, rows) == ("+I", (None, 2, 3))
+    assert merged(GROUP, rows, settles=True) == ("+I", (None, None, 3))
+
+
+def test_the_newest_merged_row_of_a_key_is_folded_by_itself_when_older_ones_do_not_count() -> None:
+    schema = schema_of(GROUP | {"changelog-producer": "lookup"})
+    rows = {"k": [1, 1, 2], "s": [5, None, None], "a": [1, 2, 4], "b": [1, 3, 6]}
+    columns = {name: pa.array(values, pa.int32()) for name, values in rows.items()}
+    kinds, numbers = pa.array([0, 0, 0], pa.int8()), pa.array([1, 2, 3], pa.int64())
+    step = build_sorted_batch(
+        pa.table({"_SEQUENCE_NUMBER": numbers, "_VALUE_KIND": kinds} | columns), ["k"]
+    )
+    engine = create_merge_engine(schema)
+
+    found = engine.merge(engine.prepare(replace(step, levels=np.array([5, 4, 4], np.int32))))
+
+    assert found.select(["s", "a", "b"]).to_pylist() == [
+        {"s": None, "a": None, "b": 3},
+        {"s": None, "a": 4, "b": 6},
+    ]
+
+
+@pytest.mark.parametrize("options", [PARTIAL, {"merge-engine": "first-row"}])
+def test_engines_without_deletes_say_what_to_do(options: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="'ignore-delete'"):
+        merged(options, [("+I", (1, 1, 1)), ("-D", (1, 1, 1))])
+
+
+@pytest.mark.parametrize(
+    ("options", "ignored"),
+    [
+        ({}, False),
+        ({"first-row.ignore-delete": "true"}, True),
+        ({"deduplicate.ignore-delete": "true"}, True),
+        ({"partial-update.ignore-delete": "true"}, True),
+        ({"ignore-delete": "false", "deduplicate.ignore-delete": "true"}, False),
+        ({"ignore-delete": "true", "deduplicate.ignore-delete": "false"}, True),
+    ],
+)
+def test_older_names_of_ignore_delete_count_where_the_new_one_is_missing(
+    options: dict[str, str], ignored: bool
+) -> None:
+    assert schema_of(options).typed_options.ignores_delete == ignored
+
+
+WRITES = [("a", "+I"), ("b", "-U"), ("c", "+U"), ("d", "-D")]
+
+
+@pytest.mark.parametrize(
+    ("option", "kept"), [("ignore_delete", "ac"), ("ignore_update_before", "acd")]
+)
+def test_rows_that_have_no_say_take_no_number_and_are_no_change(
+    tmp_path: Path, option: str, kept: str
+) -> None:
+    table = new_table(tmp_path, "k STRING", changelog_producer="input", **{option: "true"})
+
+    table.upsert(table_of("k kind", WRITES), row_kind="kind")
+
+    told = table.incremental(0, 1).to_arrow()["k"].to_pylist()
+    assert "".join(told) == kept
+    assert [(f.row_count, f.max_sequence_number) for s in table.files() for f in s.files] == [
+        (len(kept), len(kept) - 1)
+    ]
+    assert rows_of(table) == [("a",), ("c",)]
+
+
+def test_a_column_may_tell_the_kind_of_each_row(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k STRING, kind STRING", rowkind__field="kind")
+
+    table.upsert(table_of("k kind", [("a", "+I"), ("b", "+I")]))
+    table.upsert(table_of("k kind", [("a", "-D"), ("b", "+U")]))
+
+    assert rows_of(table) == [("b", "+U")]
+    with pytest.raises(InputError, match="row kind None must be one of"):
+        table.upsert(table_of("k kind", [("a", None), ("b", "+I")]))

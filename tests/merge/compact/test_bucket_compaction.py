@@ -1,0 +1,393 @@
+"""Engines, compaction, deletion vectors and changelogs against a model of dictionaries, whatever is done in between."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.merge_model import RETRACT_FUNCTIONS, Change, Model, Row, Rules
+from support.tables import assert_healthy, deletion_vectors_of, small_batches
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CommitConflictError
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.schema import SEQUENCE_NUMBER
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.steps.compaction.primary_key import select_primary_key_units
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+
+EXECUTOR = InProcessExecutor()
+STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
+EVERY_KIND = ("+I", "+I", "+I", "+U", "-U", "-D")
+THREE = {"s": "INT", "t": "INT", "v": "INT"}
+AGGREGATED = {
+    "total": ("BIGINT", "sum"),
+    "high": ("INT", "max"),
+    "low": ("INT", "min"),
+    "any_of": ("BOOLEAN", "bool_or"),
+    "all_of": ("BOOLEAN", "bool_and"),
+    "names": ("STRING", "listagg"),
+    "items": ("ARRAY<INT>", "collect"),
+    "latest": ("INT", "last_value"),
+    "known": ("INT", "last_non_null_value"),
+    "first": ("INT", "first_value"),
+    "met": ("INT", "first_non_null_value"),
+    "s": ("INT", "last_value"),
+}
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "INT": st.integers(-9, 9),
+    "BIGINT": st.integers(-9, 9),
+    "BOOLEAN": st.booleans(),
+    "STRING": st.text("ab", min_size=1, max_size=2),
+    "ARRAY<INT>": st.lists(st.integers(0, 3), max_size=2),
+}
+
+
+KEYS: dict[str, list[Any]] = {
+    "INT": [-(2**31), -1, 0, 1, 2, 7, 2**31 - 1],
+    "STRING": ["", "a", "ab", "b", "é", "\uff5e", "😀"],
+    "DOUBLE": [float("-inf"), -1.5, 0.0, 1e-9, 2.5, 1e300, float("inf")],
+    "DECIMAL(20, 2)": [Decimal(text) for text in ("-99.99", "-0.01", "0.00", "0.10", "7.00")],
+    "BOOLEAN": [False, True],
+    "BYTES": [b"", b"\0", b"\0\0", b"a", b"\x7f", b"\x80", b"\xff"],
+    "DATE": [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)],
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The type of the key, and where among the columns it comes."""
+
+    key_type: str
+    key_at: int
+
+
+PLAIN = Shape("INT", 0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table: its rules, the types of its columns, and the kinds of rows that are written to it."""
+
+    rules: Rules
+    types: dict[str, str] = field(default_factory=lambda: THREE)
+    kinds: tuple[str, ...] = EVERY_KIND
+
+    def table(self, root: Path, options: dict[str, str], shape: Shape = PLAIN) -> Table:
+        named = [f"{n} {kind}" for n, kind in self.types.items()]
+        named.insert(shape.key_at % (len(named) + 1), f"k {shape.key_type}")
+        columns = ", ".join(named)
+        fixed = {"bucket": "1", "num-levels": "4", "num-sorted-run.compaction-trigger": "3"}
+        return Catalog(str(root)).create_table(
+            "db.t", columns, primary_key=["k"], options=fixed | self.options() | options
+        )
+
+    def options(self) -> dict[str, str]:
+        rules = self.rules
+        named = {"merge-engine": rules.engine, "changelog-producer": rules.producer}
+        named["deletion-vectors.enabled"] = str(rules.vectors).lower()
+        named["force-lookup"] = str(rules.lookup).lower()
+        named["changelog-producer.row-deduplicate"] = str(rules.tells_differences).lower()
+        named["ignore-delete"] = str(rules.ignore_delete).lower()
+        if rules.remove_on_delete:
+            named[f"{rules.engine}.remove-record-on-delete"] = "true"
+        if rules.sequence:
+            named["sequence.field"] = ",".join(rules.sequence)
+            named["sequence.field.sort-order"] = "descending" if rules.descending else "ascending"
+        if rules.group[0]:
+            named[f"fields.{','.join(rules.group[0])}.sequence-group"] = ",".join(rules.group[1])
+        for name, function in rules.functions.items():
+            if name not in rules.sequence:
+                named[f"fields.{name}.aggregate-function"] = function
+                if function not in RETRACT_FUNCTIONS and not rules.remove_on_delete:
+                    named[f"fields.{name}.ignore-retract"] = "true"
+        return named
+
+    def rows(self, shape: Shape) -> st.SearchStrategy[Row]:
+        values = {n: st.none() | VALUES[kind] for n, kind in self.types.items()}
+        keys = st.sampled_from(KEYS[shape.key_type])
+        return st.fixed_dictionaries({"k": keys, "_kind": st.sampled_from(self.kinds)} | values)
+
+    def histories(self) -> st.SearchStrategy[tuple[Shape, list[Any]]]:
+        """Draw a shape, and batches to write with compactions in between."""
+
+        def of_shape(shape: Shape) -> st.SearchStrategy[tuple[Shape, list[Any]]]:
+            batch = st.lists(self.rows(shape), min_size=1, max_size=6)
+            operation = batch | batch | st.sampled_from(["minor", "minor", "full"])
+            return st.tuples(st.just(shape), st.lists(operation, min_size=3, max_size=9))
+
+        shapes = st.builds(Shape, st.sampled_from(list(KEYS)), st.integers(0, 20))
+        return shapes.flatmap(of_shape)
+
+
+def aggregation(**rules: Any) -> Rules:
+    functions = {name: function for name, (_, function) in AGGREGATED.items()}
+    return Rules("aggregation", tuple(AGGREGATED), functions, **rules)
+
+
+AGGREGATED_TYPES = {name: kind for name, (kind, _) in AGGREGATED.items()}
+ADDS = ("+I", "+U")
+GROUPED = {"g": "INT", "h": "INT", "a": "INT", "n": "BIGINT", "b": "INT"}
+CASES = {
+    "deduplicate": Case(Rules(columns=("s", "t", "v"))),
+    "deduplicate, ignoring deletes": Case(Rules(columns=("s", "t", "v"), ignore_delete=True)),
+    "deduplicate by a sequence": Case(Rules(columns=("s", "t", "v"), sequence=("s",))),
+    "deduplicate by two sequences, descending": Case(
+        Rules(columns=("s", "t", "v"), sequence=("s", "t"), descending=True)
+    ),
+    "aggregation": Case(aggregation(), AGGREGATED_TYPES),
+    "aggregation by a sequence": Case(aggregation(sequence=("s",)), AGGREGATED_TYPES),
+    "aggregation, deletes remove": Case(
+        aggregation(remove_on_delete=True), AGGREGATED_TYPES, ("+I", "+I", "+U", "-D")
+    ),
+    "partial-update": Case(Rules("partial-update", ("s", "t", "v")), kinds=ADDS),
+    "partial-update by a sequence": Case(
+        Rules("partial-update", ("s", "t", "v"), sequence=("s",)), kinds=ADDS
+    ),
+    "partial-update, deletes remove": Case(
+        Rules("partial-update", ("s", "t", "v"), remove_on_delete=True)
+    ),
+    "partial-update, sequence group": Case(
+        Rules("partial-update", tuple(GROUPED), {"n": "sum"}, group=(("g", "h"), ("a", "n"))),
+        GROUPED,
+    ),
+    "first-row": Case(Rules("first-row", ("s", "t", "v"), lookup=True), kinds=ADDS),
+    "first-row, ignoring deletes": Case(
+        Rules("first-row", ("s", "t", "v"), lookup=True, ignore_delete=True)
+    ),
+}
+MODES: dict[str, dict[str, Any]] = {
+    "merged on read": {},
+    "vectors": {"vectors": True, "lookup": True},
+    "lookup": {"producer": "lookup", "lookup": True},
+    "vectors and lookup": {"producer": "lookup", "lookup": True, "vectors": True},
+    "lookup of differences": {"producer": "lookup", "lookup": True, "tells_differences": True},
+    "full-compaction": {"producer": "full-compaction"},
+    "input": {"producer": "input"},
+}
+TREES = {
+    "flat": {},
+    "deep": {"compaction.max-size-amplification-percent": "1000000"},
+    "sliced": {"target-file-size": "1 b"},
+}
+
+
+SLICED = ("deduplicate", "aggregation", "partial-update, sequence group")
+SLICED_MODES = ("vectors", "vectors and lookup", "full-compaction")
+
+
+def is_run(case: str, mode: str, tree: str) -> bool:
+    """Tell whether a tree is tried with a table: one in slices has so many files that a few tables must do."""
+    few = tree != "sliced" or (case in SLICED and mode in SLICED_MODES)
+    return few and goes_with(CASES[case], MODES[mode])
+
+
+def goes_with(case: Case, mode: dict[str, Any]) -> bool:
+    """Tell whether the format has such a table."""
+    first_row = case.rules.engine == "first-row"
+    return not first_row or (not mode.get("vectors") and mode.get("producer") in (None, "lookup"))
+
+
+@pytest.fixture(autouse=True)
+def _small_batches() -> Iterator[None]:
+    with small_batches(3):
+        yield
+
+
+class Driver:
+    """Does the same to a table and to the model, and compares what is seen."""
+
+    def __init__(self, case: Case, table: Table) -> None:
+        self.case, self.table = case, table
+        self.model = Model(case.rules, table.options.num_levels - 1)
+        self.replica: dict[Any, Row] = {}
+
+    def write(self, rows: list[Row]) -> None:
+        accepted = self.model.write(rows)
+        types = self.table.scan().arrow_schema
+        columns = {f.name: pa.array([row[f.name] for row in rows], f.type) for f in types}
+        columns["kind"] = pa.array([row["_kind"] for row in rows], pa.string())
+        snapshot = self.table.upsert(pa.table(columns), row_kind="kind")
+        if self.case.rules.producer == "input" and accepted and snapshot:
+            found = [(kind, row) for kind, row in self.changes_of(snapshot.id)]
+            assert by_key(found) == by_key(
+                (r["_kind"], self.seen(r)) for r in self.ordered(accepted)
+            )
+
+    def ordered(self, rows: list[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: (row["k"], self.case.rules.place(row)))
+
+    def compact(self, strategy: step.CompactionStrategy) -> None:
+        before, files = self.model.content(least_level=0), self.files()
+        hidden = deletion_vectors_of(self.table)
+        result = step.compact(self.table, EXECUTOR, strategy=strategy)
+        assert bool(result.plan) == (result.snapshot_id is not None)
+        changes: list[Change] = []
+        tasks = [
+            unit.task for unit in select_primary_key_units(result.plan)
+        ]  # of one bucket, maybe in slices
+        assert len({task.output_level for task in tasks}) <= 1
+        levels = {file.level for task in tasks for file in task.files}
+        if levels:  # and not only files that are rewritten as they are
+            output = tasks[0].output_level
+            assert output > 0
+            assert all(file.level > output for task in tasks for file in task.above), "a prefix"
+            changes = self.model.compact(levels, output)
+        if result.snapshot_id is not None:
+            told = self.changes_of(result.snapshot_id)
+            assert by_key(told) == by_key((kind, self.seen(row)) for kind, row in changes)
+            self.follow(told)
+            self.check_files(files, self.files(), strategy)
+            self.check_hidden(hidden)
+            assert_healthy(self.table)
+        self.check()
+        if self.keeps_content:
+            assert {k: self.seen(r) for k, r in before.items()} == self.visible(0)
+
+    def files(self) -> list[BucketFile]:
+        splits = self.table.files()
+        return [BucketFile(s.partition, s.bucket, file) for s in splits for file in s.files]
+
+    def check_files(
+        self, old: list[BucketFile], new: list[BucketFile], strategy: step.CompactionStrategy
+    ) -> None:
+        assert self.numbers(new) <= self.numbers(old), "a row has the number of one it is made of"
+        if self.case.rules.lookup:
+            assert all(at.file.level > 0 for at in new)
+        if strategy == "full":
+            assert {at.file.level for at in new} <= {self.model.top}
+            assert not any(at.file.delete_row_count for at in new)
+
+    def check_hidden(self, old: dict[str, DeletionVector]) -> None:
+        """What vectors hide stays hidden as long as the file is there."""
+        new = deletion_vectors_of(self.table)
+        assert bool(self.case.rules.vectors) or not new
+        for at in self.files():
+            name = at.file.file_name
+            if name in old:
+                assert set(old[name].positions().tolist()) <= set(new[name].positions().tolist())
+
+    def numbers(self, files: Iterable[BucketFile]) -> set[tuple[Any, int]]:
+        """The keys and sequence numbers of all rows in files."""
+        reader, found = self.table.reader(), set[tuple[Any, int]]()
+        for at in files:
+            for rows in reader.read(at, [SEQUENCE_NUMBER, *reader.schema.key_fields]):
+                found |= set(zip(rows["k"].to_pylist(), rows[0].to_pylist(), strict=True))
+        return found
+
+    @property
+    def keeps_content(self) -> bool:
+        """Tell whether merging some rows before others never matters: not where it drops or reorders them."""
+        rules = self.case.rules
+        return rules.engine == "deduplicate" and not rules.sequence
+
+    def follow(self, changes: list[Change]) -> None:
+        """Apply changes as a reader of changes does, who ends up with what the table holds."""
+        rules = self.case.rules
+        if rules.producer not in ("lookup", "full-compaction"):
+            return
+        if (
+            rules.engine == "first-row"
+        ):  # the row of a new key keeps the kind that it was written with
+            changes = [("+I" if kind == "+U" else kind, row) for kind, row in changes]
+        for (kind, row), (following, _) in zip_longest(changes, changes[1:], fillvalue=("", {})):
+            assert (kind == "-U") == (following == "+U"), "an update is told in one piece"
+            known = self.replica.pop(row["k"], None)
+            is_there = kind in ("-U", "-D")
+            assert (known is not None) == is_there, f"{kind} of {known}"
+            assert known in (None, row)
+            if not is_there:
+                self.replica[row["k"]] = row
+        assert self.replica == self.visible(1 if rules.producer == "lookup" else self.model.top)
+
+    def changes_of(self, snapshot: int) -> list[Change]:
+        if self.case.rules.producer == "none":
+            return []
+        rows = self.table.incremental(snapshot - 1, snapshot, "changelog").to_arrow().to_pylist()
+        return [(row.pop("rowkind"), row) for row in rows]
+
+    def seen(self, row: Row) -> Row:
+        return {name: row[name] for name in self.table.schema.names}
+
+    def visible(self, least_level: int | None = None) -> dict[Any, Row]:
+        return {key: self.seen(row) for key, row in self.model.content(least_level).items()}
+
+    def check(self) -> None:
+        rows = self.table.scan().to_arrow().to_pylist()
+        found = {row["k"]: row for row in rows}
+        assert len(found) == len(rows), "a key comes twice"
+        assert found == self.visible()
+
+
+def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
+    """Changes in the order in which they were told, by key: that of the keys is not promised."""
+    found = defaultdict(list)
+    for kind, row in changes:
+        found[row["k"]].append((kind, row))
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("case", "mode", "tree"),
+    [(c, m, t) for c in CASES for m in MODES for t in TREES if is_run(c, m, t)],
+)
+def test_a_table_holds_and_tells_what_the_model_does(case: str, mode: str, tree: str) -> None:
+    rules = replace(CASES[case].rules, **MODES[mode])
+    chosen = replace(CASES[case], rules=rules)
+
+    @settings(max_examples=3, deadline=None)
+    @given(chosen.histories())
+    def check(history: tuple[Shape, list[Any]]) -> None:
+        shape, operations = history
+        with tempfile.TemporaryDirectory() as folder:
+            driver = Driver(chosen, chosen.table(Path(folder), TREES[tree], shape))
+            for done in operations:
+                if isinstance(done, list):
+                    driver.write(done)
+                    driver.check()
+                else:
+                    driver.compact(done)
+            driver.compact("minor")
+            driver.compact("full")
+            before = driver.table.snapshot()
+            driver.compact("full")
+            assert driver.table.snapshot() == before, "nothing is left to do"
+
+    check()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_of_two_compactions_of_one_bucket_at_most_one_is_committed(
+    tmp_path: Path, mode: str
+) -> None:
+    rules = replace(CASES["deduplicate"].rules, **MODES[mode])
+    case = replace(CASES["deduplicate"], rules=rules)
+    driver = Driver(case, case.table(tmp_path, {}))
+    for batch in range(4):
+        rows = [{"k": k, "s": batch, "t": k, "v": None, "_kind": "+I"} for k in range(batch, 9)]
+        driver.write([*rows, {"k": batch, "s": 0, "t": 0, "v": 0, "_kind": "-D"}])
+    plans = [step.plan(driver.table, strategy=strategy) for strategy in STRATEGIES]
+    done = [[CommitMessage.decode(step.run(u)) for u in planned.units] for planned in plans]
+
+    step.commit(driver.table, plans[0], done[0])
+    with pytest.raises(CommitConflictError):
+        step.commit(driver.table, plans[1], done[1])
+
+    for unit in select_primary_key_units(plans[0]):
+        driver.model.compact({file.level for file in unit.task.files}, unit.output_level)
+    driver.check()
+    assert_healthy(driver.table)

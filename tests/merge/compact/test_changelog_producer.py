@@ -1,0 +1,76 @@
+"""Changes that make no difference: told, or left out, and which columns count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.tables import new_table, table_of
+
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+
+COLUMNS = "k BIGINT, v STRING, at BIGINT, list ARRAY<INT>"
+Change = tuple[str, str | None, int | None]
+OLD, SAME, LATER, OTHER = ("a", 1, [1]), ("a", 1, [1]), ("a", 2, [1]), ("a", 1, [1, None])
+
+
+def told(root: Path, producer: str, new: tuple[object, ...], **options: str) -> list[Change]:
+    """Return the changes that replacing a row by another tells."""
+    table = new_table(root, COLUMNS, changelog_producer=producer, **options)
+    strategy: step.CompactionStrategy = "full" if producer == "full-compaction" else "minor"
+    for row in (OLD, new):
+        table.upsert(table_of("k v at list", [(1, *row)]))
+        step.compact(table, InProcessExecutor(), strategy=strategy)
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    found = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
+    return [(row["rowkind"], row["v"], row["at"]) for row in found.to_pylist()]
+
+
+ONCE = {"changelog_producer__row_deduplicate": "true"}
+NOT_TIME = ONCE | {"changelog_producer__row_deduplicate_ignore_fields": "at"}
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize(
+    ("options", "new", "expected"),
+    [
+        ({}, SAME, [("-U", "a", 1), ("+U", "a", 1)]),
+        (ONCE, SAME, []),
+        (ONCE, LATER, [("-U", "a", 1), ("+U", "a", 2)]),
+        (ONCE, (None, 1, [1]), [("-U", "a", 1), ("+U", None, 1)]),
+        (ONCE, OTHER, [("-U", "a", 1), ("+U", "a", 1)]),
+        (NOT_TIME, LATER, []),
+        (NOT_TIME, OTHER, [("-U", "a", 1), ("+U", "a", 1)]),
+    ],
+)
+def test_an_update_without_difference_is_told_unless_the_table_leaves_it_out(
+    tmp_path: Path,
+    producer: str,
+    options: dict[str, str],
+    new: tuple[object, ...],
+    expected: list[Change],
+) -> None:
+    assert told(tmp_path, producer, new, **options) == expected
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_row_that_was_deleted_and_comes_again_as_it_was_is_told(
+    tmp_path: Path, vectors: str
+) -> None:
+    """Not so in the reference (issue 8204): there the row that a vector hides counts as the row before."""
+    table = new_table(
+        tmp_path, changelog_producer="lookup", deletion_vectors__enabled=vectors, **ONCE
+    )
+    row = table_of("k v", [(1, "a")])
+    kinds = []
+    for write in (table.upsert, table.delete, table.upsert):
+        write(row)
+        step.compact(table, InProcessExecutor())
+        snapshot = table.snapshot()
+        assert snapshot is not None
+        changes = table.incremental(snapshot.id - 1, snapshot.id, "changelog").to_arrow()
+        kinds += changes["rowkind"].to_pylist()
+
+    assert kinds == ["+I", "-D", "+I"]

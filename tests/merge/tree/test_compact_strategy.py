@@ -1,0 +1,132 @@
+"""What a compaction works on beside what it merges: files whose rows are mostly hidden, or too old."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.tables import (
+    assert_healthy,
+    deletion_vectors_of,
+    levels_of,
+    new_table,
+    rows_of,
+    table_of,
+)
+
+from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, IndexManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
+from paimon_orch.format.options import Options
+from paimon_orch.merge.tree.compact_strategy import find_files_above_delete_ratio
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+Rows = list[tuple[int, str]]
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden", "expected"),
+    [
+        ({}, 51, True),
+        ({}, 50, False),
+        ({}, None, True),  # a vector that does not say how many rows it hides
+        ({"compaction.delete-ratio-threshold": "0.2"}, 21, True),
+        ({"compaction.delete-ratio-threshold": "0.2"}, 20, False),
+        ({"compaction.delete-ratio-threshold": "1"}, 100, False),
+    ],
+)
+def test_a_file_is_rewritten_when_more_than_a_share_of_its_rows_is_hidden(
+    options: dict[str, str], hidden: int | None, expected: bool
+) -> None:
+    files = [DataFileMeta("f", 1, 100), DataFileMeta("untouched", 1, 100)]
+    ranges = (DeletionVectorRange("f", 1, 9, hidden),)
+    entry = IndexManifestEntry(FileKind.ADD, b"", 0, "DELETION_VECTORS", "i", 9, 1, ranges)
+
+    found = find_files_above_delete_ratio(files, [entry], Options(options))
+
+    assert found == (tuple(files[:1]) if expected else ())
+
+
+def two_levels(root: Path, **options: str) -> Table:
+    """A hundred keys on the highest level; those from 60 on are replaced on the one below."""
+    table = new_table(root, deletion_vectors__enabled="true", **options)
+    table.upsert(table_of("k v", [(k, "old") for k in range(100)]))
+    step.compact(table, EXECUTOR)
+    table.upsert(table_of("k v", [(k, "new") for k in range(60, 100)]))
+    step.compact(table, EXECUTOR)
+    assert levels_of(table) == [4, 5]
+    return table
+
+
+def expected(deleted: range) -> Rows:
+    rows = [(k, "old" if k < 60 else "new") for k in range(100)]
+    return [row for row in rows if row[0] not in deleted]
+
+
+def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
+    tmp_path: Path,
+) -> None:
+    table = two_levels(tmp_path)
+    table.delete(table_of("k", [(k,) for k in range(30)]))
+    moved = step.compact(table, EXECUTOR)
+    assert moved.plan.units[0].level0_files == 1
+    assert [v.cardinality for v in deletion_vectors_of(table).values()] == [70], "hidden only now"
+
+    planned = step.plan(table)
+    assert [(unit.reason, unit.files, unit.rows) for unit in planned.units] == [
+        ("hidden rows", 1, 100)
+    ]
+    result = step.compact(table, EXECUTOR)
+
+    assert result.rows_written == 30
+    assert levels_of(table) == [4, 5]
+    assert deletion_vectors_of(table) == {}
+    assert rows_of(table) == expected(range(30))
+    assert_healthy(table)
+    assert not step.plan(table)
+
+
+def test_it_is_rewritten_while_level_0_moves_up_and_hides_more_of_it(tmp_path: Path) -> None:
+    table = two_levels(tmp_path, compaction__delete_ratio_threshold="0.3")
+    table.delete(table_of("k", [(k,) for k in range(10)]))
+
+    result = step.compact(table, EXECUTOR)
+
+    assert result.level0_before == 1
+    assert deletion_vectors_of(table) == {}
+    assert rows_of(table) == expected(range(10))
+    assert sum(file.row_count for s in table.files() for file in s.files) == 90
+    assert_healthy(table)
+
+
+def test_a_file_of_which_all_rows_are_hidden_goes(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(k, "old") for k in range(9)]))
+    step.compact(table, EXECUTOR)
+    table.delete(table_of("k", [(k,) for k in range(9)]))
+    step.compact(table, EXECUTOR)
+
+    step.compact(table, EXECUTOR)
+
+    assert levels_of(table) == []
+    assert rows_of(table) == []
+    assert_healthy(table)
+
+
+def test_files_that_are_rewritten_each_by_itself_are_units_of_their_own(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true", target_file_size="500")
+    table.upsert(table_of("k v", [(k, "old") for k in range(3000)]))
+    step.compact(table, EXECUTOR)
+    gone = range(0, 3000, 7)
+    table.delete(table_of("k", [(k,) for k in gone]))
+    step.compact(table, EXECUTOR)
+    assert len(deletion_vectors_of(table)) > 1
+
+    result = step.compact(table, EXECUTOR, strategy="full")
+
+    assert len(result.plan.units) == result.files_before > 1
+    assert deletion_vectors_of(table) == {}
+    assert rows_of(table) == [(k, "old") for k in range(3000) if k not in gone]
+    assert_healthy(table)

@@ -1,0 +1,449 @@
+"""The data source reads what a scan reads, and takes filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import datasource
+from pyspark.sql import functions as fn
+from pyspark.sql.utils import is_remote
+from support.golden import golden_tables, table_name
+from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
+from support.tables import Row, new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.types.predicate import to_arrow_expression
+from paimon_orch.spark.column_types import build_visible_schema, convert_batch
+from paimon_orch.spark.datasource import batch_read as source
+from paimon_orch.spark.datasource.batch_read import BatchInputPartition
+from paimon_orch.spark.datasource.datasource_options import READ_OPTIONS, SourceOptions
+from paimon_orch.spark.datasource.filters import to_predicate
+from paimon_orch.spark.row_conversion import to_spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_orch.table.table import Table
+
+GOLDEN = [
+    case
+    for case in golden_tables()
+    if case[0] not in MERGED_BY_ENGINES and not refusal_pattern(case[0])
+]
+KINDS = [
+    "java-0.9/alltypes_pk/db.t",
+    "java-0.9/append_part_types/db.t",
+    "java-0.9/branches/db.t$branch_dev",
+    "java-0.9/nested_deep/db.t",
+    "java-0.9/pk_aggregation/db.t",
+    "java-0.9/pk_b1_mor_orc/db.t",
+    "java-0.9/pk_dv/db.t",
+    "java-0.9/pk_first_row/db.t",
+    "java-0.9/pk_partial_update_groups/db.t",
+]
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Table:
+    """Three snapshots: 1 and 2 of rows that overlap, 3 of a delete; tags a and c on the ends."""
+    table = new_table(tmp_path, bucket="2", write_only="true")
+    table.upsert(table_of("k v", [(k, f"a{k}") for k in range(6)]))
+    table.tags.create("a")
+    table.upsert(table_of("k v", [(4, "b4"), (9, "b9")]))
+    table.delete(pa.table({"k": [0]}))
+    table.tags.create("c")
+    return table
+
+
+def place(table: Table) -> dict[str, str]:
+    root = table.paths.root.removesuffix("/db.db/t")
+    return {"warehouse": root, "table": "db.t"}
+
+
+def load(spark: SparkSession, table: Table, /, **options: str) -> DataFrame:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    return spark.read.format("paimon").options(**place(table) | named).load()
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    rows: list[Row] = [tuple(row) for row in frame.collect()]
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+def same(one: pa.Table, two: pa.Table) -> bool:
+    """Compare in any order; in the order they have first, as some golden text is no UTF-8."""
+    if one.combine_chunks().equals(two.combine_chunks()):
+        return True
+    return sorted(map(repr, one.to_pylist())) == sorted(map(repr, two.to_pylist()))
+
+
+def in_process(options: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Read as Spark does, without Spark: every task from what travels to it."""
+    reader = cloudpickle.loads(
+        cloudpickle.dumps(source.build_reader(options, source.read_source_schema(options)))
+    )
+    for part in reader.partitions():
+        yield from reader.read(cloudpickle.loads(cloudpickle.dumps(part)))
+
+
+def expected(table: Table) -> pa.Table:
+    scan = table.scan()
+    target = build_visible_schema(scan.arrow_schema)
+    return pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
+
+
+@pytest.mark.parametrize(
+    ("folder", "entry"), [item[1:] for item in GOLDEN], ids=[item[0] for item in GOLDEN]
+)
+def test_the_tasks_of_a_read_give_the_rows_of_the_scan(folder: Path, entry: dict[str, Any]) -> None:
+    warehouse, name = str(folder / "warehouse"), table_name(entry)
+    rows = expected(Catalog(warehouse).table(name))
+
+    read = pa.Table.from_batches(in_process({"warehouse": warehouse, "table": name}), rows.schema)
+
+    assert same(read, rows)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_spark_reads_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
+    found = {item[0]: item[1:] for item in GOLDEN}
+    folder, entry = found[name]
+    warehouse, table = folder / "warehouse", table_name(entry)
+
+    frame = spark.read.format("paimon").options(warehouse=str(warehouse), table=table).load()
+
+    rows = expected(Catalog(str(warehouse)).table(table))
+    assert same(frame.toArrow(), rows)
+
+
+def test_a_path_and_a_view_name_a_table(spark: SparkSession, keyed: Table) -> None:
+    at = place(keyed)
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW source_view USING paimon "
+        f"OPTIONS (warehouse '{at['warehouse']}', table 'db.t', columns 'v,k')"
+    )
+
+    assert collected(spark.read.format("paimon").load(keyed.paths.root)) == rows_of(keyed)
+    assert spark.table("source_view").columns == ["v", "k"]
+    assert spark.sql("SELECT v FROM source_view WHERE k = 9").collect() == [("b9",)]
+    spark.catalog.dropTempView("source_view")
+    with pytest.raises(PySparkException, match="create a temporary view"):
+        spark.sql(
+            "CREATE TABLE source_table USING paimon "
+            f"OPTIONS (warehouse '{at['warehouse']}', table 'db.t')"
+        )
+
+
+def test_a_path_that_is_relative_begins_where_the_process_runs(
+    keyed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place(keyed)["warehouse"])
+
+    for path in ("db.db/t", "./db.db/t/", keyed.paths.root):
+        assert pa.Table.from_batches(in_process({"path": path})).num_rows == len(rows_of(keyed))
+
+
+def test_a_session_that_looked_up_formats_before_is_told_of_this_one(
+    spark: SparkSession, keyed: Table
+) -> None:
+    if is_remote():
+        pytest.skip("only clients of Spark 4.3 make a session of their own")
+    session = spark.newSession()
+
+    source.register(session)
+
+    frame = session.read.format("paimon").options(**place(keyed)).load()
+    assert collected(frame) == rows_of(keyed)
+
+
+def test_columns_are_pruned_by_the_schema(spark: SparkSession, keyed: Table) -> None:
+    reader = spark.read.format("paimon").options(**place(keyed))
+
+    frame = reader.schema("v string").load()
+
+    assert frame.columns == ["v"]
+    assert collected(frame) == sorted((v,) for _, v in rows_of(keyed))
+    with pytest.raises(PySparkException, match="'v' is string in the table, the schema asks for"):
+        reader.schema("v int").load().collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"snapshot": "1"}, [(k, f"a{k}") for k in range(6)]),
+        ({"tag": "a", "filter": "k >= 4 OR v = 'a0'"}, [(0, "a0"), (4, "a4"), (5, "a5")]),
+        ({"incremental-between": "1..2"}, [("+I", 4, "b4"), ("+I", 9, "b9")]),
+        (
+            {"incremental-between": "a..c", "columns": "k"},
+            [("+I", 9), ("+U", 4), ("-D", 0)],
+        ),
+        (
+            {"incremental-between": "1..3", "incremental-mode": "delta", "columns": "rowkind"},
+            [("+I",), ("+I",), ("-D",)],
+        ),
+    ],
+)
+def test_options_name_a_moment_or_a_span(
+    keyed: Table, options: dict[str, str], rows: list[Row]
+) -> None:
+    read = pa.Table.from_batches(in_process(place(keyed) | options))
+    wanted = options.get("columns") == "rowkind"
+    columns = [read["rowkind"]] if wanted else read.columns
+
+    assert sorted(zip(*(c.to_pylist() for c in columns), strict=True)) == rows
+
+
+def test_a_time_names_a_snapshot_utc_if_it_says_no_zone(keyed: Table) -> None:
+    snapshot = keyed.snapshot(2)
+    assert snapshot is not None
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=snapshot.time_millis)
+
+    for text in (moment.isoformat(), f"{moment.isoformat()}+00:00", str(snapshot.time_millis)):
+        read = pa.Table.from_batches(in_process(place(keyed) | {"timestamp": text}))
+        at = keyed.scan(timestamp=snapshot.time_millis).to_arrow()
+        assert read.sort_by("k").to_pylist() == at.sort_by("k").to_pylist()
+
+
+def test_branches_and_system_tables_are_read(spark: SparkSession, keyed: Table) -> None:
+    keyed.branches.create("b", "a")
+    files = load(spark, keyed, table="db.t$files")
+
+    assert collected(load(spark, keyed, branch="b")) == [(k, f"a{k}") for k in range(6)]
+    assert files.count() == keyed.system("files").scan().to_arrow().num_rows > 0
+    changes = pa.Table.from_batches(in_process(place(keyed) | {"table": "db.t$audit_log"}))
+    assert sorted(changes["rowkind"].to_pylist()) == ["+I"] * 6 + ["-D"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"snapshto": "1"}, "there is no option snapshto here; there are warehouse"),
+        ({"table": "db.u"}, "there is no table db.u"),
+        ({"columns": "k,w"}, "w"),
+        ({"columns": "k,v,k"}, "names a column twice: 'k,v,k'"),
+        ({"snapshot": "x"}, "option snapshot is a whole number, not 'x'"),
+        ({"timestamp": "noon"}, "ISO 8601 or epoch milliseconds, not 'noon'"),
+        ({"snapshot": "1", "tag": "a"}, "exclude each other"),
+        ({"incremental-between": "1"}, "is a..b"),
+        ({"incremental-mode": "diff"}, "belongs to incremental-between"),
+        ({"incremental-between": "1..2", "tag": "a"}, "exclude each other"),
+        ({"path": "/lake/db.db/t"}, "or by a path that ends in /db.db/t"),
+        ({"pushdown": "maybe"}, "pushdown is true or false"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    keyed: Table, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        list(in_process(place(keyed) | options))
+
+
+def test_spark_says_what_was_wrong(spark: SparkSession, keyed: Table) -> None:
+    with pytest.raises(PySparkException, match=r"there is no table db\.u .*tables of db: t"):
+        load(spark, keyed, table="db.u")
+
+
+def test_secrets_are_in_no_plan_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_STORAGE_OPTIONS", '{"key": "hush-hush"}')
+    at = {"warehouse": "memory://source-secrets", "table": "db.t"}
+    Catalog(at["warehouse"]).create_table("db.t", "k BIGINT").append(pa.table({"k": [1]}))
+
+    reader = source.build_reader(at, source.read_source_schema(at))
+    with pytest.raises(InputError) as error:
+        SourceOptions.of({"storage.key": "hush-hush", "tabel": "t"}, READ_OPTIONS)
+
+    assert b"hush-hush" not in cloudpickle.dumps((reader, reader.partitions()))
+    assert "hush-hush" not in f"{error.value}{SourceOptions({}, {'key': 'hush-hush'})}"
+
+
+@pytest.mark.parametrize(("cores", "spread"), [(1, [[1, 1, 1]]), (4, [[1], [1], [1]])])
+def test_sections_are_read_whole_and_files_that_need_no_merge_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, spread: list[list[int]]
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    table = new_table(tmp_path, write_only="true", source__split__open_file_cost="128 mb")
+    for rows in ([(1, "a"), (5, "a")], [(3, "b"), (7, "b")], [(20, "c"), (30, "c")]):
+        table.upsert(table_of("k v", rows))
+
+    def tasks(at: Table) -> list[list[int]]:
+        reader = source.build_reader(place(at), source.read_source_schema(place(at)))
+        parts = [part for part in reader.partitions() if isinstance(part, BatchInputPartition)]
+        return sorted([len(split.files) for split in part.splits] for part in parts)
+
+    assert tasks(table) == [[1], [2]]  # one section of two files, one of one
+    unkeyed = new_table(tmp_path / "a", key=(), bucket="-1")
+    for _ in range(3):
+        unkeyed.append(table_of("k v", [(1, "a")]))
+    assert tasks(unkeyed) == spread  # small: one task reads all, if there are no idle cores
+
+
+def test_columns_that_spark_cannot_hold_keep_what_it_can(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "t TIME(3), n TIMESTAMP(9)", key=(), bucket="-1")
+    before = pa.array([-1], pa.timestamp("ns"))
+    table.append(pa.table({"t": pa.array([1234], pa.time32("ms")), "n": before}))
+
+    frame = load(spark, table)
+
+    assert frame.dtypes == [("t", "int"), ("n", "timestamp_ntz")]
+    assert collected(frame) == [(1234, datetime(1969, 12, 31, 23, 59, 59, 999_999))]
+    # the value that Spark sees is found, although the stored one is another
+    assert frame.filter("n = timestamp_ntz'1969-12-31 23:59:59.999999'").count() == 1
+    nested = new_table(tmp_path / "a", "a ARRAY<TIMESTAMP(9)>", key=(), bucket="-1")
+    with pytest.raises(UnsupportedError, match="column 'a' holds"):
+        source.read_source_schema(place(nested))
+
+
+@pytest.fixture
+def handing_down(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that hands filters down to sources in Python."""
+    if not hasattr(datasource, "EqualTo"):
+        pytest.skip("Spark 4.0 hands no filters down")
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield spark
+    spark.conf.unset(name)
+
+
+def test_each_use_of_a_frame_has_its_own_rows(handing_down: SparkSession, keyed: Table) -> None:
+    frame = load(handing_down, keyed)
+
+    assert collected(frame.where("k = 1").union(frame.where("k = 2"))) == [(1, "a1"), (2, "a2")]
+    assert collected(frame) == rows_of(keyed)  # what one use leaves out no other lacks
+
+
+def test_filters_leave_out_files(handing_down: SparkSession, tmp_path: Path) -> None:
+    spark = handing_down
+    table = new_table(tmp_path, "p INT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p k", [(1, 1), (2, 2)]))
+    (lost,) = (path for path in stored_files(table) if "/p=1/" in path)
+    Path(lost).unlink()
+
+    assert collected(load(spark, table, pushdown="true").filter("p = 2")) == [(2, 2)]
+    assert collected(load(spark, table, filter="p = 2")) == [(2, 2)]
+    with pytest.raises(PySparkException):
+        load(spark, table).filter("p = 2").collect()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(["k", "v"]), min_size=1, unique=True),
+    st.sampled_from([None, "k < 4", "v LIKE 'a%'", "k IN (0, 4, 9) AND v <> 'a4'", "NOT v = 'b4'"]),
+    st.sampled_from(["", "1", "2", "3"]),
+)
+def test_columns_filters_and_versions_together_give_the_rows_of_the_scan(
+    keyed: Table, columns: list[str], condition: str | None, snapshot: str
+) -> None:
+    given = {"columns": ",".join(columns), "filter": condition, "snapshot": snapshot}
+    options = place(keyed) | {name: value for name, value in given.items() if value}
+    number = int(snapshot) if snapshot else None
+
+    target = build_visible_schema(keyed.scan(columns).arrow_schema)
+    read = pa.Table.from_batches(in_process(options), target)
+
+    assert read.column_names == columns
+    assert same(read, keyed.scan(columns, condition, snapshot_id=number).to_arrow())
+
+
+VALUES = [
+    (None, None, None, None),
+    (1, "a", float("nan"), datetime(2026, 1, 1)),
+    (2, "a%", -0.0, datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+    (3, "", 1.5, None),
+    (None, "b", float("inf"), datetime(2026, 1, 1, 0, 0, 1)),
+]
+CONSTANTS: dict[str, dict[str, object]] = {
+    "i": {"1": 1, "2": 2, "NULL": None},
+    "s": {"'a'": "a", "'a%'": "a%", "''": ""},
+    "d": {"double('NaN')": float("nan"), "0.0D": 0.0, "1.5D": 1.5},
+    "t": {
+        "timestamp_ntz'2026-01-01'": VALUES[1][3],
+        "timestamp_ntz'1969-12-31'": datetime(1969, 12, 31),
+    },
+}
+COMPARISONS = {
+    "EqualTo": "{} = {}",
+    "EqualNullSafe": "{} <=> {}",
+    "GreaterThan": "{} > {}",
+    "GreaterThanOrEqual": "{} >= {}",
+    "LessThan": "{} < {}",
+    "LessThanOrEqual": "{} <= {}",
+    "StringStartsWith": "startswith({}, {})",
+    "StringEndsWith": "endswith({}, {})",
+    "StringContains": "contains({}, {})",
+}
+
+
+def filters() -> Iterator[tuple[Any, str]]:
+    """Yield what Spark may hand down, each with its meaning as SQL."""
+    for name, values in CONSTANTS.items():
+        at = (name,)
+        yield datasource.IsNull(at), f"{name} IS NULL"
+        yield datasource.IsNotNull(at), f"{name} IS NOT NULL"
+        yield datasource.In(at, tuple(values.values())), f"{name} IN ({', '.join(values)})"
+        for kind, form in COMPARISONS.items():
+            if name == "s" or not kind.startswith("String"):
+                for text, value in values.items():
+                    yield getattr(datasource, kind)(at, value), form.format(name, text)
+
+
+def test_filters_keep_all_that_spark_keeps(spark: SparkSession) -> None:
+    if not hasattr(datasource, "EqualTo"):
+        pytest.skip("Spark 4.0 hands no filters down")
+    schema = pa.schema(
+        {"i": pa.int32(), "s": pa.string(), "d": pa.float64(), "t": pa.timestamp("us")}
+    )
+    columns = zip(*VALUES, strict=True)
+    rows = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
+    cases = list(filters())
+    cases += [(datasource.Not(item), f"NOT ({text})") for item, text in cases]
+    frame = spark.createDataFrame(VALUES, to_spark_schema(schema)).coalesce(1)
+    meant = frame.select([fn.expr(text).alias(str(at)) for at, (_, text) in enumerate(cases)])
+    pushed, weaker = 0, []
+
+    for (item, text), column in zip(cases, meant.toArrow().columns, strict=True):
+        predicate = to_predicate([item], schema)
+        if predicate is not None:
+            keeps = rows.append_column("row", pa.array(range(len(VALUES))))
+            found = set(keeps.filter(to_arrow_expression(predicate)).column("row").to_pylist())
+            wanted = {at for at, holds in enumerate(column.to_pylist()) if holds}
+            assert wanted <= found, text
+            pushed += 1
+            weaker += [text] * (wanted != found)
+    assert pushed > len(cases) / 2
+    assert weaker == ["NOT (i IN (1, 2, NULL))"]
+
+
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["i", "s", "t"]), st.sampled_from(["=", "<", ">=", "<=>"]), st.data())
+def test_filters_mean_the_same_through_the_source(
+    handing_down: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    comparison: str,
+    data: st.DataObject,
+) -> None:
+    columns = "i INT, s STRING, d DOUBLE, t TIMESTAMP(6)"
+    root = tmp_path_factory.mktemp("filters")
+    table = new_table(root, columns, key=(), bucket="-1")
+    table.append(table_of("i s d t", VALUES))
+    schema = to_spark_schema(build_visible_schema(table.scan().arrow_schema))
+    constant = data.draw(st.sampled_from(sorted(CONSTANTS[name])))
+    condition = f"{name} {comparison} {constant} AND NOT d = 1.5D"
+
+    found = load(handing_down, table, pushdown="true")
+    meant = handing_down.createDataFrame(VALUES, schema)
+
+    kept = [collected(frame.filter(condition).drop("d")) for frame in (found, meant)]
+    assert kept[0] == kept[1]

@@ -1,0 +1,212 @@
+"""The data source writes each row once, and says when another way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.types.data_types import Field, parse_type
+from paimon_orch.spark.column_types import cast_timestamps_as_spark
+from paimon_orch.spark.datasource.batch_write import PaimonWriter, TaskCommitMessage, build_writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_orch.table.table import Table
+
+
+def place(table: Table) -> dict[str, str]:
+    return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"}
+
+
+def data_files(table: Table) -> list[str]:
+    return [path for path in stored_files(table) if "/data-" in path]
+
+
+def save(frame: DataFrame, table: Table, mode: str = "append", **options: str) -> None:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    frame.write.format("paimon").mode(mode).options(**place(table) | named).save()
+
+
+def test_rows_are_written_and_the_last_of_a_key_in_the_frame_wins(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, bucket="2")
+    rows = spark.range(0, 40, 1, 4).selectExpr("id % 7 AS k", "CAST(id AS STRING) AS v")
+
+    save(rows, table, commit_user="etl", commit_identifier="7")
+    save(rows, table, commit_user="etl", commit_identifier="7")
+
+    assert rows_of(table) == sorted({k % 7: str(k) for k in range(40)}.items())
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.id == 1
+    assert_healthy(table)
+
+
+def test_times_follow_the_clocks_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "n TIMESTAMP(3), l TIMESTAMP_LTZ(6), d TIMESTAMP_LTZ(3)", key=(), bucket="-1"
+    )
+    moments = "timestamp'2026-07-01 12:00:00' AS n, timestamp_ntz'2026-07-01 12:00:00' AS l"
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "America/New_York")
+    try:
+        save(spark.sql(f"SELECT {moments}, date'2026-01-01' AS d"), table)
+    finally:
+        spark.conf.set(zone, str(before))
+
+    utc = ZoneInfo("UTC")
+    noon = datetime(2026, 7, 1, 12)
+    assert rows_of(table) == [
+        (noon, datetime(2026, 7, 1, 16, tzinfo=utc), datetime(2026, 1, 1, 5, tzinfo=utc))
+    ]
+
+
+def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
+    batch = pa.RecordBatch.from_pydict({"l": pa.array([0], pa.timestamp("us"))})
+    fields = [Field(0, "l", parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
+
+    with pytest.raises(InputError, match=r"'l' .* the session's zone is not known here; cast it"):
+        cast_timestamps_as_spark(batch, fields, None)
+
+
+def test_a_table_without_key_takes_no_rows_back(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    rows = table_of("k v op", [(1, "a", "+I"), (2, "b", "-D")]).to_batches()
+    writer = build_writer(place(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    with pytest.raises(InputError, match="without a primary key does not take"):
+        writer.write(iter(rows))
+    assert data_files(table) == []
+
+
+def test_overwrite_replaces_the_partitions_that_receive_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(1, 1), (2, 2)]))
+
+    save(spark.createDataFrame([(2, 3), (3, 3)], "p int, v int"), table, "overwrite")
+
+    assert rows_of(table) == [(1, 1), (2, 3), (3, 3)]
+
+
+def test_an_overwrite_replaces_the_partition_that_it_names(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(1, 1), (2, 2), (3, 3)]))
+    none = spark.createDataFrame([], "p int, v int")
+    first = spark.createDataFrame([(1, 9)], "p int, v int")
+
+    save(none, table, "overwrite", overwrite_partition="p=2")
+    assert rows_of(table) == [(1, 1), (3, 3)]
+    with pytest.raises(PySparkException, match="do not all lie in the partition"):
+        save(first, table, "overwrite", overwrite_partition="p=3")
+    assert rows_of(table) == [(1, 1), (3, 3)]
+    save(none, table, "overwrite", overwrite_partition="")
+    assert rows_of(table) == []
+
+
+def test_a_task_that_is_tried_again_writes_its_rows_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, mark = new_table(tmp_path), tmp_path / "tried"
+
+    def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if not mark.exists():
+                mark.touch()
+                raise OSError("the machine went away")
+
+    rows = spark.range(0, 40, 1, 2).selectExpr("id AS k", "CAST(id AS STRING) AS v")
+
+    save(rows.mapInArrow(dies_once, rows.schema), table)
+
+    assert mark.exists()
+    assert rows_of(table) == [(k, str(k)) for k in range(40)]
+    assert len(data_files(table)) == len([f for split in table.files() for f in split.files])
+
+
+def test_a_failing_row_leaves_nothing_visible_and_no_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "k INT", key=(), bucket="-1")
+    rows = spark.range(0, 4, 1, 4).selectExpr("CAST(if(id = 3, 'x', '1') AS STRING) AS k")
+
+    with pytest.raises(PySparkException, match="cannot"):
+        save(rows, table)
+
+    assert table.snapshot() is None
+    assert data_files(table) == []
+
+
+def batches_of(*keys: int) -> Iterator[pa.RecordBatch]:
+    yield from table_of("k v", [(k, "x") for k in keys]).to_batches()
+
+
+def test_only_the_attempt_that_counts_is_committed(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    writer.write(batches_of(1, 2))
+    second = writer.write(batches_of(1, 2))
+    cloudpickle.loads(cloudpickle.dumps(writer)).commit([second])
+
+    assert rows_of(table) == [(1, "x"), (2, "x")]
+    assert len(data_files(table)) == 2  # that of the first attempt is an orphan
+
+
+def test_an_aborted_job_removes_its_files_but_never_those_of_a_commit(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+    done: TaskCommitMessage = writer.write(batches_of(1))
+
+    writer.abort([done, None])
+    assert data_files(table) == []
+
+    done = writer.write(batches_of(2))
+    writer.commit([done])
+    writer.abort([done])  # as Spark does if the answer to a commit is lost
+    assert rows_of(table) == [(2, "x")]
+
+
+def test_small_files_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = new_table(tmp_path)
+    writer = build_writer(place(table), ["k", "v"], overwrite=False)
+    assert isinstance(writer, PaimonWriter)
+
+    writer.commit([writer.write(batches_of(1)), writer.write(batches_of(2))])
+
+    (record,) = caplog.records
+    assert "2 tasks wrote 2 files or more into 1 buckets" in record.message
+    assert "paimon_orch.spark.write" in record.message
+
+
+def test_tables_whose_rows_must_be_clustered_name_the_other_way(tmp_path: Path) -> None:
+    dynamic = new_table(tmp_path, bucket="-1")
+
+    with pytest.raises(InputError, match=r"paimon_orch\.spark\.write"):
+        build_writer(place(dynamic), ["k", "v"], overwrite=False)
+    with pytest.raises(InputError, match="read only"):
+        build_writer(place(dynamic) | {"table": "db.t$files"}, ["k"], overwrite=False)
+    with pytest.raises(InputError, match="belong together"):
+        build_writer(
+            place(new_table(tmp_path / "b")) | {"commit-user": "u"}, ["k", "v"], overwrite=False
+        )

@@ -1,0 +1,350 @@
+"""A stream sees every row once, whatever is committed, stopped, expired or rolled back meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import InputPartition
+from support.tables import Row, new_table, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.spark.datasource import batch_read as source
+from paimon_orch.spark.datasource.stream_read import PaimonStreamReader, build_stream_reader
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.table.metadata.consumers import ConsumerStore
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, UpdateType
+
+if TYPE_CHECKING:
+    from paimon_orch.table.table import Table
+
+
+def place(table: Table, /, **options: str) -> dict[str, str]:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    return {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"} | named
+
+
+class Query:
+    """A query in this process, as Spark drives one: offsets in JSON, tasks from what travels to them."""
+
+    def __init__(self, table: Table, at: dict[str, Any] | None = None, /, **options: str) -> None:
+        self._options = place(table, **options)
+        self._schema = source.read_source_schema(self._options)
+        # one beside the driver, which plans, and one for the tasks, both as of the start
+        self._reader, self._tasks = self._new_reader(), self._new_reader()
+        self.at: dict[str, Any] = self._reader.initialOffset() if at is None else at
+
+    def _new_reader(self) -> PaimonStreamReader:
+        reader = build_stream_reader(self._options, self._schema)
+        copy: PaimonStreamReader = cloudpickle.loads(cloudpickle.dumps(reader))
+        return copy
+
+    def rows(self) -> list[Row]:
+        """Run one batch."""
+        end = self._reader.latestOffset(self.at, None)
+        parts = [] if end == self.at else self._reader.partitions(self.at, end)
+        found = [row for part in parts for row in self._read(part)]
+        self._reader.commit(end)
+        self.at = end
+        return found
+
+    def _read(self, part: InputPartition) -> Iterator[Row]:
+        for batch in self._tasks.read(cloudpickle.loads(cloudpickle.dumps(part))):
+            yield from (tuple(row.values()) for row in batch.to_pylist())
+
+
+def expire(table: Table, keep: int = 1) -> None:
+    expire_snapshots(table, retain_max=keep, retain_min=1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Table:
+    """An append table of two snapshots, a row each."""
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    for k in (1, 2):
+        table.append(pa.table({"k": [k]}))
+    return table
+
+
+def append(table: Table, *keys: int) -> None:
+    table.append(pa.table({"k": pa.array(keys, pa.int64())}))
+
+
+def test_a_stream_begins_with_all_rows_and_goes_on_with_what_is_appended(log: Table) -> None:
+    query = Query(log)
+
+    assert sorted(query.rows()) == [(1,), (2,)]
+    assert query.rows() == []
+    append(log, 3)
+    append(log, 4)
+    assert query.rows() == [(3,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"scan_mode": "latest"}, []),
+        ({"scan_mode": "latest-full"}, [(1,), (2,)]),
+        ({"from_snapshot": "2"}, [(2,)]),
+        ({"from_snapshot": "3"}, []),
+        ({"scan_mode": "from-snapshot-full", "from_snapshot": "1"}, [(1,), (2,)]),
+        ({"from_timestamp": "1970-01-01"}, [(1,), (2,)]),
+        ({"from_timestamp": "4102444800000"}, []),
+        ({"filter": "k >= 2"}, [(2,)]),
+    ],
+)
+def test_options_say_where_a_stream_begins(
+    log: Table, options: dict[str, str], first: list[Row]
+) -> None:
+    query = Query(log, **options)
+
+    assert sorted(query.rows()) == first
+    append(log, 9)
+    assert query.rows() == [(9,)]
+
+
+def test_a_time_begins_with_the_snapshot_of_that_very_moment(log: Table) -> None:
+    second = log.snapshot(2)
+    assert second is not None
+
+    rows = Query(log, from_timestamp=str(second.time_millis)).rows()
+
+    first = log.snapshot(1)
+    assert first is not None
+    assert (2,) in rows
+    assert ((1,) in rows) == (first.time_millis == second.time_millis)
+
+
+def test_a_table_without_snapshots_is_waited_for(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    query = Query(table)
+
+    assert query.rows() == []
+    append(table, 1)
+    append(table, 2)
+    assert sorted(query.rows()) == [(1,), (2,)]
+
+
+def test_a_batch_takes_so_many_snapshots_at_most(log: Table) -> None:
+    append(log, 3)
+
+    query = Query(log, from_snapshot="1", max_snapshots_per_trigger="2")
+
+    assert [query.rows() for _ in range(3)] == [[(1,), (2,)], [(3,)], []]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"snapshot": "1"}, "there is no option snapshot here; there are warehouse"),
+        ({"scan_mode": "newest"}, "scan-mode is one of latest-full"),
+        ({"scan_mode": "latest", "from_snapshot": "1"}, "do not agree"),
+        ({"scan_mode": "from-timestamp"}, "do not agree: there is neither"),
+        ({"from_snapshot": "4"}, "from 1 to 3, the one to come next, not 4"),
+        ({"max_snapshots_per_trigger": "0"}, "above zero"),
+        ({"table": "db.t$files"}, r"db.t\$files cannot be followed"),
+        ({"consumer_id": "a/b"}, "must be a plain name"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(log: Table, options: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Query(log, **options)
+
+
+def keyed(root: Path, producer: str) -> Table:
+    table = new_table(root, bucket="2", changelog_producer=producer)
+    table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
+    return table
+
+
+def change(table: Table) -> None:
+    table.upsert(table_of("k v", [(1, "b"), (3, "b")]))
+    table.delete(pa.table({"k": [2]}))
+
+
+@pytest.mark.parametrize(
+    ("producer", "kinds"),
+    [
+        ("none", [("+I", 1, "b"), ("+I", 3, "b"), ("-D", 2, None)]),
+        ("input", [("+I", 1, "b"), ("+I", 3, "b"), ("-D", 2, None)]),
+        ("lookup", [("+I", 3, "b"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]),
+        ("full-compaction", [("+I", 3, "b"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]),
+    ],
+)
+def test_changes_have_the_kinds_that_the_changelog_producer_gives(
+    tmp_path: Path, producer: str, kinds: list[Row]
+) -> None:
+    table = keyed(tmp_path, producer)
+    audit, plain = Query(table, table="db.t$audit_log"), Query(table)
+
+    first = [*audit.rows()]
+    compact(table, InProcessExecutor(), strategy="full")
+    first += audit.rows()
+    plain.rows()
+    change(table)
+    compact(table, InProcessExecutor(), strategy="full")
+
+    # with a producer rows that no compaction has seen come later, but each of them once
+    assert sorted(first) == [("+I", 1, "a"), ("+I", 2, "a")]
+    assert sorted(audit.rows(), key=str) == sorted(kinds, key=str)
+    assert sorted(plain.rows()) == [(1, "b"), (3, "b")]
+
+
+def test_rows_that_vectors_hide_or_no_compaction_has_seen_are_read_once(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(2, "b")]))
+
+    query = Query(table)
+
+    assert sorted(query.rows()) == [(1, "a"), (2, "b")]
+    compact(table, InProcessExecutor())
+    assert query.rows() == []
+
+
+def test_an_overwrite_is_no_change(log: Table) -> None:
+    query = Query(log, scan_mode="latest")
+    log.overwrite(pa.table({"k": [7]}))
+    append(log, 8)
+
+    assert query.rows() == [(8,)]
+
+
+def test_an_append_table_may_want_its_overwrites_read(tmp_path: Path) -> None:
+    option = {"streaming-read-append-overwrite": "true"}
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1", **option)
+    append(table, 1)
+    query, audit = Query(table, scan_mode="latest"), Query(table, table="db.t$audit_log")
+    append(table, 2)
+    table.overwrite(pa.table({"k": [7]}))
+    append(table, 8)
+
+    assert query.rows() == [(2,), (7,), (8,)]
+    assert audit.rows() == [("+I", k) for k in (1, 2, 7, 8)]
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_an_overwrite_that_is_read_takes_rows_and_brings_rows(tmp_path: Path, vectors: str) -> None:
+    options = {"streaming-read-overwrite": "true", "deletion-vectors.enabled": vectors}
+    table = new_table(
+        tmp_path,
+        "p STRING, k INT, v STRING",
+        key=("p", "k"),
+        partition_by=["p"],
+        bucket="1",
+        **options,
+    )
+    for v in "ab":
+        table.upsert(table_of("p k v", [("x", 1, v), ("x", 2 if v == "a" else 3, v), ("y", 1, v)]))
+        compact(table, InProcessExecutor())
+    query, audit = (
+        Query(table, table=f"db.t{name}", scan_mode="latest") for name in ("", "$audit_log")
+    )
+    table.overwrite(table_of("p k v", [("x", 1, "c"), ("x", 4, "c")]), {"p": "x"})
+    table.delete(table_of("p k", [("x", 4)]))
+
+    assert sorted(query.rows()) == [("x", 1, "c"), ("x", 4, "c")]
+    found = audit.rows()
+    assert sorted(found[:3]) == [("-D", "x", 1, "b"), ("-D", "x", 2, "a"), ("-D", "x", 3, "b")]
+    assert found[3:] == [
+        ("+I", "x", 1, "c"),
+        ("+I", "x", 4, "c"),
+        ("-D", "x", 4, None),
+    ]
+
+
+def test_columns_that_come_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
+    query = Query(log, scan_mode="latest")
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("w", "INT")])
+    log.append(pa.table({"k": [3], "w": [3]}))
+
+    assert query.rows() == [(3,)]
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": "k", "filter": "v > 0"}])
+def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_again(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1")
+    table.append(table_of("k v", [(1, 1)]))
+    query = Query(table, **options)
+    query.rows()
+    Catalog(str(tmp_path)).alter_table("db.t", [UpdateType("v", "BIGINT"), AddColumn("w", "INT")])
+    table.append(table_of("k v w", [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)]))
+
+    with pytest.raises(PaimonError, match=r"'v' is BIGINT since .* reads it as INT. Start the que"):
+        query.rows()
+    again = Query(table, query.at, **options).rows()
+    assert again == ([(2,)] if options else [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)])
+
+
+def test_expired_snapshots_are_an_error_unless_the_stream_may_go_on(
+    log: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    query, other = (Query(log, scan_mode="latest") for _ in range(2))
+    for k in (3, 4, 5):
+        append(log, k)
+    expire(log)
+
+    with pytest.raises(PaimonError, match=r"snapshots 3 to 4 next, but 2 of them are expired"):
+        query.rows()
+    assert Query(log, other.at, fail_on_data_loss="false").rows() == [(5,)]
+    assert "goes on without them" in caplog.text
+
+
+def test_a_query_that_has_read_nothing_loses_nothing_by_expiration(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    query = Query(table)
+    named = Query(table, scan_mode="from-snapshot-full", from_snapshot="1")
+    for k in (1, 2, 3):
+        append(table, k)
+    expire(table)
+
+    assert sorted(query.rows()) == [(1,), (2,), (3,)]
+    with pytest.raises(PaimonError, match="snapshots 1 to 2 next, but 2 of them are expired"):
+        named.rows()
+
+
+def test_a_consumer_keeps_what_it_has_not_read_and_goes_on_where_it_was(log: Table) -> None:
+    query = Query(log, consumer_id="app")
+    query.rows()
+    for k in (3, 4, 5):
+        append(log, k)
+    expire(log)
+
+    assert Query(log, consumer_id="app").rows() == [(3,), (4,), (5,)]
+    assert ConsumerStore(log.io, log.paths, log.options).read_next_snapshot("app") == 6
+
+
+def test_a_table_that_was_made_again_is_not_read_on(log: Table, tmp_path: Path) -> None:
+    query = Query(log)
+    query.rows()
+    Catalog(str(tmp_path)).drop_table("db.t")
+    again = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    for k in (1, 2, 3):
+        append(again, k)
+
+    with pytest.raises(PaimonError, match="was dropped and created again"):
+        query.rows()
+
+
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_a_past_that_was_rolled_back_is_not_read_on(log: Table, again: int) -> None:
+    query = Query(log)
+    query.rows()
+    log.rollback(1)
+    for k in range(again):
+        append(log, k)
+
+    with pytest.raises(PaimonError, match="was rolled back to before snapshot 2"):
+        query.rows()
+    with pytest.raises(InputError, match="no place in a Paimon table"):
+        Query(log, {"offset": 1}).rows()

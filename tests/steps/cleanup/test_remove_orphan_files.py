@@ -1,0 +1,152 @@
+"""Orphan cleanup: what goes, what never goes, and that it fails closed (invariants 35 to 38)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.histories import (
+    HISTORY,
+    KINDS,
+    Operation,
+    backdate_files,
+    branch_of,
+    create_orphan_files,
+    make_table,
+    operations,
+    read_all_branches,
+    unreferenced_files,
+)
+from support.tables import new_table, small_batches, stored_files
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.table.table import Table
+
+
+def test_orphans_go_and_nothing_else(table: Table) -> None:
+    before, rows = stored_files(table), read_all_branches(table)
+    orphans = create_orphan_files(table)
+
+    planned = step.plan(table)
+    assert stored_files(table) == before | {str(path) for path in orphans}
+    result = remove_orphan_files(table)
+
+    assert (len(planned.files), planned.bytes) == (result.files, result.bytes) == (9, 54)
+    assert {file.path for file in planned.files} == {str(path) for path in orphans}
+    assert stored_files(table) == before
+    assert read_all_branches(table) == rows
+    assert not (Path(table.paths.root) / "p=9").exists(), "nothing is left in that partition"
+    assert remove_orphan_files(table).files == 0
+    assert check(table, deep=True)
+
+
+def test_young_files_survive(table: Table) -> None:
+    """Invariant 38."""
+    orphans = create_orphan_files(table)
+    for path, hours in zip(orphans, (23, 25, 23, 25, 0, 48, 1, 2, 3), strict=True):
+        then = time.time() - hours * 3600
+        os.utime(path, (then, then))
+
+    remove_orphan_files(table)
+
+    assert [path.exists() for path in orphans] == [True, False, True, False, True, False, True, True, True]  # fmt: skip
+    two_hours_ago = int((time.time() - 7000) * 1000)
+    remove_orphan_files(table, older_than=two_hours_ago)
+    assert [path.exists() for path in orphans] == [False, False, False, False, True, False, True, False, False]  # fmt: skip
+
+
+def test_a_time_in_the_future_is_refused(table: Table) -> None:
+    with pytest.raises(InputError, match="future"):
+        step.plan(table, older_than=int((time.time() + 60) * 1000))
+
+
+def test_one_partition_is_cleaned(table: Table) -> None:
+    orphans = create_orphan_files(table)
+
+    result = remove_orphan_files(table, partitions=["p=9", {"p": 7}])
+
+    assert result.files == 1
+    assert [path for path in orphans if not path.exists()] == [
+        Path(table.paths.root) / "p=9/bucket-3/data-0.parquet.index"
+    ]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(KINDS)), operations(), st.booleans(), st.booleans())
+def test_cleaning_changes_no_version_and_leaves_nothing(
+    kind: str, history: list[Operation], expired: bool, rolled_back: bool
+) -> None:
+    """Invariant 35, invariant 36 and invariant 37."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        table = make_table(Path(root), kind, history)
+        if rolled_back:
+            table.rollback(table.snapshots.ids()[len(table.snapshots.ids()) // 2])
+        if expired:
+            expire_snapshots(table, retain_max=2)
+        if "dev" in table.branches.names() and rolled_back:
+            table.branches.delete("dev")
+        backdate_files(table)
+        before = read_all_branches(table)
+
+        planned = step.plan(table)
+        result = remove_orphan_files(table)
+
+        assert (len(planned.files), planned.bytes) == (result.files, result.bytes)
+        assert read_all_branches(table) == before
+        assert unreferenced_files(table) == set()
+        assert check(table, deep=True).findings == ()
+        assert not step.plan(table)
+
+
+def test_side_files_and_changelogs_are_used(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "changelog", [("upsert", 1)])
+    backdate_files(table)
+
+    assert not step.plan(table)
+
+
+def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [*HISTORY, ("upsert", 4)])
+    branch_files = {entry.file.file_name for entry in branch_of(table, "dev").manifests.live(branch_of(table, "dev").snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
+    table.rollback(3)
+    table.branches.delete("dev")
+    backdate_files(table)
+    before = read_all_branches(table)
+
+    found = {Path(file.path).name for file in step.plan(table).files}
+
+    assert branch_files & found
+    remove_orphan_files(table)
+    assert read_all_branches(table) == before
+    assert unreferenced_files(table) == set()
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [("DATE", date(2026, 3, 1), "2026-03-01"), ("BOOLEAN", True, "TRUE"), ("INT", 5, "05")],
+)
+def test_a_partition_is_found_whatever_its_directory_is_called(
+    tmp_path: Path, kind: str, value: object, text: str, legacy: str
+) -> None:
+    table = new_table(tmp_path, f"p {kind}, k INT", key=(), partition_by=("p",), bucket="-1", partition__legacy_name=legacy)  # fmt: skip
+    table.append(pa.table({"p": [value], "k": [1]}))
+    used = next(path for path in stored_files(table) if "/data-" in path)
+    Path(used).with_name("data-x.parquet").write_bytes(b"orphan")
+    backdate_files(table)
+
+    for spec in (f"p={text}", {"p": value}):
+        assert len(step.plan(table, partitions=[spec]).files) == 1
+    with pytest.raises(NotFoundError, match="not a partition column"):
+        step.plan(table, partitions=[{"q": value}])

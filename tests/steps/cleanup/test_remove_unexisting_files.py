@@ -1,0 +1,67 @@
+"""Lost data files are taken out of a table (invariant 39)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.damage import data_files
+from support.histories import make_table
+from support.tables import deletion_vectors_of, new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import PaimonError
+from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check import check
+
+
+def test_the_rest_can_be_read_again(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    for number in range(3):
+        table.append(table_of("k v", [(number, str(number))]))
+    lost = data_files(table)[1]
+    lost.unlink()
+    with pytest.raises(PaimonError):
+        rows_of(table)
+    before = stored_files(table)
+
+    planned = plan(table)
+    assert (planned.paths, planned.rows, stored_files(table)) == ((str(lost),), 1, before)
+    assert remove_unexisting_files(table) == planned
+
+    assert rows_of(table) == [(0, "0"), (2, "2")]
+    newest = table.snapshots.latest()
+    assert newest is not None
+    assert (newest.commit_kind.value, newest.delta_record_count) == ("OVERWRITE", -1)
+    assert not remove_unexisting_files(table)
+    assert table.snapshots.latest_id() == 4
+
+
+def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(k, "old") for k in range(10)]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(3, "new")]))
+    compact(table, InProcessExecutor())
+    [name] = deletion_vectors_of(table)
+    next(Path(table.paths.root).glob(f"bucket-*/{name}")).unlink()
+
+    lost = remove_unexisting_files(table)
+
+    assert [Path(path).name for path in lost.paths] == [name]
+    assert deletion_vectors_of(table) == {}
+    assert rows_of(table) == [(3, "new")]
+    newest = table.snapshots.latest_id()
+    findings = check(table, deep=True).findings
+    assert {finding.rule for finding in findings} == {"missing-file", "unreadable"}
+    assert not [finding for finding in findings if finding.where == f"snapshot {newest}"]
+
+
+def test_a_whole_table_is_left_alone(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "vectors", [("upsert", 1), ("minor", 0)])
+    newest = table.snapshots.latest_id()
+
+    assert not remove_unexisting_files(table)
+    assert table.snapshots.latest_id() == newest
+    assert not plan(new_table(tmp_path / "empty"))

@@ -1,0 +1,86 @@
+"""Which executor work goes to: small work stays in the process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.histories import HISTORY, backdate_files, create_orphan_files, make_table
+from support.tables import stored_files
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.steps.cleanup import remove_orphan_files as step
+from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
+from paimon_orch.steps.inspection.check import check
+
+
+class Elsewhere(InProcessExecutor):
+    """Stands for Spark."""
+
+    def __init__(self) -> None:
+        self.units = 0
+        self.labels: set[str] = set()
+
+    def map(self, run: Any, units: Sequence[Any], *, label: str, **named: Any) -> list[bytes]:
+        self.units += len(units)
+        self.labels.add(label)
+        return super().map(run, units, label=label, **named)
+
+    def shuffle(self, split: Any, units: Sequence[Any], join: Any, **named: Any) -> list[bytes]:
+        self.units += len(units)
+        self.labels.add(named["label"])
+        return super().shuffle(split, units, join, **named)
+
+
+def echo(unit: bytes) -> bytes:
+    return unit
+
+
+def test_many_units_go_elsewhere_and_few_do_not() -> None:
+    elsewhere, made = Elsewhere(), []
+
+    def make() -> Elsewhere:
+        made.append(1)
+        return elsewhere
+
+    executor = ThresholdExecutor(make, many=3)
+
+    assert executor.map(echo, [b"a", b"b"], label="few") == [b"a", b"b"]
+    assert (made, elsewhere.units) == ([], 0)
+    assert executor.map(echo, [b"a", b"b", b"c"], label="many") == [b"a", b"b", b"c"]
+    assert (made, elsewhere.units) == ([1], 3)
+
+
+def test_large_tables_are_listed_elsewhere_and_small_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(tmp_path, "vectors", HISTORY)
+    backdate_files(table)
+    elsewhere = Elsewhere()
+    executor = ThresholdExecutor(lambda: elsewhere, many=3)
+
+    small = step.plan(table, executor)
+    assert elsewhere.units == 0
+    monkeypatch.setattr(step, "_DIRECTORIES_PER_UNIT", 1)
+    monkeypatch.setattr(step, "_MANIFESTS_PER_UNIT", 1)
+    large = step.plan(table, executor)
+
+    assert elsewhere.labels == {"list the files of db.t and read its manifests"}
+    assert small == large == step.plan(table)
+
+
+def test_a_manifest_that_cannot_be_read_elsewhere_stops_the_cleanup_here(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "vectors", HISTORY)
+    create_orphan_files(table)
+    before = stored_files(table)
+    for path in sorted(Path(table.paths.manifest_dir).glob("manifest-[0-9a-f]*-*-*-*-*-*")):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(CorruptFileError, match=path.name):
+            step.remove_orphan_files(table, Elsewhere())
+        path.write_bytes(content)
+    assert stored_files(table) == before
+    assert step.remove_orphan_files(table, Elsewhere()).files == 9
+    assert check(table, deep=True).findings == ()

@@ -1,0 +1,226 @@
+"""What a policy says of partitions, and why; the figures are those of small real tables."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import new_table, table_of
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact, plan
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.table import Table
+
+VECTORS = {"deletion_vectors__enabled": "true"}
+
+
+def upsert(table: Table, *days: str, rows: int = 4, value: str = "a") -> None:
+    found = [(day, number, value) for day in days for number in range(rows)]
+    table.upsert(table_of("dt k v", found).cast(pa.schema([("dt", "string"), ("k", "int64"), ("v", "string")])))  # fmt: skip
+
+
+def partitioned(root: Path, **options: str) -> Table:
+    return new_table(root, "dt STRING, k BIGINT, v STRING", key=["dt", "k"], partition_by=["dt"], **options)  # fmt: skip
+
+
+def settle(table: Table, **chosen: Any) -> None:
+    assert compact(table, InProcessExecutor(), **chosen).snapshot_id
+
+
+def said(table: Table, **policy: Any) -> dict[str, CompactionDecision]:
+    return {d.partition: d for d in decide(table, CompactionPolicy(**policy))}
+
+
+def test_by_default_each_file_in_level_0_is_enough(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    upsert(table, "a", "b")
+    settle(table)
+    upsert(table, "b", value="b")
+
+    found = said(table)
+
+    assert not found["dt=a"].compact
+    assert found["dt=a"].reason.startswith("there is nothing to compact: level-0 files: 0")
+    assert found["dt=b"].compact
+    assert found["dt=b"].strategy == "minor"
+    assert "level-0 files: 1, from 1 on" in found["dt=b"].reason
+    assert found["dt=b"].figures.level0_files == 1
+    assert found["dt=b"].figures.rewrite_files == 1
+
+
+def test_work_waits_for_a_threshold_but_not_for_ever(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    upsert(table, "a")
+
+    [waiting] = decide(table, CompactionPolicy(level0_files=3))
+    [late] = decide(table, CompactionPolicy(level0_files=3), overdue={"dt=a"})
+    for _ in range(2):
+        upsert(table, "a")
+    [reached] = decide(table, CompactionPolicy(level0_files=3))
+
+    assert (waiting.compact, waiting.is_waiting) == (False, True)
+    assert waiting.reason.startswith("not worth it yet: level-0 files: 1")
+    assert late.compact
+    assert late.reason.startswith("it has waited longer than 1 h")
+    assert reached.compact
+    assert "level-0 files: 3, from 3 on" in reached.reason
+
+
+def test_read_amplification_is_a_reason_of_its_own(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, num_sorted_run__compaction_trigger="2")
+    for _ in range(3):
+        upsert(table, "a")
+
+    assert "sorted runs: 3, from 3 on" in said(table, level0_files=9, sorted_runs=3)["dt=a"].reason
+    assert said(table, level0_files=9, sorted_runs=4)["dt=a"].is_waiting
+
+
+def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> None:
+    table = partitioned(tmp_path)
+    upsert(table, "a")
+
+    found = said(table)["dt=a"]
+
+    assert not plan(table)
+    assert (found.compact, found.is_waiting) == (False, False)
+
+
+def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS, compaction__delete_ratio_threshold="1.0")
+    for value in "abc":
+        upsert(table, "a", value=value)
+        settle(table)
+    assert not plan(table)
+
+    found = said(table)["dt=a"]
+    [minor_only] = decide(table, may_be_full=False)
+    limited = said(table, max_rewrite="1 b")["dt=a"]
+    settle(table, strategy="full")
+
+    assert (found.compact, found.strategy) == (True, "full")
+    assert found.reason.startswith("67% of the rows are hidden or retracted, more than 50%")
+    assert not minor_only.compact
+    assert not limited.compact
+    assert not said(table)["dt=a"].compact
+
+
+def test_what_is_too_much_at_once_is_left_to_people(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    upsert(table, "a")
+
+    found = said(table, max_rewrite="100 b")["dt=a"]
+
+    assert (found.compact, found.is_waiting) == (False, False)
+    assert found.reason.startswith("too much at once")
+    assert found.reason.endswith("at most 100 b")
+
+
+def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "dt STRING, k BIGINT", key=(), partition_by=["dt"], bucket="-1")
+    for _ in range(5):
+        table.append(pa.table({"dt": ["a"], "k": [1]}))
+
+    assert "small files: 5, from 2 on" in said(table)["dt=a"].reason
+    assert said(table, small_files=6)["dt=a"].is_waiting
+
+
+def test_an_option_of_the_table_waits_for_no_threshold(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    upsert(table, "a")
+    settle(table)
+    upsert(table, "a", rows=3, value="b")
+    settle(table)
+
+    found = said(table, level0_files=9, sorted_runs=9, deleted_ratio=1.0)["dt=a"]
+
+    assert found.reason.startswith("the table's options ask for it (hidden rows)")
+
+
+def test_rows_that_wait_for_a_bucket_are_work(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="-2", postpone__batch_write_fixed_bucket="false")
+    table.upsert(pa.table({"k": [1], "v": ["a"]}))
+
+    [found] = decide(table)
+
+    assert found.compact
+    assert found.partition == ""
+
+
+def test_a_table_without_partitions_has_one_decision_and_an_empty_one_none(tmp_path: Path) -> None:
+    table = new_table(tmp_path, **VECTORS)
+    assert decide(table) == []
+
+    table.upsert(pa.table({"k": [1], "v": ["a"]}))
+
+    [found] = decide(table)
+    assert str(found).startswith("the table: minor compaction: level-0 files: 1")
+    assert found.to_dict()["compact"] == "minor"
+
+
+def test_tables_that_cannot_be_compacted_are_refused(tmp_path: Path) -> None:
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    table = new_table(tmp_path, key=(), bucket="-1", **options)
+
+    with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+        decide(table)
+
+
+@pytest.mark.parametrize("wrong", [{"max_rewrite": "much"}, {"max_wait": "long"}])
+def test_sizes_and_times_are_checked(wrong: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        CompactionPolicy(**wrong)  # type: ignore[arg-type]
+
+
+class Reads(LocalFileIO):
+    def __init__(self) -> None:
+        self.manifests: list[str] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        name = path.rsplit("/", 1)[-1]
+        if name.startswith("manifest-") and not name.startswith("manifest-list"):
+            self.manifests.append(name)
+        assert "/manifest/" in path or "/snapshot/" in path or "/schema/" in path
+        return super().read_bytes(path)
+
+
+def test_of_some_partitions_only_their_manifests_are_read(tmp_path: Path) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    for day in "abcdefgh":
+        upsert(table, day)
+    reads = Reads()
+    table = Table(table.identifier, reads, table.paths)
+
+    [found] = decide(table, partitions=["dt=c"])
+
+    assert found.partition == "dt=c"
+    assert len(reads.manifests) == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.sampled_from(["upsert", "compact", "full"]), max_size=6),
+    st.booleans(),
+    st.integers(1, 3),
+)
+def test_what_it_compacts_has_work_and_what_it_leaves_says_why(
+    tmp_path_factory: pytest.TempPathFactory, life: list[str], vectors: bool, least: int
+) -> None:
+    table = partitioned(tmp_path_factory.mktemp("t"), **(VECTORS if vectors else {}))
+    for number, event in enumerate(life):
+        if event == "upsert":
+            upsert(table, "a", value=str(number))
+        else:
+            compact(table, InProcessExecutor(), strategy="full" if event == "full" else "minor")
+
+    for found in decide(table, CompactionPolicy(level0_files=least)):
+        work = plan(table, partitions=[found.partition], strategy=found.strategy)
+        assert found.reason
+        if found.compact or found.is_waiting:
+            assert work
+        else:
+            assert not work

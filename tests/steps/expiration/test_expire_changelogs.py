@@ -1,0 +1,119 @@
+"""Expiring the changelogs that outlived their snapshots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.histories import read_all_branches, unreferenced_files
+from support.tables import new_table, rows_of, stored_files, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs, plan
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.table.table import Table
+
+
+def table_with_changelogs(root: Path, producer: str, **options: str) -> Table:
+    """Seven snapshots, of which the last stays; the others live on as changelogs."""
+    decoupled = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "1"}
+    table = new_table(root, changelog_producer=producer, **decoupled | options)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number % 2, str(number))]))
+    compact(table, InProcessExecutor(), strategy="full")
+    for number in range(3):
+        table.upsert(table_of("k v", [(7, str(number))]))
+    expire_snapshots(table, retain_max=1)
+    assert [path.name for path in sorted(changelogs(table))] == [f"changelog-{i}" for i in range(1, 7)]  # fmt: skip
+    return table
+
+
+def changelogs(table: Table) -> list[Path]:
+    return list((Path(table.paths.root) / "changelog").glob("changelog-*"))
+
+
+@pytest.mark.parametrize("producer", ["input", "none"])
+def test_changelogs_expire_with_what_only_they_name(tmp_path: Path, producer: str) -> None:
+    table = table_with_changelogs(tmp_path, producer)
+    mode = "changelog" if producer == "input" else "delta"
+    before, changes = read_all_branches(table), table.incremental(4, 7, mode).to_arrow().to_pylist()
+    files = stored_files(table)
+
+    planned = plan(table, retain_max=3)
+    assert stored_files(table) == files
+    done = expire_changelogs(table, retain_max=3)
+
+    assert planned.to_dict() == done.to_dict()
+    assert done.changelogs == (1, 2, 3, 4)
+    assert (Path(table.paths.root) / "changelog" / "EARLIEST").read_text() == "5"
+    assert read_all_branches(table) == before
+    assert table.incremental(4, 7, mode).to_arrow().to_pylist() == changes
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()
+    assert not expire_changelogs(table, retain_max=3)
+
+
+def test_the_newest_changelog_stays(tmp_path: Path) -> None:
+    table = table_with_changelogs(tmp_path, "input")
+
+    expire_changelogs(table, retain_max=1, older_than=2**60)
+
+    assert [path.name for path in changelogs(table)] == ["changelog-6"]
+    assert check(table, deep=True)
+
+
+def test_age_counts_with_a_minimum_a_limit_and_consumers(tmp_path: Path) -> None:
+    table = table_with_changelogs(tmp_path, "input")
+    far = 2**60
+
+    assert plan(table).changelogs == (), "they are young"
+    assert plan(table, older_than=far).changelogs == (1, 2, 3, 4, 5)
+    assert plan(table, older_than=far, retain_min=4).changelogs == (1, 2, 3)
+    assert plan(table, older_than=far, max_deletes=2).changelogs == (1, 2)
+    consumer = Path(table.paths.root) / "consumer" / "consumer-job"
+    consumer.parent.mkdir()
+    consumer.write_text('{"nextSnapshot": 3}')
+    assert plan(table, older_than=far).changelogs == (1, 2)
+    with pytest.raises(InputError, match=r"less than the minimum \(retain-min\), which is 3"):
+        plan(table, retain_min=3, retain_max=2)
+
+
+def test_a_table_without_changelogs_has_nothing_to_expire(tmp_path: Path) -> None:
+    assert not plan(new_table(tmp_path))
+
+
+def test_snapshot_expiration_goes_on_to_changelogs(tmp_path: Path) -> None:
+    options = {"changelog__num_retained__max": "2", "changelog__num_retained__min": "1"}
+    table = new_table(tmp_path, changelog_producer="input", snapshot__num_retained__min="1", snapshot__num_retained__max="1", **options)  # fmt: skip
+    for number in range(6):
+        table.upsert(table_of("k v", [(number, str(number))]))
+    rows = rows_of(table)
+
+    expire_snapshots(table)
+
+    assert sorted(path.name for path in changelogs(table)) == ["changelog-5"]
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()
+
+
+def test_changelogs_without_manifest_lists_are_valid_and_cleanup_continues(tmp_path: Path) -> None:
+    table = table_with_changelogs(tmp_path, "input")
+    at = Path(table.paths.root)
+    compacted = json.loads((at / "changelog" / "changelog-4").read_bytes())
+    assert compacted.get("changelogManifestList") is None
+    for which in ("baseManifestList", "deltaManifestList"):  # as Java leaves them
+        (at / "manifest" / compacted[which]).unlink()
+    rows = rows_of(table)
+
+    assert check(table, deep=True).findings == ()
+    remove_orphan_files(table)
+    expire_changelogs(table, retain_max=1)
+
+    assert rows_of(table) == rows
+    assert [path.name for path in changelogs(table)] == ["changelog-6"]

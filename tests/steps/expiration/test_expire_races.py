@@ -1,0 +1,175 @@
+"""Readers, writers, taggers and other expirations while snapshots expire: none of them loses a file that it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.histories import (
+    branch_of,
+    make_table,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
+)
+from support.tables import rows_of, table_of
+
+from paimon_orch.errors import NotFoundError
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.table import Table
+
+
+class _AtEarliest(LocalFileIO):
+    """Does something in the moment when an expiration has moved the hint."""
+
+    def __init__(self, action: Any) -> None:
+        self.action = action
+        self.error: NotFoundError | None = None
+
+    def write(self, path: str, data: bytes) -> None:
+        super().write(path, data)
+        if path.endswith("EARLIEST") and self.action is not None:
+            action, self.action = self.action, None
+            try:
+                action()
+            except NotFoundError as error:
+                self.error = error
+
+
+def test_who_reads_the_earliest_snapshot_meets_none_that_is_going(tmp_path: Path) -> None:
+    """New readers see a snapshot wholly or not at all while snapshots expire (apache/paimon#6978)."""
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
+    expected = rows_of(table, snapshot_id=3)
+    seen = []
+
+    class Watching(LocalFileIO):
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            earliest = table.snapshots.earliest_id()
+            seen.append((earliest, rows_of(table, snapshot_id=earliest)))
+
+    watched = Table(table.identifier, Watching(), table.paths)
+    expire_snapshots(watched, retain_max=2)
+
+    assert len(seen) > 5
+    assert all(one == (3, expected) for one in seen)
+
+
+def test_a_snapshot_that_is_tagged_while_it_goes_stays_or_the_tag_is_refused(
+    tmp_path: Path,
+) -> None:
+    table = make_table(tmp_path / "a", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
+    io = _AtEarliest(lambda: table.tags.create("late", 2))
+    expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+    assert io.error is not None
+    assert table.tags.names() == []
+
+    # another engine does not look at the hint: its tag is seen, and its files stay
+    table = make_table(tmp_path / "b", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
+    rows = rows_of(table, snapshot_id=2)
+    data = Path(table.snapshots.path(2)).read_bytes()
+    tag = Path(table.paths.tag_dir) / "tag-late"
+    tag.parent.mkdir()
+    io = _AtEarliest(lambda: tag.write_bytes(data))
+    expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+    assert rows_of(table, tag="late") == rows
+    assert check(table, deep=True)
+
+
+def test_a_tag_does_not_move_to_a_snapshot_that_goes(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("upsert", 2), ("upsert", 3), ("tag", 0)])
+    io = _AtEarliest(lambda: table.tags.replace("t0", 2))
+
+    expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+
+    assert io.error is not None
+    assert table.tags.get("t0").id == 4
+    assert check(table, deep=True).findings == ()
+
+
+class _AtDeletion(LocalFileIO):
+    """Does something right after a tag was deleted."""
+
+    def __init__(self, action: Any) -> None:
+        self.action = action
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        if "/tag/tag-" in path and self.action is not None:
+            action, self.action = self.action, None
+            action()
+
+
+@pytest.mark.parametrize("other", ["branch", "tag"])
+def test_who_begins_at_a_tag_that_is_deleted_has_its_files(tmp_path: Path, other: str) -> None:
+    """The state of a tag is taken up while the tag is deleted, by an engine that read it before."""
+    table = make_table(tmp_path, "vectors", [("tag", 0), ("tag", 5), ("full", 0), ("upsert", 2)])
+    expire_snapshots(table, retain_max=1)
+    table.tags.delete("t5")
+    rows = rows_of(table, tag="t0")
+    data = Path(table.tags.path("t0")).read_bytes()
+
+    def taken_up() -> None:
+        if other == "tag":
+            Path(table.paths.tag_dir, "tag-late").write_bytes(data)
+            return
+        Path(table.paths.tag_dir, "tag-t0").write_bytes(data)
+        table.branches.create("dev", "t0")
+        Path(table.paths.tag_dir, "tag-t0").unlink()
+
+    delete_tag(Table(table.identifier, _AtDeletion(taken_up), table.paths), "t0")
+
+    late = table if other == "tag" else branch_of(table, "dev")
+    assert rows_of(late, tag="late" if other == "tag" else "t0") == rows
+    assert check(table, deep=True).findings == ()
+
+
+def test_no_branch_begins_at_a_tag_that_is_gone(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1)])
+    expire_snapshots(table, retain_max=1)
+
+    class Slow(LocalFileIO):
+        def create(self, path: str, data: bytes) -> bool:
+            if "/branch-dev/schema/" in path:
+                delete_tag(table, "t0")
+            return super().create(path, data)
+
+    with pytest.raises(NotFoundError, match="no tag 't0'"):
+        Branches(Slow(), table.paths.root).create("dev", "t0")
+
+    assert table.branches.names() == []
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()
+
+
+def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
+    rows = table_of("p k v", [(0, 99, "late")])
+    io = _AtEarliest(lambda: table.upsert(rows))
+
+    result = expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+
+    assert result.snapshots == 3
+    assert table.snapshots.ids() == [4, 5]
+    assert (0, 99, "late") in rows_of(table)
+    assert check(table, deep=True)
+
+
+@pytest.mark.parametrize("other", [1, 2, 3])
+def test_two_expirations_at_once_do_no_harm(tmp_path: Path, other: int) -> None:
+    table = make_table(tmp_path, "vectors", [("upsert", 1), ("full", 0), ("tag", 0), ("upsert", 2), ("minor", 0)])  # fmt: skip
+    before = read_all_branches(table)
+    io = _AtEarliest(lambda: expire_snapshots(table, retain_max=other))
+
+    expire_snapshots(Table(table.identifier, io, table.paths), retain_max=2)
+
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
+    assert table.snapshots.ids() == list(range(6 - min(other, 2), 6))
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()

@@ -1,0 +1,352 @@
+"""Expiring snapshots: which go, what goes with them, and that everything else stays (invariants 25 to 29)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support.damage import edit_files, edit_snapshot
+from support.histories import (
+    KINDS,
+    CountingFileIO,
+    Operation,
+    branch_of,
+    make_snapshots,
+    make_table,
+    operations,
+    read_all_branches,
+    select_retained,
+    snapshot_range,
+    unreferenced_files,
+)
+from support.tables import new_table, rows_of, small_batches, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration import expire_snapshots as step
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+NOW = 10_000_000_000
+
+
+def going(table: Table, **arguments: Any) -> list[int]:
+    return list(step.plan(table, now_millis=NOW, **arguments).snapshots)
+
+
+def test_defaults_keep_ten_snapshots_and_those_of_the_last_hour(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 15)
+
+    assert going(table) == [1, 2, 3, 4, 5]
+    edit_snapshot(table, 4, time_millis=NOW - 3_599_000)
+    assert going(table) == [1, 2], "a snapshot goes by age if its successor is older"
+
+
+def test_options_of_the_table_count_and_arguments_go_before_them(tmp_path: Path) -> None:
+    options = {"num_retained__min": "3", "num_retained__max": "6", "time_retained": "1 h"}
+    table = make_snapshots(
+        tmp_path, 10, **{f"snapshot__{name}": text for name, text in options.items()}
+    )
+
+    assert going(table) == [1, 2, 3, 4, 5, 6, 7]
+    assert going(table, older_than=0) == [1, 2, 3, 4], "more than the maximum go whatever their age"
+    assert going(table, retain_max=2, older_than=0) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert going(table, retain_min=8) == [1, 2]
+    assert going(table, older_than=4000) == [1, 2, 3, 4]
+    assert going(table, retain_max=9, older_than=4001) == [1, 2, 3]
+    assert going(table, max_deletes=2) == [1, 2]
+    assert going(table, max_deletes=0) == []
+
+
+@pytest.mark.parametrize("arguments", [{"retain_min": 0}, {"retain_min": 3, "retain_max": 2}, {"max_deletes": -1}])  # fmt: skip
+def test_contradictions_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=r"but must (be|not be less)"):
+        step.plan(make_snapshots(tmp_path, 3), **arguments)
+
+
+def test_an_empty_table_and_a_single_snapshot_have_nothing_to_expire(tmp_path: Path) -> None:
+    assert not step.plan(new_table(tmp_path / "a"), retain_max=1)
+    table = make_snapshots(tmp_path / "b", 1)
+    assert expire_snapshots(table, retain_max=1, older_than=NOW).snapshots == 0
+    assert snapshot_range(table) == ([1], None)
+
+
+def test_the_plan_changes_nothing_and_says_what_the_run_does(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "vectors", [("full", 0), ("upsert", 1), ("full", 0), ("upsert", 2)])  # fmt: skip
+    before = stored_files(table)
+
+    planned = step.plan(table, retain_max=1)
+
+    assert stored_files(table) == before
+    figures = planned.to_dict()
+    result = expire_snapshots(table, retain_max=1)
+    assert figures["snapshots"] == result.snapshots == 4
+    assert figures["data_files"] == result.data_files
+    assert figures["bytes"] == result.bytes
+    gone = before - stored_files(table)
+    garbage = planned.files_to_delete
+    assert gone >= {*garbage.data, *garbage.metadata, *garbage.lists}
+    assert len(gone) == result.data_files + result.metadata_files + result.snapshots
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(KINDS)), operations(), st.integers(1, 4), st.integers(1, 4))
+@example("vectors", [("tag", 0), ("branch", 0), ("full", 0), ("upsert", 0), ("full", 0), ("untag", 0)], 1, 1)  # fmt: skip
+def test_expiration_changes_no_retained_version_and_leaves_nothing(
+    kind: str, history: list[Operation], first: int, second: int
+) -> None:
+    """Invariant 25, invariant 26, invariant 27 and invariant 28."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        table = make_table(Path(root), kind, history)
+        loose = unreferenced_files(table)
+        before, ids = read_all_branches(table), table.snapshots.ids()
+
+        expire_snapshots(table, retain_max=first + second, older_than=0)
+        expire_snapshots(table, retain_max=first, older_than=0)
+        expire_snapshots(table, retain_max=first, older_than=0)  # nothing is left to do
+
+        after = read_all_branches(table)
+        assert after == select_retained(before, after)
+        left = table.snapshots.ids()
+        assert left == ids[-first:], "the newest stay, without a gap"
+        assert check(table, deep=True).findings == ()
+        assert unreferenced_files(table) <= loose, "nothing is left behind"
+
+
+def test_at_once_or_one_after_the_other_ends_alike(tmp_path: Path) -> None:
+    """Invariant 29."""
+    history = [
+        ("full", 0),
+        ("upsert", 1),
+        ("minor", 0),
+        ("tag", 1),
+        ("overwrite", 2),
+        ("upsert", 3),
+    ]
+    ends = []
+    for name, steps in (("a", [2]), ("b", [6, 5, 4, 3, 2])):
+        table = make_table(tmp_path / name, "vectors", history)
+        for number in steps:
+            expire_snapshots(table, retain_max=number, older_than=0)
+        files = Counter(Path(path).parent.name for path in stored_files(table))
+        ends.append((read_all_branches(table), snapshot_range(table), files))
+
+    assert ends[0] == ends[1]
+
+
+def test_a_limit_expires_a_part(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 6)
+
+    result = expire_snapshots(table, retain_max=1, max_deletes=2)
+
+    assert (result.snapshots, snapshot_range(table)) == (2, ([3, 4, 5, 6], 3))
+
+
+def test_a_consumer_holds_expiration_back(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 6)
+    path = Path(table.paths.root) / "consumer" / "consumer-job"
+    path.parent.mkdir()
+    path.write_text('{"nextSnapshot": 3}')
+
+    assert going(table, retain_max=1) == [1, 2]
+    path.write_text("{}")
+    with pytest.raises(CorruptFileError, match="consumer-job"):
+        going(table, retain_max=1)
+
+
+def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 4, consumer__expiration_time="1 h")
+    folder = Path(table.paths.root) / "consumer"
+    folder.mkdir()
+    for name, age in (("old", 4000), ("new", 10)):
+        (folder / f"consumer-{name}").write_text(json.dumps({"nextSnapshot": 2 + (age < 1000)}))
+        os.utime(folder / f"consumer-{name}", (time.time() - age,) * 2)
+
+    expire_snapshots(table, retain_max=1)
+
+    assert table.snapshots.ids() == [3, 4]
+    assert [path.name for path in folder.iterdir()] == ["consumer-new"]
+
+
+def test_consumers_of_changelogs_alone_do_not_hold_back(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 3, consumer__changelog_only="true")
+    path = Path(table.paths.root) / "consumer" / "consumer-job"
+    path.parent.mkdir()
+    path.write_text('{"nextSnapshot": 1}')
+
+    assert going(table, retain_max=1) == [1, 2]
+
+
+def test_gaps_are_survived(tmp_path: Path) -> None:
+    """Someone removed snapshots in the middle by hand (apache/paimon#4743)."""
+    table = make_snapshots(tmp_path, 8)
+    rows = rows_of(table)
+    for number in (3, 4, 6):
+        Path(table.snapshots.path(number)).unlink()
+
+    expire_snapshots(table, retain_max=3)
+
+    assert snapshot_range(table) == ([7, 8], 7)
+    assert rows_of(table) == rows
+
+
+def test_tags_of_a_branch_protect(tmp_path: Path) -> None:
+    """A branch's tags protect what they keep, whoever expires (apache/paimon#9867)."""
+    table = make_table(tmp_path, "plain", [("tag", 0), ("branch", 0), ("on branch", 1)])
+    branch = branch_of(table, "dev")
+    branch.tags.create("own")
+    for number in range(3):
+        branch.upsert(table_of("p k v", [(0, 0, str(number))]))
+        compact(branch, InProcessExecutor(), strategy="full")
+    before = read_all_branches(table)
+
+    expire_snapshots(branch, retain_max=1)
+    expire_snapshots(table, retain_max=1)
+
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
+    assert {name for name in after if "tag" in name} == {"main tag t0", "dev tag own", "dev tag t0"}
+    assert check(table, deep=True)
+
+
+def test_a_branch_survives_the_tag_it_began_at(tmp_path: Path) -> None:
+    """The branch's first snapshot is read after its tag in main was deleted (apache/paimon#6272)."""
+    table = make_table(tmp_path, "plain", [("tag", 0), ("branch", 0), ("upsert", 1), ("full", 0), ("untag", 0), ("upsert", 2)])  # fmt: skip
+    rows = rows_of(branch_of(table, "dev"))
+
+    expire_snapshots(table, retain_max=1)
+
+    assert rows_of(branch_of(table, "dev")) == rows
+    assert check(table, deep=True)
+
+
+def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_them(
+    tmp_path: Path,
+) -> None:
+    """A rollback as a new snapshot adds files again that an older one deleted (apache/paimon#8450)."""
+    table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
+    first = table.manifests.live(table.snapshots.get(1))
+    table.truncate()
+    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.OVERWRITE, tuple(first)))
+    table.upsert(table_of("k v", [(2, "2")]))
+
+    expire_snapshots(table, retain_max=1)
+
+    assert rows_of(table) == [(1, "1"), (2, "2")]
+
+
+@pytest.mark.parametrize("producer", ["input", "none"])
+def test_changelogs_outlive_their_snapshots(tmp_path: Path, producer: str) -> None:
+    options = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "5"}
+    table = new_table(tmp_path, changelog_producer=producer, **options)
+    for number in range(4):
+        table.upsert(table_of("k v", [(number % 2, str(number))]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(7, "7")]))
+    mode = "changelog" if producer == "input" else "delta"
+    changes = table.incremental(0, 6, mode).to_arrow().to_pylist()
+    before = read_all_branches(table)
+
+    result = expire_snapshots(table, retain_max=1)
+
+    assert result.snapshots == 5
+    folder = Path(table.paths.root) / "changelog"
+    assert sorted(path.name for path in folder.iterdir()) == ["LATEST", *(f"changelog-{i}" for i in range(1, 6))]  # fmt: skip
+    assert (folder / "LATEST").read_text() == "5"
+    after = read_all_branches(table)
+    assert after == select_retained(before, after)
+    assert table.incremental(0, 6, mode).to_arrow().to_pylist() == changes
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()
+
+
+def test_empty_directories_go_if_the_table_says_so(tmp_path: Path) -> None:
+    for name, option, left in (("a", "true", ["p=1"]), ("b", "false", ["p=0", "p=1"])):
+        table = new_table(
+            tmp_path / name, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",),
+            snapshot__clean_empty_directories=option,
+        )  # fmt: skip
+        table.upsert(table_of("p k", [(0, 0), (1, 1)]))
+        table.drop_partitions([{"p": 0}])
+        table.upsert(table_of("p k", [(1, 2)]))
+
+        result = expire_snapshots(table, retain_max=1)
+
+        assert sorted(path.name for path in Path(table.paths.root).glob("p=*")) == left
+        assert result.directories == (2 if option == "true" else 0)
+
+
+def test_side_files_go_with_their_data_file(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 1)
+    [bucket] = Path(table.paths.root).glob("bucket-*")
+    edit_files(table, 1, extra_files=("side.index",))
+    (bucket / "side.index").write_bytes(b"x")
+    (bucket / "other.index").write_bytes(b"x")
+    table.truncate()
+    table.upsert(table_of("k v", [(1, "1")]))
+
+    expire_snapshots(table, retain_max=1)
+
+    assert sorted(path.suffix for path in bucket.iterdir()) == [".index", ".parquet"]
+    assert (bucket / "other.index").exists()
+
+
+def test_every_manifest_is_read_at_most_once(tmp_path: Path) -> None:
+    history = [("upsert", 1), ("tag", 1), ("full", 0), ("branch", 1), ("on branch", 2), ("upsert", 3), ("minor", 0), ("tag", 2), ("upsert", 4)]  # fmt: skip
+    table = make_table(tmp_path, "vectors", history)
+    io = CountingFileIO()
+
+    expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+
+    reads = [count for path, count in io.reads.items() if "/manifest/" in path]
+    assert len(reads) > 10
+    assert max(reads) == 1
+
+
+def test_tags_may_be_given_a_time_and_keep_after_expiration(tmp_path: Path) -> None:
+    table = make_snapshots(tmp_path, 3)
+    table.tags.create("month", 1, time_retained=timedelta(days=30))
+    rows = rows_of(table, tag="month")
+
+    expire_snapshots(table, retain_max=1)
+
+    assert rows_of(table, tag="month") == rows
+
+
+def test_replaced_index_files_go_and_the_others_stay(tmp_path: Path) -> None:
+    """Java leaves the side files of replaced indexes to orphan cleanup."""
+    table = new_table(tmp_path, key=(), bucket="-1", file_index__in_manifest_threshold="1 b")
+    table.append(table_of("k v", [(k, str(k)) for k in range(50)]))
+    catalog = Catalog(str(tmp_path))
+    for column in ("k", "v"):
+        catalog.alter_table("db.t", [SetOption("file-index.bloom-filter.columns", column)])
+        rewrite_file_index(table, InProcessExecutor())
+    side_files = sorted(Path(table.paths.root).glob("bucket-0/*.index"))
+    assert len(side_files) == 2
+    rows = rows_of(table)
+
+    expire_snapshots(table, retain_max=1)
+
+    [left] = Path(table.paths.root).glob("bucket-0/*.index")
+    [split] = table.files()
+    assert split.files[0].extra_files == (left.name,)
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+    assert unreferenced_files(table) == set()

@@ -1,0 +1,245 @@
+"""Tags that expire, tags that come by themselves, and what goes with a tag (invariant 30)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.damage import edit_snapshot
+from support.histories import (
+    Operation,
+    make_table,
+    operations,
+    read_all_branches,
+    select_retained,
+    unreferenced_files,
+)
+from support.tables import new_table, small_batches, stored_files, table_of
+
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag, expire_tags, plan
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.create_tags import create_tags
+from paimon_orch.table.table import Table
+
+
+def test_a_tag_of_a_living_snapshot_takes_nothing_with_it(tmp_path: Path) -> None:
+    """Invariant 30, of a snapshot that lives."""
+    table = make_table(tmp_path, "vectors", [("tag", 0), ("full", 0), ("upsert", 1)])
+    before = stored_files(table)
+
+    garbage = delete_tag(table, "t0")
+
+    assert len(garbage) == 0
+    assert before - stored_files(table) == {table.tags.path("t0")}
+    with pytest.raises(NotFoundError, match="t0"):
+        delete_tag(table, "t0")
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(operations())
+def test_a_tag_takes_what_only_it_kept(history: list[Operation]) -> None:
+    """Invariant 30."""
+    with small_batches(3), tempfile.TemporaryDirectory() as root:
+        table = make_table(Path(root), "vectors", [("tag", 0), *history, ("tag", 1)])
+        for name in table.tags.names():  # deleted without their files: those are orphans
+            if name not in ("t0", "t1"):
+                delete_tag(table, name)
+        expire_snapshots(table, retain_max=1)
+        loose, before = unreferenced_files(table), read_all_branches(table)
+
+        for name in table.tags.names():
+            delete_tag(table, name)
+            after = read_all_branches(table)
+            assert after == select_retained(before, after)
+            assert unreferenced_files(table) <= loose
+            assert check(table, deep=True).findings == ()
+
+
+def test_a_neighbour_that_cannot_be_read_stops_the_deletion(tmp_path: Path) -> None:
+    """Files that the earliest snapshot needs were deleted with a tag (apache/paimon#6479)."""
+    table = make_table(tmp_path, "plain", [("tag", 0), ("upsert", 1), ("full", 0), ("tag", 1), ("upsert", 2)])  # fmt: skip
+    expire_snapshots(table, retain_max=1)
+    other = Path(table.paths.manifest_dir) / table.tags.get("t1").base_manifest_list
+    other.write_bytes(b"damaged")
+    before = stored_files(table)
+
+    with pytest.raises(CorruptFileError, match=other.name):
+        delete_tag(table, "t0")
+    assert stored_files(table) == before
+
+
+def test_tags_expire_after_their_time(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [])
+    table.tags.create("day", time_retained=timedelta(days=1))
+    table.tags.create("month", time_retained=timedelta(days=30))
+    table.tags.create("ever")
+    now = datetime.now()
+
+    assert plan(table, now=now) == []
+    assert plan(table, now=now + timedelta(days=2)) == ["day"]
+    assert plan(table, now=now + timedelta(days=90)) == ["day", "month"]
+    assert plan(table, older_than=now - timedelta(hours=1)) == []
+    os.utime(table.tags.path("ever"), (0, 0))
+    assert expire_tags(table, older_than=now - timedelta(hours=1)) == ["ever"]
+    assert table.tags.names() == ["day", "month"]
+
+
+@pytest.mark.parametrize(
+    ("created", "retained"), [([2026, 1, 1, 0, 0], 3600), ("2026-01-01T00:00:00", "PT1H")]
+)
+def test_times_are_read_as_others_write_them(
+    tmp_path: Path, created: object, retained: object
+) -> None:
+    table = make_table(tmp_path, "plain", [("tag", 0)])
+    path = Path(table.tags.path("t0"))
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(value | {"tagCreateTime": created, "tagTimeRetained": retained}))
+
+    assert plan(table, now=datetime(2026, 1, 1, 1)) == []
+    assert plan(table, now=datetime(2026, 1, 1, 1, 0, 1)) == ["t0"]
+
+
+def committed(root: Path, times: list[datetime], **options: str) -> Table:
+    """A table with a snapshot at each local time."""
+    table = new_table(root, **{f"tag__{name}": text for name, text in options.items()})
+    for number, time in enumerate(times, 1):
+        table.upsert(table_of("k v", [(number, "x")]))
+        edit_snapshot(table, number, time_millis=int(time.timestamp() * 1000))
+    return table
+
+
+def tags(table: Table) -> dict[str, int]:
+    return {name: table.tags.get(name).id for name in table.tags.names()}
+
+
+DAYS = [datetime(2026, 1, 1, 9), datetime(2026, 1, 1, 18), datetime(2026, 1, 2, 0, 5), datetime(2026, 1, 5, 7)]  # fmt: skip
+
+
+def test_a_tag_a_day_is_made_of_the_first_snapshot_after_it(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS, automatic_creation="process-time")
+
+    assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
+    assert tags(table) == {"2025-12-31": 1, "2026-01-01": 3, "2026-01-04": 4}
+    assert create_tags(table) == []
+
+
+def test_late_snapshots_wait_and_missing_days_are_completed(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS, automatic_creation="process-time", creation_delay="10 min", automatic_completion="true")  # fmt: skip
+
+    assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]  # fmt: skip
+    assert tags(table)["2026-01-01"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"creation_period": "hourly"}, "2026-01-01 08"),
+        ({"creation_period": "two-hours", "period_formatter": "without_dashes"}, "20260101 06"),
+        ({"period_formatter": "without_dashes_and_spaces"}, "20251231"),
+        (
+            {"creation_period": "hourly", "period_formatter": "without_dashes_and_spaces"},
+            "2026010108",
+        ),
+        ({"creation_period_duration": "5 min"}, "202601010855"),
+    ],
+)
+def test_periods_have_lengths_and_names(tmp_path: Path, options: dict[str, str], name: str) -> None:
+    table = committed(tmp_path, DAYS[:1], automatic_creation="process-time", **options)
+
+    assert create_tags(table) == [name]
+
+
+def test_watermarks_tell_the_time_too(tmp_path: Path) -> None:
+    table = committed(tmp_path, [DAYS[0]] * 4, automatic_creation="watermark")
+    assert create_tags(table) == []
+    for number, time in enumerate(DAYS, 1):
+        millis = (time - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+        edit_snapshot(table, number, watermark=millis)
+
+    assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        ("UTC", "2026-01-01 11"),
+        ("Z", "2026-01-01 11"),
+        ("+02", "2026-01-01 13"),
+        ("-0330", "2026-01-01 08"),
+        ("GMT+08:00", "2026-01-01 19"),
+        ("UTC-13", "2025-12-31 22"),
+        ("Asia/Shanghai", "2026-01-01 19"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["process-time", "watermark"])
+def test_tags_are_named_in_the_time_zone_of_the_table(
+    mode: str, zone: str, name: str, tmp_path: Path
+) -> None:
+    key = "sink.process-time-zone" if mode == "process-time" else "sink.watermark-time-zone"
+    table = committed(tmp_path, DAYS[:1], automatic_creation=mode, creation_period="hourly")
+    set_option(table, key, zone)
+    millis = int(datetime(2026, 1, 1, 12, 30, tzinfo=UTC).timestamp() * 1000)
+    edit_snapshot(table, 1, time_millis=millis, watermark=millis)
+
+    assert create_tags(table) == [name]
+
+
+def test_a_time_zone_that_does_not_exist_is_refused_by_its_option(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS[:1], automatic_creation="process-time")
+    set_option(table, "sink.process-time-zone", "Mars/Olympus")
+
+    with pytest.raises(InputError, match=r"sink\.process-time-zone.*Mars/Olympus.*GMT\+08:00"):
+        create_tags(table)
+    assert tags(table) == {}
+
+
+def set_option(table: Table, key: str, value: str) -> None:
+    path = Path(table.schemas.path(table.schema.id))
+    schema = json.loads(path.read_text())
+    schema["options"][key] = value
+    path.write_text(json.dumps(schema))
+
+
+def test_only_so_many_are_kept_and_each_for_its_time(tmp_path: Path) -> None:
+    table = committed(tmp_path, DAYS, automatic_creation="process-time", num_retained_max="2", default_time_retained="1 d")  # fmt: skip
+    table.tags.create("mine", 1)
+
+    create_tags(table)
+
+    assert sorted(tags(table)) == ["2026-01-01", "2026-01-04", "mine"]
+    assert plan(table, now=datetime.now() + timedelta(days=2)) == ["2026-01-01", "2026-01-04"]
+
+
+def test_tables_that_do_not_ask_get_none_and_nonsense_is_refused(tmp_path: Path) -> None:
+    assert create_tags(committed(tmp_path / "a", DAYS)) == []
+    for name, options in (("b", {"creation_period": "weekly"}), ("c", {"creation_delay": "2 d"})):
+        table = committed(tmp_path / name, DAYS, automatic_creation="process-time", **options)
+        with pytest.raises((InputError, UnsupportedError), match=r"tag\.creation-"):
+            create_tags(table)
+
+
+def test_a_tag_takes_the_changelog_that_only_it_kept(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    for text in "ab":
+        table.upsert(table_of("k v", [(1, text)]))
+    table.tags.create("t", 1)
+    expire_snapshots(table, retain_max=1)
+
+    delete_tag(table, "t")
+
+    assert unreferenced_files(table) == set()
+
+
+def test_a_tag_that_is_kept_for_longer_than_there_are_years_stays(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.tags.create("t", time_retained=timedelta(days=9_000_000))
+
+    assert plan(table) == []

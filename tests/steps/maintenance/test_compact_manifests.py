@@ -1,0 +1,47 @@
+"""Merging manifests: fewer of them, the same table (invariant 43)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.histories import KINDS, make_table, read_all_branches, select_retained
+from support.tables import new_table
+
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests, plan
+
+HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 3), ("minor", 0)]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
+    table = make_table(tmp_path, kind, HISTORY)
+    before, newest = read_all_branches(table), table.snapshots.latest()
+    assert newest is not None
+    live = {entry.identity for entry in table.manifests.live(newest)}
+
+    planned = plan(table)
+    snapshot = compact_manifests(table)
+
+    assert planned.manifests > 3
+    assert planned.deleted_entries > 0
+    assert snapshot is not None
+    assert (snapshot.id, snapshot.commit_kind) == (newest.id + 1, CommitKind.COMPACT)
+    assert (snapshot.delta_record_count, snapshot.total_record_count) == (0, newest.total_record_count)  # fmt: skip
+    assert snapshot.index_manifest == newest.index_manifest
+    assert {entry.identity for entry in table.manifests.live(snapshot)} == live
+    assert len(table.manifests.manifests(snapshot)) == 1
+    after = read_all_branches(table)
+    assert select_retained(after, before) == before
+    assert after[f"main {snapshot.id}"] == before[f"main {newest.id}"]
+    assert check(table, deep=True).findings == ()
+    assert not plan(table)
+    assert compact_manifests(table) is None
+
+
+def test_an_empty_table_has_no_manifests(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    assert compact_manifests(table) is None
+    assert table.snapshots.ids() == []

@@ -1,0 +1,381 @@
+"""Old files get the indexes that their table was configured with later, and lose those it no longer has."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.golden import GOLDEN
+from support.tables import assert_healthy, new_table, rows_of, table_of
+from typer.testing import CliRunner
+
+from paimon_orch import Catalog
+from paimon_orch.cli.app import app
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.files.file_index_reader import open_indexes
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.maintenance import rewrite_file_index as step
+from paimon_orch.table.schema_evolution.schema_changes import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    ResetOption,
+    SchemaChange,
+    SetOption,
+    UpdateType,
+)
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+
+EXECUTOR = InProcessExecutor()
+BITMAP, BLOOM = "file-index.bitmap.columns", "file-index.bloom-filter.columns"
+BESIDE = SetOption("file-index.in-manifest-threshold", "0 b")
+
+
+def alter(table: Table, *changes: SchemaChange) -> Table:
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table(table.identifier, changes)
+    return catalog.table(table.identifier)
+
+
+def rows(numbers: range, day: str = "a") -> pa.Table:
+    return table_of("day k v", [(day, n, f"v{n % 3}" if n % 7 else None) for n in numbers])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    found = new_table(
+        tmp_path, "day STRING, k BIGINT, v STRING", key=(), partition_by=["day"], bucket="-1"
+    )
+    found.append(rows(range(20)))
+    found.append(rows(range(20, 40), "b"))
+    return found
+
+
+def files_of(table: Table) -> list[DataFileMeta]:
+    return sorted(
+        (f for split in table.files() for f in split.files), key=lambda f: f.min_sequence_number
+    )
+
+
+def indexes_of(table: Table) -> list[dict[str, list[str]]]:
+    found = []
+    for split in table.files():
+        directory = table.paths.bucket_dir(table.schema, split.partition, split.bucket)
+        for file in split.files:
+            with open_indexes(table.io, f"{directory}/{file.file_name}", file) as indexes:
+                found.append({name: list(kinds) for name, kinds in (indexes or {}).items()})
+    return found
+
+
+def test_files_get_the_index_in_one_snapshot_and_nothing_else_changes(table: Table) -> None:
+    before = rows_of(table)
+    names = [file.file_name for file in files_of(table)]
+    table = alter(table, SetOption(BITMAP, "v"))
+
+    result = step.rewrite_file_index(table, EXECUTOR)
+
+    assert (result.files, result.embedded, result.snapshots) == (2, 2, 1)
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert (snapshot.commit_kind, snapshot.delta_record_count) == (CommitKind.COMPACT, 0)
+    assert indexes_of(table) == [{"v": ["bitmap"]}] * 2
+    assert sorted(file.file_name for file in files_of(table)) == sorted(names)
+    assert rows_of(table) == before
+    assert rows_of(table, filter="v = 'v1'") == [row for row in before if row[2] == "v1"]
+    assert_healthy(table)
+
+
+def test_nothing_to_do_is_no_commit(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"))
+    step.rewrite_file_index(table, EXECUTOR)
+    newest = table.snapshot()
+
+    again = step.rewrite_file_index(table, EXECUTOR)
+
+    assert (again.snapshot_id, again.files) == (None, 0)
+    assert table.snapshot() == newest
+
+
+def test_an_index_file_gets_the_next_number(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    step.rewrite_file_index(table, EXECUTOR)
+    first = [file.extra_files for file in files_of(table)]
+    table = alter(table, SetOption(BITMAP, "v,k"))
+    step.rewrite_file_index(table, EXECUTOR)
+
+    assert first == [(f"{file.file_name}.index",) for file in files_of(table)]
+    assert [file.extra_files for file in files_of(table)] == [
+        (f"{file.file_name}-1.index",) for file in files_of(table)
+    ]
+    assert [sorted(found) for found in indexes_of(table)] == [["k", "v"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "following"),
+    [
+        ("data-0.parquet.index", "data-0.parquet-1.index"),
+        ("data-0.parquet-1.index", "data-0.parquet-2.index"),
+        ("data-0.parquet-9.index", "data-0.parquet-10.index"),
+    ],
+)
+def test_names_of_index_files(name: str, following: str) -> None:
+    assert step.next_index_name(name) == following
+
+
+def test_a_type_that_the_options_name_no_more_is_removed(table: Table) -> None:
+    table = alter(
+        table, SetOption(BLOOM, "k"), SetOption("file-index.bloom-filter.k.items", "10"), BESIDE
+    )
+    step.rewrite_file_index(table, EXECUTOR)
+    table = alter(
+        table,
+        ResetOption(BLOOM),
+        ResetOption("file-index.bloom-filter.k.items"),
+        SetOption(BITMAP, "k"),
+        ResetOption(BESIDE.key),
+    )
+
+    step.rewrite_file_index(table, EXECUTOR)
+
+    assert indexes_of(table) == [{"k": ["bitmap"]}] * 2
+    assert [file.extra_files for file in files_of(table)] == [(), ()]
+
+
+def test_without_any_index_in_the_options_files_lose_theirs(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    step.rewrite_file_index(table, EXECUTOR)
+    table = alter(table, ResetOption(BITMAP))
+
+    result = step.rewrite_file_index(table, EXECUTOR)
+
+    assert result.files == 2
+    assert indexes_of(table) == [{}, {}]
+    assert not step.plan(table)
+
+
+def test_indexes_that_come_and_go_and_come_again_lose_no_row(table: Table) -> None:
+    """A reader drops a file for good whose very identity, its index included, was once deleted."""
+    before = rows_of(table)
+    for number in range(6):
+        change = ResetOption(BITMAP) if number % 2 else SetOption(BITMAP, "v")
+        table = alter(table, change)
+        assert step.rewrite_file_index(table, EXECUTOR).files == 2
+
+        assert rows_of(table) == before
+        assert indexes_of(table) == [{} if number % 2 else {"v": ["bitmap"]}] * 2
+        assert not step.plan(table)
+    assert_healthy(table)
+
+
+def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_right_column(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, a STRING, v BIGINT", key=(), bucket="-1")
+    table.append(table_of("k a v", [(n, f"a{n}", 100 + n) for n in range(5)]))
+    table = alter(table, DropColumn("a"), SetOption(BITMAP, "v"))
+    step.rewrite_file_index(table, EXECUTOR)  # fewer columns than the file has
+    assert rows_of(table, filter="v = 103") == [(3, 103)]
+
+    table = alter(table, AddColumn("w", "BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w"))
+    assert not step.plan(table)  # the file has no column w, and its index of v stays
+    table.append(table_of("k v w", [(9, 103, 1)]))
+    table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
+    step.rewrite_file_index(table, EXECUTOR)  # as many columns as the file has, others
+
+    assert rows_of(table, filter="v = 103") == [(3, 103, None), (9, 103, 1)]
+    both = ["bloom-filter", "bitmap"]
+    assert indexes_of(table) == [{"v": both}, {"v": both, "w": ["bitmap"]}]
+
+
+def test_a_renamed_column_keeps_its_index_under_its_old_name(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"))
+    step.rewrite_file_index(table, EXECUTOR)
+    table = alter(table, RenameColumn("v", "w"))
+
+    assert not step.plan(table)
+    assert indexes_of(table) == [{"v": ["bitmap"]}] * 2
+    assert list(table.scan(filter="w = 'v1'").explain().indexes) == ["bitmap(w)"]
+
+
+def test_a_column_that_was_dropped_and_added_again_finds_no_index(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"))
+    step.rewrite_file_index(table, EXECUTOR)
+    table = alter(table, ResetOption(BITMAP))
+    table = alter(table, DropColumn("v"), AddColumn("v", "STRING"))
+    table = alter(table, SetOption(BITMAP, "v"))
+
+    assert rows_of(table, filter="v = 'v1'") == []
+    assert len(rows_of(table, filter="v is null")) == 40
+    step.rewrite_file_index(table, EXECUTOR)
+    assert indexes_of(table) == [{}, {}]
+
+
+def test_a_file_keeps_the_type_that_it_was_written_with(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1")
+    table.append(pa.table({"k": pa.array([1, 2], pa.int32()), "v": pa.array([5, 6], pa.int32())}))
+    table = alter(
+        table, UpdateType("v", "BIGINT"), UpdateType("k", "STRING"), SetOption(BITMAP, "v,k")
+    )
+
+    step.rewrite_file_index(table, EXECUTOR)
+
+    assert rows_of(table, filter="v = 6") == [("2", 6)]
+    assert rows_of(table, filter="v > 4000000000") == []
+    assert table.scan(filter="k = '1'").explain().indexes == {}  # a text is not asked of numbers
+    assert rows_of(table, filter="k = '1'") == [("1", 5)]
+
+
+def test_issue_6106_partitions_are_rewritten_alone(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"))
+
+    result = step.rewrite_file_index(table, EXECUTOR, partitions=["day=b"])
+
+    assert result.files == 1
+    assert sorted(map(len, indexes_of(table))) == [0, 1]
+    assert step.plan(table, where="day = 'b'").units == ()
+    assert len(step.plan(table, where="day = 'a'").units) == 1
+    with pytest.raises(InputError, match="no partition column"):
+        step.plan(table, where="k = 1")
+
+
+def test_issue_6090_the_help_says_that_partitions_are_rewritten() -> None:
+    shown = CliRunner().invoke(app, ["rewrite-file-index", "--help"], env={"COLUMNS": "200"})
+
+    assert "only these partitions" in shown.output
+
+
+def test_the_command_line_plans_and_says_when_there_is_nothing_to_do(table: Table) -> None:
+    root = str(Path(table.paths.root).parents[1])
+    nothing = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t"])
+    assert "nothing to do" in nothing.output
+    newest = table.snapshot()
+    alter(table, SetOption(BITMAP, "v"))
+
+    found = CliRunner().invoke(app, ["rewrite-file-index", root, "db.t", "--dry-run", "--json"])
+
+    assert json.loads(found.output)["files"] == 2
+    assert table.snapshot() == newest
+
+
+def test_hidden_rows_count_as_positions(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING", deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(n, f"v{n % 2}") for n in range(10)]))
+    compact(table, EXECUTOR)
+    table.upsert(table_of("k v", [(0, "new"), (3, "new")]))
+    compact(table, EXECUTOR)
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+
+    step.rewrite_file_index(table, EXECUTOR)
+
+    assert [k for k, _ in rows_of(table, filter="v = 'v1'")] == [1, 5, 7, 9]
+    assert [k for k, _ in rows_of(table, filter="v = 'new'")] == [0, 3]
+    assert_healthy(table)
+
+
+def test_each_group_of_files_is_a_snapshot(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step.FileIndexRewritePlan.groups, "__defaults__", (1,))
+    table = alter(table, SetOption(BITMAP, "v"))
+
+    assert step.rewrite_file_index(table, EXECUTOR).snapshots == 2
+
+
+def test_a_damaged_index_is_made_anew(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    step.rewrite_file_index(table, EXECUTOR)
+    (one, _) = sorted(Path(table.paths.root).rglob("*.index"))
+    one.write_bytes(b"no index")
+
+    result = step.rewrite_file_index(table, EXECUTOR)
+
+    assert result.files == 1
+    assert [sorted(found) for found in indexes_of(table)] == [["v"]] * 2
+
+
+def test_a_rewrite_that_loses_the_race_takes_its_index_files_back(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    planned = step.plan(table)
+    messages = [CommitMessage.decode(step.run(unit)) for unit in planned.units]
+    ours = set(Path(table.paths.root).rglob("*.index"))
+    step.rewrite_file_index(table, EXECUTOR)
+
+    with pytest.raises(CommitConflictError):
+        step.commit(table, messages)
+
+    left = set(Path(table.paths.root).rglob("*.index"))
+    assert len(left) == 2
+    assert not left & ours
+    assert len(rows_of(table, filter="v = 'v1'")) == len(
+        [r for r in rows_of(table) if r[2] == "v1"]
+    )
+
+
+def test_what_is_replaced_goes_when_snapshots_expire_and_what_is_in_use_stays(table: Table) -> None:
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    step.rewrite_file_index(table, EXECUTOR)
+    table = alter(table, SetOption(BITMAP, "v,k"))
+    step.rewrite_file_index(table, EXECUTOR)
+    table.overwrite(rows(range(3)))  # of day a alone
+    before = rows_of(table)
+
+    expire_snapshots(table, retain_max=1, retain_min=1)
+    for path in Path(table.paths.root).rglob("data-*"):
+        os.utime(path, (0, 0))
+    remove_orphan_files(table)
+
+    names = {name for file in files_of(table) for name in (file.file_name, *file.extra_files)}
+    assert len(names) == 4
+    assert {path.name for path in Path(table.paths.root).rglob("data-*")} == names
+    assert rows_of(table) == before
+    assert [k for _, k, _ in rows_of(table, filter="k = 22")] == [22]
+
+
+def test_the_plan_of_an_empty_table_is_empty(tmp_path: Path) -> None:
+    assert not step.plan(new_table(tmp_path, file_index__bitmap__columns="v"))
+
+
+@pytest.mark.parametrize(
+    ("index", "option", "values"),
+    [
+        ("bloom-filter", "items", ["50", "60"]),
+        ("bloom-filter", "fpp", ["0.1", "0.01"]),
+        ("bitmap", "version", ["2", "1"]),
+        ("bitmap", "index-block-size", ["16kb", "64 b", "96 b"]),
+        ("range-bitmap", "chunk-size", ["16kb", "0b", "16b", "32b"]),
+    ],
+)
+@pytest.mark.parametrize("column", ["k", "v"])
+def test_changed_options_of_an_index_make_it_anew_once(
+    table: Table, index: str, option: str, values: list[str], column: str
+) -> None:
+    table.append(table_of("day k v", [("a", n, f"long text {n}") for n in range(60)]))
+    before = rows_of(table)
+    table = alter(table, SetOption(f"file-index.{index}.columns", column))
+    if index == "bloom-filter":
+        table = alter(table, SetOption(f"file-index.bloom-filter.{column}.items", "70"))
+    step.rewrite_file_index(table, EXECUTOR)
+    for number, value in enumerate(values):
+        table = alter(table, SetOption(f"file-index.{index}.{column}.{option}", value))
+        rewritten = step.rewrite_file_index(table, EXECUTOR).files
+        assert rewritten > 0 or (number == 0 and option != "items")  # the default
+        assert not step.plan(table)
+        assert rows_of(table, filter=f"{column} = '7'") == [
+            row for row in before if str(row[["day", "k", "v"].index(column)]) == "7"
+        ]
+
+
+@pytest.mark.parametrize("name", ["fileindex_bitmap", "fileindex_bloom", "fileindex"])
+def test_indexes_of_other_writers_are_not_made_anew(name: str) -> None:
+    for folder in GOLDEN.glob(f"*/{name}/warehouse"):
+        for path in folder.glob("db.db/*"):
+            planned = step.plan(Catalog(str(folder)).table(f"db.{path.name}"))
+            assert not planned
+            assert planned.skipped_files > 0

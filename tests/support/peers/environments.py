@@ -1,0 +1,294 @@
+"""Where the other implementations of Paimon live: one cached environment each, made on first use.
+
+Everything is built in a temporary directory beside its final place and renamed, under a lock: two processes that need
+the same environment make it once, and one that dies half way leaves nothing that looks ready.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+from support.golden import SHARED
+
+REQUIREMENTS = {
+    "pypaimon": ["pypaimon==2.1.0"],
+    # The wheel declares no requirements, yet every batch goes through pyarrow.
+    "pypaimon-rust": ["pypaimon-rust==0.4.0", "pyarrow==19.0.1"],
+}
+# Paimon's connectors, and the Spark that each was built for. The variable names a jar to take instead of the newest.
+SPARK, OLD_SPARK = "paimon-spark", "paimon-spark-0.9"
+_SPARKS = {
+    SPARK: ("org.apache.paimon:paimon-spark-4.0_2.13:1.4.2", ["pyspark==4.0.2", "pyarrow==19.0.1"]),
+    OLD_SPARK: (
+        "org.apache.paimon:paimon-spark-3.5:0.9.0",
+        ["pyspark==3.5.3", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools==80.9.0"],
+    ),
+}
+_CONNECTOR_VARIABLE = "PAIMON_SPARK_JAR"
+
+_HERE = Path(__file__).parent
+_JAVA = _HERE / "java"
+_BRIDGE_SOURCE = "pypaimon==0.2.0"
+_BRIDGE = "paimon-python-java-bridge-0.9.0.jar"
+_BUNDLE = "org.apache.paimon:paimon-bundle:1.4.2"
+TITLES = {
+    **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
+    "java-0.9": "Java 0.9.0",
+    "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
+    "java-2.0": "Java 2.0.0",
+}
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
+_JAVA_MINIMUM = 17
+_BUILD_SECONDS = 900
+
+
+class PeerUnavailableError(Exception):
+    """A peer cannot run on this machine; the text names what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCommand:
+    """How to start a peer."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@functools.cache
+def peer_start(name: str) -> PeerCommand:
+    """The command of a peer, whose environment is made when it is not there yet."""
+    if name in JAVA:
+        return _java_start(*JAVA[name]())
+    if name in _SPARKS:
+        connector, needs = _SPARKS[name]
+        given = os.environ.get(_CONNECTOR_VARIABLE) if name == SPARK else None
+        jar = Path(given) if given else _maven(connector)  # before Spark itself, which is large
+        command = _script(SPARK, _python(name, needs))
+        return PeerCommand((*command, str(jar)), {**os.environ, "PATH": _java_path()})
+    return PeerCommand(_script(name, _python(name, REQUIREMENTS[name])), dict(os.environ))
+
+
+def _script(name: str, python: Path) -> tuple[str, ...]:
+    script = _HERE / f"{name.replace('-', '_')}_peer.py"
+    # Isolated: nothing of the running environment may reach the peer's.
+    return (str(python), "-I", "-X", "utf8", str(script))
+
+
+def _python(name: str, requirements: list[str]) -> Path:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = f"{name}-{requirements[0].split('==')[1]}-{_digest(*requirements, python)}"
+    environment = _make_once(_cache() / folder, lambda target: _build(target, requirements))
+    return environment / "bin" / "python"
+
+
+def _java_0_9() -> tuple[Path, list[Path]]:
+    sources = [_JAVA / "JavaPeer.java", _JAVA / "0.9" / "Appends.java"]
+    if ORACLES["java-0.9"].exists():
+        sources.append(ORACLES["java-0.9"])
+    return _make_once(_cache() / _BRIDGE, _download_bridge), sources
+
+
+def _java_1_4() -> tuple[Path, list[Path]]:
+    return _maven(_BUNDLE), [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java"]
+
+
+def _java_2_0() -> tuple[Path, list[Path]]:
+    oracle = ORACLES["java-2.0"]
+    for needed in (_JAR_2_0, oracle):
+        if not needed.exists():
+            path = needed.relative_to(SHARED.parent)
+            raise PeerUnavailableError(f"the Java 2.0 peer needs ../{path} next to the repository")
+    # The classes that append tables need have not changed since 1.4.
+    return _JAR_2_0, [_JAVA / "JavaPeer.java", _JAVA / "1.4" / "Appends.java", oracle]
+
+
+ORACLES = {
+    "java-0.9": SHARED / "oracle" / "Oracle.java",
+    "java-2.0": SHARED / "oracle" / "Oracle20.java",
+}
+_JAR_2_0 = SHARED / "java" / "paimon-bundle-2.0.0.jar"
+JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
+    "java-0.9": _java_0_9,
+    "java-1.4": _java_1_4,
+    "java-2.0": _java_2_0,
+}
+
+
+def _java_start(jar: Path, sources: list[Path]) -> PeerCommand:
+    """Compile the sources against the jar, once, and say how to run their class JavaPeer."""
+    environment = {**os.environ, "PATH": _java_path()}
+    path = os.pathsep.join(map(str, [jar, *_hadoop_jars()]))
+    digest = _digest(jar.name, *(source.read_text(encoding="utf-8") for source in sources))
+    compiled = _make_once(
+        _cache() / f"{jar.stem}-classes-{digest}",
+        lambda target: _compile(target, path, sources, environment),
+    )
+    opened = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+    command = (
+        "java",
+        "-Xmx1g",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dfile.encoding=UTF-8",
+        "-Duser.timezone=UTC",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
+        "-cp",
+        f"{compiled}{os.pathsep}{path}",
+        "JavaPeer",
+    )
+    return PeerCommand(command, environment)
+
+
+def _cache() -> Path:
+    return platformdirs.user_cache_path("paimon-orch") / "peers"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
+    """The file or directory at `final`, made by `make(temporary path)` when it is not there yet."""
+    if final.exists():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(final.parent / f".{final.name}.lock"):
+        if final.exists():
+            return final
+        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".building-") as folder:
+            made = Path(folder) / final.name
+            make(made)
+            made.rename(final)
+    return final
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Path, requirements: list[str]) -> None:
+    # Scripts of the environment keep the temporary path in their first line; only its interpreter is used.
+    _run([sys.executable, "-m", "venv", str(target)], "a virtual environment")
+    install = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
+    _run(install, " and ".join(requirements))
+
+
+def _download_bridge(target: Path) -> None:
+    """Takes the jar out of the source distribution; isolation keeps this environment's setuptools out of it."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        # Only this package has to come as source, not the tools that read its metadata.
+        options = ["--no-deps", "--no-binary", "pypaimon", "--use-pep517", "--quiet"]
+        pip = [sys.executable, "-m", "pip", "download", *options, "--dest", folder]
+        _run([*pip, _BRIDGE_SOURCE], f"the source distribution of {_BRIDGE_SOURCE}")
+        [archive] = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as tar:
+            [name] = [name for name in tar.getnames() if name.endswith(f"/deps/jars/{_BRIDGE}")]
+            content = tar.extractfile(name)
+            assert content is not None, name
+            with content, target.open("wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+def _maven(artifact: str) -> Path:
+    """A jar from the Maven repository that this machine is set up for."""
+    _, name, version = artifact.split(":")
+    return _make_once(
+        _cache() / f"{name}-{version}.jar", lambda target: _download_jar(target, artifact)
+    )
+
+
+def _download_jar(target: Path, artifact: str) -> None:
+    if shutil.which("mvn") is None:
+        raise PeerUnavailableError(f"{artifact} comes from a Maven repository: no mvn on PATH")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        wanted = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        _run(["mvn", "--batch-mode", "--quiet", _COPY, *wanted], artifact)
+        [jar] = Path(folder).glob("*.jar")
+        jar.rename(target)
+
+
+def _compile(target: Path, path: str, sources: list[Path], environment: Mapping[str, str]) -> None:
+    command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(target), "-cp", path]
+    _run([*command, *map(str, sources)], "the classes of a Java peer", environment)
+
+
+def _java_path() -> str:
+    """PATH that finds java and javac of a JDK that is new enough."""
+    path = os.environ.get("PATH", "")
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "javac").exists():
+        path = f"{home}/bin{os.pathsep}{path}"
+    for tool in ("java", "javac"):
+        found = shutil.which(tool, path=path)
+        if found is None:
+            raise PeerUnavailableError(
+                f"a Java peer needs {tool} {_JAVA_MINIMUM}: none on PATH or in JAVA_HOME"
+            )
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+        version = re.search(r"\d+", answer.stderr + answer.stdout)
+        if version is None or int(version[0]) < _JAVA_MINIMUM:
+            raise PeerUnavailableError(
+                f"a Java peer needs {tool} {_JAVA_MINIMUM}: {found} is {answer.stderr.strip()}"
+            )
+    return path
+
+
+def _hadoop_jars() -> list[Path]:
+    """What Paimon's jars expect around them."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise PeerUnavailableError(
+            "the Java peers take Hadoop's jars from pyspark, which is not installed here"
+        )
+    folder = Path(spec.origin).parent / "jars"
+    names = (
+        "hadoop-client-api",
+        "hadoop-client-runtime",
+        "slf4j-api",
+        "jcl-over-slf4j",
+        "commons-io",
+        "snappy-java",
+        "lz4-java",
+    )
+    found = [jar for name in names for jar in sorted(folder.glob(f"{name}-*.jar"))]
+    if len(found) < len(names):
+        raise PeerUnavailableError(
+            f"the Java peers need {', '.join(names)}: not all are in {folder}"
+        )
+    return found
+
+
+def _run(command: list[str], wanted: str, environment: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_BUILD_SECONDS,
+    )
+    if done.returncode != 0:
+        # Maven resets colours even where it has none.
+        lines = re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).strip().splitlines()
+        # Maven's reason is the first line that says something, pip's the last.
+        said = (line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]")
+        last = next(said, "; ".join(lines[-3:]))
+        raise PeerUnavailableError(f"cannot make {wanted} (is the network there?): {last}")

@@ -1,0 +1,92 @@
+"""We ourselves, with the commands that the peers have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.golden import arrow_table, canonical_rows
+from support.peers.kinds import Kind, Record, Step
+
+from paimon_orch import Catalog
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.table.schema_evolution.schema_changes import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+    UpdateType,
+)
+from paimon_orch.table.table import Table
+
+CHANGES: dict[str, type[Any]] = {
+    "add": AddColumn,
+    "drop": DropColumn,
+    "rename": RenameColumn,
+    "type": UpdateType,
+}
+
+
+def create(warehouse: Path, kind: Kind) -> Table:
+    """Create a table of a kind, without rows."""
+    return Catalog(str(warehouse)).create_table(
+        "db.t",
+        kind.columns,
+        primary_key=kind.primary_key,
+        partition_by=kind.partition_by,
+        options=kind.options,
+    )
+
+
+def table_spec(scratch: Path, kind: Kind) -> Record:
+    """Return what a peer needs to create a table of a kind."""
+    path = Path(create(scratch, kind).paths.root, "schema", "schema-0")
+    return {
+        "fields": json.loads(path.read_text(encoding="utf-8"))["fields"],
+        "primary_keys": kind.primary_key,
+        "partition_keys": kind.partition_by,
+        "options": kind.options,
+    }
+
+
+def run_step(warehouse: Path, step: Step) -> None:
+    """Do one step."""
+    table = Catalog(str(warehouse)).table("db.t")
+    match step:
+        case {"do": "delete", "rows": records} if not table.schema.primary_keys:
+            keys = ", ".join(str(record["k"]) for record in records)
+            row_level.delete(table, InProcessExecutor(), f"k IN ({keys})")
+        case {"do": "write" | "overwrite" | "delete" as do, "rows": records}:
+            change = getattr(table, "append" if do == "write" else do)
+            change(arrow_table(records, table.scan().arrow_schema))
+        case {"do": "compact", "full": full}:
+            compact(table, InProcessExecutor(), strategy="full" if full else "minor")
+        case {"do": "alter", "changes": changes}:
+            parsed: list[SchemaChange] = [CHANGES[what](*words) for what, *words in changes]
+            Catalog(str(warehouse)).alter_table("db.t", parsed)
+        case {"do": "tag", "name": name}:
+            table.tags.create(name)
+        case {"do": "branch", "name": name, "at": at}:
+            table.branches.create(name, at)
+        case _:
+            raise ValueError(f"no such step: {step}")
+
+
+def create_and_run_steps(warehouse: Path, kind: Kind) -> None:
+    """Create a table of a kind, and live its life."""
+    create(warehouse, kind)
+    for step in kind.steps:
+        run_step(warehouse, step)
+
+
+def read(warehouse: Path, kind: Kind, filter: str | None = None) -> list[Record]:
+    """Return the rows of a table that a life has left, those that a filter keeps."""
+    moments = {"scan.snapshot-id": "snapshot_id", "scan.tag-name": "tag"}
+    at: dict[str, Any] = {moments[name]: text for name, text in kind.read.items()}
+    if "snapshot_id" in at:
+        at["snapshot_id"] = int(at["snapshot_id"])
+    rows = Catalog(str(warehouse)).table(kind.table).scan(filter=filter, **at).to_arrow()
+    return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]

@@ -1,0 +1,87 @@
+"""Other implementations of Paimon as referees: they read what we wrote and write what we read.
+
+Each is a process that stays open. Its commands, and their arguments beside warehouse and table:
+
+====================================  =========================================================================
+create (spec)                         `fields` (as in a schema file), `partition_keys`, `primary_keys`, `options`
+read (options, where)                 rows, as JSON records in the conventions of the golden README
+write, overwrite, delete (rows)       one snapshot each
+update (rows, gone)                   pypaimon alone: by `_ROW_ID`
+compact (full)                        Java and Spark alone
+alter (changes)                       lists of words: add NAME TYPE, drop NAME, rename NAME NAME, type NAME TYPE
+tag (name), branch (name, at)         of the newest snapshot; at a tag
+====================================  =========================================================================
+
+A table name is `db.table`, or `db.table$branch_x`. A peer that cannot run here raises `PeerUnavailableError`; one that
+failed at a command raises `PeerError` with its own words.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
+from support.peers.talk import PeerError, PeerProcess
+
+Record = dict[str, Any]
+
+# Those that are tried with everything; Spark, which is slow and not to be had everywhere, has tests of its own.
+PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
+
+
+class Peer:
+    """One other implementation."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        start = peer_start(name)
+        self._talk = PeerProcess(start.command, start.environment)
+
+    def run(self, do: str, warehouse: Path, table: str = "db.t", **arguments: Any) -> None:
+        """Change a table by one of the commands above."""
+        self._talk.ask(do, warehouse=str(warehouse.resolve()), table=table, **arguments)
+
+    def read(self, warehouse: Path, table: str = "db.t", **options: str) -> list[Record]:
+        """Return all rows; an option's dots and dashes are written `__` and `_` (`scan__tag_name`)."""
+        named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+        where = {"warehouse": str(warehouse.resolve()), "table": table}
+        records, _ = self._talk.ask("read", options=named, **where)
+        assert isinstance(records, list)
+        return records
+
+    def find(self, warehouse: Path, where: list[Any], table: str = "db.t") -> list[Record]:
+        """Return the rows of the files and positions that a test (column, =, <>, < or >=, value) does not rule out.
+
+        The rows themselves are not filtered, except by pypaimon-rust.
+        """
+        at = {"warehouse": str(warehouse.resolve()), "table": table}
+        records, _ = self._talk.ask("read", options={}, where=where, **at)
+        assert isinstance(records, list)
+        return records
+
+    def check(self, warehouse: Path, table: str = "db.t") -> list[str]:
+        """Return what the referee of ../shared/oracle finds wrong with a table; nothing when it is healthy."""
+        lines = self._oracle("check", warehouse, table, "--deep")
+        return [line for line in lines if line.startswith("PROBLEM")]
+
+    def changelog(self, warehouse: Path, table: str = "db.t") -> list[Record]:
+        """Return the rows of all changelog files."""
+        lines = self._oracle("changelog", warehouse, table)
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def close(self) -> None:
+        """End the process."""
+        self._talk.close()
+
+    def _oracle(self, command: str, warehouse: Path, *words: str) -> list[str]:
+        oracle = ORACLES[self.name]
+        if not oracle.exists():
+            raise PeerUnavailableError(f"no ../shared/oracle/{oracle.name} next to the checkout")
+        words = (command, str(warehouse.resolve()), *words)
+        _, printed = self._talk.ask("oracle", program=oracle.stem, words=words)
+        return printed
+
+
+__all__ = ["PEERS", "Peer", "PeerError", "PeerUnavailableError", "Record"]

@@ -1,0 +1,120 @@
+"""Reads and writes tables with pypaimon; runs inside that package's own environment, by path. Commands: see `peers`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pypaimon import CatalogFactory, Schema  # type: ignore[import-not-found]
+from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser  # type: ignore[import-not-found]
+from pypaimon.schema.schema_change import SchemaChange  # type: ignore[import-not-found]
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from support.golden import arrow_table, canonical_rows
+from support.peers.talk import serve
+
+Record = dict[str, Any]
+
+
+def create(warehouse: str, table: str, spec: Record) -> None:
+    """Create a table, and its database if need be."""
+    ids = AtomicInteger(-1)
+    fields = [DataTypeParser.parse_data_field(_without_ids(f), ids) for f in spec["fields"]]
+    schema = Schema(
+        fields=fields,
+        partition_keys=spec["partition_keys"],
+        primary_keys=spec["primary_keys"],
+        options=spec["options"],
+    )
+    catalog = _catalog(warehouse)
+    catalog.create_database(table.partition(".")[0], True)
+    catalog.create_table(table, schema, False)
+
+
+def read(warehouse: str, table: str, options: dict[str, str]) -> list[Record]:
+    """Return all rows."""
+    found = _catalog(warehouse).get_table(table)
+    if options:
+        found = found.copy(options)
+    builder = found.new_read_builder()
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    return [dict(zip(rows.column_names, row, strict=True)) for row in canonical_rows(rows)]
+
+
+def write(warehouse: str, table: str, rows: list[Record], *, replace: bool = False) -> None:
+    """Commit rows; with `replace` in place of the partitions that receive some."""
+    found = _catalog(warehouse).get_table(table)
+    builder = found.new_batch_write_builder()
+    if replace:
+        builder = builder.overwrite()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(arrow_table(rows, PyarrowFieldParser.from_paimon_schema(found.fields)))
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
+def overwrite(warehouse: str, table: str, rows: list[Record]) -> None:
+    """Replace the partitions that receive rows."""
+    write(warehouse, table, rows, replace=True)
+
+
+def update(warehouse: str, table: str, rows: list[Record], gone: list[int]) -> None:
+    """Change the columns of the rows that `_ROW_ID` names, and delete others, if any, by their ids."""
+    found = _catalog(warehouse).get_table(table)
+    kinds = PyarrowFieldParser.from_paimon_schema(found.fields)
+    names = [name for name in rows[0] if name != "_ROW_ID"]
+    typed = pa.schema([("_ROW_ID", pa.int64()), *(kinds.field(name) for name in names)])
+    for change in ("update", "delete") if gone else ("update",):
+        builder = found.new_batch_write_builder()
+        updating, commit = builder.new_update().with_update_type(names), builder.new_commit()
+        if change == "update":
+            messages = updating.update_by_arrow_with_row_id(arrow_table(rows, typed))
+        else:
+            messages = updating.delete_by_row_id(gone)
+        commit.commit(messages)
+        commit.close()
+
+
+def alter(warehouse: str, table: str, changes: list[list[Any]]) -> None:
+    """Change the schema."""
+    make = {
+        "add": lambda name, kind: SchemaChange.add_column(
+            name, DataTypeParser.parse_data_type(kind)
+        ),
+        "drop": SchemaChange.drop_column,
+        "rename": SchemaChange.rename_column,
+        "type": lambda name, kind: SchemaChange.update_column_type(
+            name, DataTypeParser.parse_data_type(kind)
+        ),
+    }
+    parsed = [make[what](*arguments) for what, *arguments in changes]
+    _catalog(warehouse).alter_table(table, parsed)
+
+
+def tag(warehouse: str, table: str, name: str) -> None:
+    """Tag the newest snapshot."""
+    _catalog(warehouse).get_table(table).create_tag(name)
+
+
+def branch(warehouse: str, table: str, name: str, at: str) -> None:
+    """Branch off at a tag."""
+    _catalog(warehouse).create_branch(table, name, at)
+
+
+def _catalog(warehouse: str) -> Any:
+    return CatalogFactory.create({"warehouse": warehouse})
+
+
+def _without_ids(part: Any) -> Any:
+    # The parser numbers every field or none.
+    if isinstance(part, dict):
+        return {key: _without_ids(value) for key, value in part.items() if key != "id"}
+    return [_without_ids(item) for item in part] if isinstance(part, list) else part
+
+
+if __name__ == "__main__":
+    commands = (create, read, write, overwrite, update, alter, tag, branch)
+    serve({command.__name__: command for command in commands})

@@ -1,0 +1,176 @@
+"""Spark in processes of its own, from the PySpark distribution: a standalone cluster, a Spark Connect server.
+
+The workers' Python is another environment than the tests': it has the third-party packages by a path to them, and not
+this package, which has to be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from support.peers.talk import PeerProcess
+
+from paimon_orch.spark import find_java
+
+HERE = Path(__file__).parent
+SPARK_HOME = Path(pyspark.__file__).parent
+_SECONDS = 120
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def make_environment(root: Path) -> Path:
+    """Make a Python environment for workers and return its interpreter; tasks in it can be held."""
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(root)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = root / "lib" / version / "site-packages"
+    (packages / "hold.py").write_text((HERE / "hold.py").read_text())
+    (packages / "control").mkdir()
+    # A path from a .pth file is no place where other .pth files count: an editable install stays out of sight.
+    lines = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    start = "import hold; hold.install()"
+    (packages / "workers.pth").write_text("\n".join([*dict.fromkeys(lines), start, ""]))
+    return root / "bin" / "python"
+
+
+def pack_environment(python: Path, archive: Path) -> Path:
+    """Pack an environment with the package in it; as with ``venv-pack`` the interpreter stays a link."""
+    packages = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(python.parents[1], ".")
+        for name in ("paimon_orch", "pyspark_paimon"):
+            packed.add(HERE.parents[2] / name, f"{packages}/{name}")
+    return archive
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Return the variables for a process of Spark: nothing that leads to this checkout."""
+    dropped = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return kept | {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)} | more
+
+
+@contextmanager
+def run_server(
+    command: Sequence[str], until: str, log: Path, environment: Mapping[str, str]
+) -> Iterator[re.Match[str]]:
+    """Run a server, from the line that says it is ready until it is told to end."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [str(SPARK_HOME / "bin" / command[0]), *command[1:]],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=log.parent,
+        )
+    try:
+        yield _wait_until_ready(process, until, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], until: str, log: Path) -> re.Match[str]:
+    for _ in range(_SECONDS * 10):
+        if found := re.search(until, log.read_text(errors="replace")):
+            return found
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    pytest.fail(f"{log.name} did not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+@contextmanager
+def run_standalone_cluster(folder: Path, hosts: Sequence[str]) -> Iterator[str]:
+    """Run a master and a worker on each address, and return the master's."""
+    deploy, log4j = "org.apache.spark.deploy", _log4j(folder)
+    brief = os.environ["SPARK_SUBMIT_OPTS"]
+    options = {"SPARK_DAEMON_JAVA_OPTS": f"{brief} -Dlog4j2.configurationFile={log4j}"}
+    options |= {"SPARK_DAEMON_MEMORY": "256m"}
+    with ExitStack() as stack:
+
+        def start(name: str, host: str, until: str, *arguments: str) -> re.Match[str]:
+            command = ["spark-class", f"{deploy}.{name}", "--host", host, *arguments]
+            environment = clean_environment(SPARK_LOCAL_IP=host, **options)
+            log = folder / f"{host}.log"
+            return stack.enter_context(run_server(command, until, log, environment))
+
+        ports = ["--port", "0", "--webui-port", "0"]
+        master = start("master.Master", "127.0.0.1", r"Starting Spark master at (\S+)", *ports)[1]
+        for host in hosts:
+            room = ["--cores", "2", "--memory", "2g", "--work-dir", str(folder / host)]
+            registered = "Successfully registered with master"
+            start("worker.Worker", host, registered, *ports, *room, master)
+        yield master
+
+
+@contextmanager
+def run_connect_server(folder: Path, python: Path) -> Iterator[str]:
+    """Run a Spark Connect server whose workers have a Python of their own, and return its address."""
+    port = str(free_port())
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+    }
+    confs = [f"--conf={name}={value}" for name, value in settings.items()]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    command = ["spark-submit", "--class", server, "--master", "local[2,4]", *confs]
+    environment = clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=str(python))
+    with run_server(
+        [*command, "spark-internal"], "server started", folder / "connect.log", environment
+    ):
+        yield f"sc://127.0.0.1:{port}"
+
+
+@contextmanager
+def run_driver(**resource: Any) -> Iterator[PeerProcess]:
+    """Run a driver with some configuration of Dagster's resource."""
+    environment = clean_environment(SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=str(HERE.parents[2]))
+    del environment["SPARK_HOME"]
+    talk = PeerProcess([sys.executable, str(HERE / "driver.py"), json.dumps(resource)], environment)
+    try:
+        yield talk
+    finally:
+        talk.close()
+
+
+def _log4j(folder: Path) -> str:
+    """Write a configuration that lets servers say that they are ready, and little else."""
+    path = folder / "log4j2.properties"
+    path.write_text(
+        "rootLogger.level = info\n"
+        "rootLogger.appenderRef.console.ref = console\n"
+        "appender.console.type = Console\n"
+        "appender.console.name = console\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %m%n\n"
+    )
+    return path.as_uri()

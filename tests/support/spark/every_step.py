@@ -1,0 +1,317 @@
+"""Each step that runs on executors: a small table to do it on, how it is done, and what must come of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from support.tables import Row, levels_of, new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.spark import SparkExecutor
+from paimon_orch.spark.row_level import merge_into, update
+from paimon_orch.spark.sort_compact import sort_table
+from paimon_orch.spark.writer import write
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.compaction.sort import SortOrder
+from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_tags import delete_tag
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.steps.maintenance.rescale import rescale
+from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.row_level import row_level
+from paimon_orch.table.schema_evolution.schema_changes import SetOption
+from paimon_orch.table.table import Table
+
+KEYS = 40
+COLUMNS, NAMES = "p INT, k BIGINT, v STRING", "p k v"
+FAR_FUTURE_MILLIS = 2**60  # a time, in milliseconds, before which everything happened
+
+
+@dataclass(frozen=True)
+class StepCase:
+    """A step; ``run`` returns figures, which must be ``result``; ``rows`` tells the rows after from those before."""
+
+    make: Callable[[Path], Table]
+    run: Callable[[SparkSession, Table], object]
+    result: object
+    rows: Callable[[list[Row]], list[Row]] = lambda rows: rows
+
+
+def rows_for(keys: range, text: str) -> pa.Table:
+    """Return a row for each key."""
+    return table_of(NAMES, [(k % 2, k, f"{text}-{k}") for k in keys])
+
+
+def rows_in(table: pa.Table) -> list[Row]:
+    """Return the rows of such a table, sorted."""
+    columns = (table[name].to_pylist() for name in NAMES.split())
+    return sorted(zip(*columns, strict=True))
+
+
+SECOND, THIRD = rows_for(range(0, KEYS, 6), "b"), rows_for(range(0, KEYS, 9), "c")
+
+
+def primary_key_table(root: Path, **options: str) -> Table:
+    """Return a primary-key table in which level 0 hides rows of the highest level."""
+    key, options = ("p", "k"), {"bucket": "2"} | options
+    table = new_table(root, COLUMNS, key=key, partition_by=("p",), **options)
+    table.upsert(rows_for(range(KEYS), "a"))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(SECOND)
+    table.upsert(THIRD)
+    return table
+
+
+def table_with_file_indexes(root: Path) -> Table:
+    """Return such a table with file indexes beside the data files."""
+    options = {"file_index__bloom_filter__columns": "k", "file_index__in_manifest_threshold": "1 b"}
+    return primary_key_table(root, **options)
+
+
+def table_with_deletion_vectors(root: Path) -> Table:
+    """Return such a table with deletion vectors."""
+    return primary_key_table(root, deletion_vectors__enabled="true")
+
+
+def postponed_table(root: Path) -> Table:
+    """Return a table whose rows wait to be given buckets."""
+    options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
+    table = new_table(root, COLUMNS, key=("p", "k"), partition_by=("p",), **options)
+    table.upsert(rows_for(range(KEYS), "a"))
+    return table
+
+
+def append_table(root: Path, **options: str) -> Table:
+    """Return an append table of several small files in each partition."""
+    table = new_table(root, COLUMNS, key=(), partition_by=("p",), **({"bucket": "-1"} | options))
+    for start in range(0, KEYS, 8):
+        table.append(rows_for(range(start, start + 8), "a"))
+    return table
+
+
+def table_without_file_indexes(root: Path) -> Table:
+    """Return an append table that asks for file indexes which its files lack."""
+    append_table(root)
+    options = {"file-index.bitmap.columns": "k", "file-index.in-manifest-threshold": "1 b"}
+    catalog = Catalog(str(root))
+    catalog.alter_table("db.t", [SetOption(*option) for option in options.items()])
+    return catalog.table("db.t")
+
+
+def table_with_changelogs(root: Path) -> Table:
+    """Return a table whose changes outlive their snapshots."""
+    options = {"changelog_producer": "input", "changelog__num_retained__max": "50"}
+    table = primary_key_table(root, **options)
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS)
+    return table
+
+
+def compacted_table(root: Path) -> Table:
+    """Return a table with files that only older snapshots hold."""
+    table = primary_key_table(root)
+    compact(table, InProcessExecutor(), strategy="full")
+    return table
+
+
+def tagged_table(root: Path) -> Table:
+    """Return a table with files that only a tag holds."""
+    table = primary_key_table(root)
+    table.tags.create("old")
+    compact(table, InProcessExecutor(), strategy="full")
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS)
+    return table
+
+
+def table_with_orphan_files(root: Path) -> Table:
+    """Return a table with files in its folders that nothing refers to."""
+    table = primary_key_table(root)
+    for place in sorted(Path(table.paths.root).glob("p=*/bucket-*")):
+        (place / "data-stray-0.parquet").write_bytes(b"stray")
+    return table
+
+
+def _ingest(session: SparkSession, table: Table) -> object:
+    frame = session.createDataFrame(rows_for(range(20, 60), "n"))
+    done = write(frame.repartition(3), table)
+    return [done.rows, done.snapshot_id]
+
+
+def _overwrite(session: SparkSession, table: Table) -> object:
+    frame = session.createDataFrame(table_of(NAMES, [(1, k, "new") for k in range(5)]))
+    return write(frame, table, mode="overwrite").rows
+
+
+def _sort(session: SparkSession, table: Table) -> object:
+    done = sort_table(session, table, SortOrder(("k", "v"), "hilbert"))
+    return [done.rows_written, done.files_after]
+
+
+def _merge(session: SparkSession, table: Table) -> object:
+    source = session.createDataFrame(rows_for(range(30, 50), "m"))
+    done = merge_into(
+        source,
+        table,
+        "target.k = source.k AND target.p = source.p",
+        when_matched_update={"v": "source.v"},
+        when_matched_delete="source.k = 30",
+        when_not_matched_insert="*",
+    )
+    return [done.deleted, done.updated, done.inserted]
+
+
+def _compact_full(session: SparkSession, table: Table) -> object:
+    done = compact(table, SparkExecutor(session), strategy="full")
+    return [done.buckets, done.rows_written, levels_of(table)]
+
+
+def _compact_lookup(session: SparkSession, table: Table) -> object:
+    done = compact(table, SparkExecutor(session))
+    return [done.buckets, done.level0_after, done.deleted_rows]
+
+
+def _delete(session: SparkSession, table: Table) -> object:
+    return row_level.delete(table, SparkExecutor(session), "k < 10").deleted
+
+
+def _update(session: SparkSession, table: Table) -> object:
+    return update(session, table, {"v": "concat(v, '!')"}, "k >= 30").updated
+
+
+def _rewrite_file_index(session: SparkSession, table: Table) -> object:
+    done = rewrite_file_index(table, SparkExecutor(session))
+    return [done.files, done.index_files]
+
+
+def _analyze(session: SparkSession, table: Table) -> object:
+    done = analyze(table, SparkExecutor(session), columns=["k"])
+    assert done.statistics is not None
+    return [done.statistics.row_count, done.statistics.columns["k"].distinct_count]
+
+
+def _expire_snapshots(session: SparkSession, table: Table) -> object:
+    executor = SparkExecutor(session)
+    done = expire_snapshots(
+        table, executor, retain_max=1, retain_min=1, older_than=FAR_FUTURE_MILLIS
+    )
+    return [done.snapshots, done.data_files]
+
+
+def _remove_orphan_files(session: SparkSession, table: Table) -> object:
+    return remove_orphan_files(
+        table, SparkExecutor(session), older_than=int(time.time() * 1000)
+    ).files
+
+
+def _expire_changelogs(session: SparkSession, table: Table) -> object:
+    return len(
+        expire_changelogs(table, SparkExecutor(session), retain_max=1, retain_min=1).changelogs
+    )
+
+
+def _delete_tag(session: SparkSession, table: Table) -> object:
+    return len(delete_tag(table, "old", SparkExecutor(session)).data)
+
+
+def _rescale(session: SparkSession, table: Table) -> object:
+    done = rescale(table, 3, SparkExecutor(session))
+    assert done is not None
+    return done.commit_kind.value
+
+
+def _move_postponed(session: SparkSession, table: Table) -> object:
+    done = move_postponed(table, SparkExecutor(session))
+    assert done is not None
+    return done.commit_kind.value
+
+
+def _read(session: SparkSession, table: Table) -> object:
+    rows = session.read.format("paimon").load(table.paths.root).where("k >= 3").toArrow()
+    return [len(rows_in(rows)), list(rows_in(rows)[0])]
+
+
+def _append(session: SparkSession, table: Table) -> object:
+    frame = session.createDataFrame(rows_for(range(60, 64), "w"))
+    frame.repartition(1).write.format("paimon").mode("append").save(table.paths.root)
+    return None
+
+
+def _with_rows(*changed: pa.Table) -> Callable[[list[Row]], list[Row]]:
+    """Return what adds rows, or replaces those of the same keys."""
+
+    def after(rows: list[Row]) -> list[Row]:
+        found = {row[:2]: row for row in rows}
+        for table in changed:
+            found.update({row[:2]: row for row in rows_in(table)})
+        return sorted(found.values())
+
+    return after
+
+
+def _after_overwrite(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[0] == 0] + [(1, k, "new") for k in range(5)]
+
+
+def _after_merge(rows: list[Row]) -> list[Row]:
+    changed = _with_rows(rows_for(range(31, 50), "m"))(rows)
+    return [row for row in changed if row[1] != 30]
+
+
+def _after_update(rows: list[Row]) -> list[Row]:
+    return [(p, k, f"{v}!" if k >= 30 else v) for p, k, v in rows]
+
+
+def _after_delete(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[1] >= 10]
+
+
+STEP_CASES: Mapping[str, StepCase] = {
+    "ingest": StepCase(
+        primary_key_table, _ingest, [40, 5], _with_rows(rows_for(range(20, 60), "n"))
+    ),
+    "ingest in place of partitions": StepCase(primary_key_table, _overwrite, 5, _after_overwrite),
+    "compact, full": StepCase(table_with_file_indexes, _compact_full, [3, 31, [5, 5, 5, 5]]),
+    "compact by lookup": StepCase(
+        table_with_deletion_vectors, _compact_lookup, [3, 0, 9], _with_rows(SECOND, THIRD)
+    ),
+    "compact an append table": StepCase(append_table, _compact_full, [2, 40, [0, 0]]),
+    "sort compaction": StepCase(append_table, _sort, [40, 2]),
+    "delete": StepCase(primary_key_table, _delete, 10, _after_delete),
+    "delete from an append table": StepCase(append_table, _delete, 10, _after_delete),
+    "update": StepCase(primary_key_table, _update, 10, _after_update),
+    "merge-into": StepCase(primary_key_table, _merge, [1, 9, 10], _after_merge),
+    "rewrite file indexes": StepCase(table_without_file_indexes, _rewrite_file_index, [10, 10]),
+    "analyze": StepCase(primary_key_table, _analyze, [40, 40]),
+    "expire snapshots": StepCase(compacted_table, _expire_snapshots, [4, 8]),
+    "expire changelogs": StepCase(table_with_changelogs, _expire_changelogs, 2),
+    "delete a tag": StepCase(tagged_table, _delete_tag, 8),
+    "remove orphan files": StepCase(table_with_orphan_files, _remove_orphan_files, 4),
+    "rescale": StepCase(primary_key_table, _rescale, "OVERWRITE"),
+    "move postponed rows": StepCase(
+        postponed_table, _move_postponed, "COMPACT", lambda _: rows_in(rows_for(range(KEYS), "a"))
+    ),
+    "read as a data source": StepCase(primary_key_table, _read, [37, [0, 4, "a-4"]]),
+    "write as a data source": StepCase(
+        primary_key_table, _append, None, _with_rows(rows_for(range(60, 64), "w"))
+    ),
+}
+
+
+def assert_step_done(name: str, root: Path, run: Callable[[], object]) -> Table:
+    """Make the table of a step, let it be run, and check what came of it."""
+    step = STEP_CASES[name]
+    before = rows_of(step.make(root))
+    assert run() == step.result
+    table = Catalog(str(root)).table("db.t")
+    assert rows_of(table) == step.rows(before)
+    assert check(table, deep=True).findings == ()
+    return table

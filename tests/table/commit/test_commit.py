@@ -1,0 +1,494 @@
+"""Commits: one snapshot or none, whoever else commits and whatever fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog, CommitId
+from paimon_orch.errors import CommitConflictError, InputError, StorageError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps import ingest
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.commit.commit import create_commit_user
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.table import Table
+
+PROCESSES, COMMITS = 4, 5
+Create = Callable[[LocalFileIO, str, bytes], bool]
+
+
+def append_rows(root: str, process: int) -> None:
+    """Commit several snapshots; runs in a process of its own."""
+    table = Catalog(root).table("db.t")
+    for number in range(COMMITS):
+        table.append(table_of("k v", [(process * 100 + number, f"process {process}")]))
+
+
+@pytest.mark.parametrize("key", [("k",), ()], ids=["primary key", "append"])
+def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    table = new_table(tmp_path, key=key, bucket="1" if key else "-1", commit__max_retries="100")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["paimon_orch"])  # imported once for all processes
+    processes = [
+        context.Process(target=append_rows, args=(str(tmp_path), number))
+        for number in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    total = PROCESSES * COMMITS
+    assert table.snapshots.ids() == list(range(1, total + 1))
+    assert [row[0] for row in rows_of(table)] == sorted(
+        process * 100 + number for process in range(PROCESSES) for number in range(COMMITS)
+    )
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.total_record_count == total
+    assert_healthy(table)
+    assert not [path for path in stored_files(table) if path.endswith(".tmp")]
+    assert_no_stray_manifests(table)
+
+
+def assert_no_stray_manifests(table: Table) -> None:
+    """Every manifest and list on disk belongs to a snapshot."""
+    known = set()
+    for snapshot_id in table.snapshots.ids():
+        snapshot = table.snapshots.get(snapshot_id)
+        lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+        known |= {*lists, snapshot.index_manifest, snapshot.changelog_manifest_list}
+        known |= {meta.file_name for meta in table.manifests.manifests(snapshot)}
+    assert {path.name for path in Path(table.paths.manifest_dir).iterdir()} <= known
+
+
+def replace_create(monkeypatch: pytest.MonkeyPatch, create: Callable[[Create], Create]) -> None:
+    """Replace the creation of snapshots; schemas are created as ever."""
+    original = LocalFileIO.create
+
+    def replaced(self: LocalFileIO, path: str, data: bytes) -> bool:
+        chosen = create(original) if "/snapshot-" in path else original
+        return chosen(self, path, data)
+
+    monkeypatch.setattr(LocalFileIO, "create", replaced)
+
+
+def test_a_commit_that_loses_the_race_takes_the_next_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, raced = new_table(tmp_path), list[str]()
+
+    def racing(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            if not raced:
+                raced.append(path)
+                table.upsert(table_of("k v", [(2, "other")]))
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, racing)
+    snapshot = table.upsert(table_of("k v", [(1, "mine")]))
+
+    assert snapshot is not None
+    assert snapshot.id == 2
+    assert rows_of(table) == [(1, "mine"), (2, "other")]
+    assert_healthy(table)
+    assert_no_stray_manifests(table)
+
+
+def test_a_commit_that_always_loses_gives_up_and_removes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, commit__max_retries="2", commit__min_retry_wait="1 ms")
+    table.upsert(table_of("k v", [(1, "a")]))
+    before = stored_files(table)
+    attempts = []
+
+    def losing(_: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            attempts.append(path)
+            (Path(path)).write_bytes(b"another's")
+            return False
+
+        return create
+
+    replace_create(monkeypatch, losing)
+    # the others' snapshots are never finished here, so that each attempt meets the same id
+    monkeypatch.setattr(
+        "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
+    )
+    with pytest.raises(CommitConflictError, match=r"3 attempts lost .*commit\.max-retries"):
+        table.upsert(table_of("k v", [(2, "b")]))
+
+    assert len(attempts) == 3
+    Path(attempts[0]).unlink()
+    assert stored_files(table) == before
+
+
+def test_a_commit_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(tmp_path, commit__timeout="0 ms")
+    replace_create(
+        monkeypatch, lambda _: lambda _self, path, _data: bool(Path(path).write_bytes(b""))
+    )
+
+    with pytest.raises(CommitConflictError, match=r"1 attempts lost .*commit\.timeout"):
+        table.upsert(table_of("k v", [(2, "b")]))
+
+
+@pytest.mark.parametrize("forced", ["true", "false"])
+def test_without_rows_a_snapshot_is_made_only_if_it_is_asked_for(
+    tmp_path: Path, forced: str
+) -> None:
+    table = new_table(tmp_path, commit__force_create_snapshot=forced)
+
+    snapshot = table.upsert(table_of("k v", [(1, "a")]).slice(1))
+
+    assert (snapshot is None) == (forced == "false")
+    assert table.snapshots.ids() == ([] if snapshot is None else [1])
+
+
+def test_an_error_after_the_snapshot_was_written_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+
+    def written_but(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            original(self, path, data)
+            raise StorageError("the connection broke")
+
+        return create
+
+    replace_create(monkeypatch, written_but)
+    snapshot = table.upsert(table_of("k v", [(1, "a")]))
+
+    assert snapshot is not None
+    assert snapshot.id == 1
+    assert rows_of(table) == [(1, "a")]
+    assert table.snapshots.hint("LATEST") == 1
+
+
+def test_a_create_that_says_no_to_its_own_snapshot_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends a request again finds what its first try wrote."""
+    table = new_table(tmp_path)
+
+    def sent_twice(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            original(self, path, data)
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, sent_twice)
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    assert table.snapshots.ids() == [1]
+    assert rows_of(table) == [(1, "a")]
+
+
+def test_a_commit_whose_outcome_is_unknown_is_found_by_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot appears after the answer was lost: it is not committed a second time."""
+    table, late = new_table(tmp_path, commit__min_retry_wait="1 ms"), list[tuple[str, bytes]]()
+
+    def delayed(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            if not late:
+                late.append((path, data))
+                raise StorageError("the connection broke")
+            assert original(self, *late[0])  # the first request arrives before the second
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, delayed)
+    snapshot = table.append(table_of("k v", [(1, "a")]))
+
+    assert snapshot is not None
+    assert table.snapshots.ids() == [1]
+    assert rows_of(table) == [(1, "a")]
+    assert snapshot.to_json() == late[0][1]
+
+
+def test_a_lost_request_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, lost = new_table(tmp_path, commit__min_retry_wait="1 ms"), list[str]()
+
+    def losing(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            if not lost:
+                lost.append(path)
+                raise OSError(104, "connection reset by peer")
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, losing)
+    table.append(table_of("k v", [(1, "a")]))
+
+    assert table.snapshots.ids() == [1]
+    assert rows_of(table) == [(1, "a")]
+    assert_healthy(table)
+
+
+@pytest.mark.parametrize("key", [("k",), ()], ids=["primary key", "append"])
+def test_a_commit_id_is_committed_once(tmp_path: Path, key: tuple[str, ...]) -> None:
+    table = new_table(tmp_path, key=key, bucket="1" if key else "-1")
+    first = table.append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
+    table.append(table_of("k v", [(2, "b")]))
+    before = stored_files(table)
+
+    again = table.append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
+    older = table.overwrite(table_of("k v", [(5, "e")]), commit_id=CommitId("load", 6))
+
+    assert first is not None
+    assert (first.commit_user, first.commit_identifier) == ("load", 7)
+    assert again == older == first
+    assert stored_files(table) == before
+    table.append(table_of("k v", [(3, "c")]), commit_id=CommitId("load", 8))
+    table.append(table_of("k v", [(4, "d")]), commit_id=CommitId("another", 7))
+    assert [row[0] for row in rows_of(table)] == [1, 2, 3, 4]
+
+
+def test_of_two_calls_with_one_commit_id_at_the_same_time_one_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find nothing, both write; the later one finds the earlier one's snapshot and removes its own files."""
+    table, twice = new_table(tmp_path, key=(), bucket="-1"), CommitId("load", 1)
+
+    def racing(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            monkeypatch.undo()
+            table.append(table_of("k v", [(1, "a")]), commit_id=twice)
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, racing)
+    table.append(table_of("k v", [(1, "a")]), commit_id=twice)
+
+    assert rows_of(table) == [(1, "a")]
+    assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
+    assert_no_stray_manifests(table)
+
+
+def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
+    table, once = new_table(tmp_path), CommitId("load", 1)
+    for _ in range(2):
+        planned = ingest.plan(table, ["k", "v"], commit_id=once)
+        done = planned.write(table_of("k v", [(1, "a")]).to_batches())
+        assert ingest.commit(table, planned, [done], 0.0).snapshot_id == 1
+
+    assert table.snapshots.ids() == [1]
+    assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
+
+
+def append_once(root: str) -> None:
+    """Commit what other processes commit as well; runs in a process of its own."""
+    Catalog(root).table("db.t").append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
+
+
+def test_of_many_processes_with_one_commit_id_one_commits(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1", commit__max_retries="100")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["paimon_orch"])
+    processes = [
+        context.Process(target=append_once, args=(str(tmp_path),)) for _ in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    assert table.snapshots.ids() == [1]
+    assert rows_of(table) == [(1, "a")]
+    assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
+    assert_no_stray_manifests(table)
+
+
+OUTCOMES = ["done", "lost", "answer lost", "late", "raced"]
+
+
+@settings(max_examples=60)
+@given(plans=st.lists(st.lists(st.sampled_from(OUTCOMES), max_size=4), min_size=1, max_size=3))
+def test_whatever_is_lost_on_the_way_each_load_is_there_once(plans: list[list[str]]) -> None:
+    """A caller that repeats each load until it is told that it is done, over a store that loses requests and answers."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        table = new_table(Path(folder), key=(), bucket="-1", commit__min_retry_wait="0 ms")
+        outcomes, late, others = list[str](), list[tuple[str, bytes]](), list[int]()
+
+        def unreliable(original: Create) -> Create:
+            def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+                for request in late:  # what was on its way arrives first
+                    original(self, *request)
+                late.clear()
+                match outcomes.pop(0) if outcomes else "done":
+                    case "lost":
+                        raise StorageError("the request was lost")
+                    case "answer lost":
+                        original(self, path, data)
+                        raise StorageError("the answer was lost")
+                    case "late":
+                        late.append((path, data))
+                        raise StorageError("no answer yet")
+                    case "raced":
+                        others.append(-len(others) - 1)
+                        table.append(table_of("k v", [(others[-1], "other")]))
+                return original(self, path, data)
+
+            return create
+
+        replace_create(patch, unreliable)
+        for number, plan in enumerate(plans):
+            outcomes[:] = plan
+            for _ in range(5):
+                with suppress(StorageError):
+                    once = CommitId("load", number)
+                    table.append(table_of("k v", [(number, "load")]), commit_id=once)
+                    break
+
+        assert sorted(row[0] for row in rows_of(table)) == [*sorted(others), *range(len(plans))]
+        assert_healthy(table)
+
+
+@pytest.mark.parametrize(("user", "identifier"), [(" ", 1), ("a", -1), ("a", 2**63 - 1)])
+def test_a_commit_id_that_could_not_be_recognised_is_refused(user: str, identifier: int) -> None:
+    with pytest.raises(InputError, match="commit"):
+        CommitId(user, identifier)
+
+
+def failing_create(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            raise StorageError("the connection broke")
+
+        return create
+
+    replace_create(monkeypatch, failing)
+
+
+def test_an_uncertain_outcome_is_told_and_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request may still be on its way: the files that its snapshot names have to stay."""
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    before = stored_files(table)
+    with monkeypatch.context() as patch:
+        failing_create(patch)
+        with pytest.raises(StorageError, match="not known whether the commit happened"):
+            table.upsert(table_of("k v", [(2, "b")]))
+
+    kinds = sorted(Path(path).name.split("-")[0] for path in stored_files(table) - before)
+    assert kinds == ["data", *["manifest"] * 9]  # of three attempts
+    assert rows_of(table) == [(1, "a")]
+    table.upsert(table_of("k v", [(3, "c")]))
+    assert rows_of(table) == [(1, "a"), (3, "c")]
+
+
+def test_an_uncertain_ingest_keeps_its_data_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+    planned = ingest.plan(table, ["k", "v"])
+    done = planned.write(table_of("k v", [(1, "a")]).to_batches())
+    failing_create(monkeypatch)
+
+    with pytest.raises(StorageError, match="not known"):
+        ingest.commit(table, planned, [done], 0.0)
+
+    assert [path for path in stored_files(table) if "/bucket-0/" in path]
+
+
+def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    before = {path for path in stored_files(table) if "/manifest/" in path}
+
+    def full(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(
+        "paimon_orch.table.commit.snapshot_builder.SnapshotBuilder._statistics", full
+    )
+    with pytest.raises(StorageError, match="the disk is full"):
+        table.upsert(table_of("k v", [(2, "b")]))
+
+    assert {path for path in stored_files(table) if "/manifest/" in path} == before
+    assert table.snapshots.ids() == [1]
+
+
+def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(5, "no hints today")
+
+    monkeypatch.setattr(
+        "paimon_orch.table.metadata.snapshot_store.SnapshotStore.write_hint", refuse
+    )
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.upsert(table_of("k v", [(2, "b")]))
+
+    assert table.snapshots.ids() == [1, 2]
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+def test_a_snapshot_tells_who_what_and_how_much(tmp_path: Path) -> None:
+    table = new_table(tmp_path, commit__user_prefix="nightly")
+
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    second = table.upsert(table_of("k v", [(1, "c")]))
+
+    assert second is not None
+    assert (second.id, second.commit_kind, second.commit_identifier) == (
+        2,
+        CommitKind.APPEND,
+        9223372036854775807,
+    )
+    assert second.commit_user.startswith("nightly_")
+    assert second.commit_user != create_commit_user(table.schema)
+    assert (second.delta_record_count, second.total_record_count) == (1, 3)
+
+
+def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    first = table.upsert(table_of("k v", [(1, "a")]))
+    assert first is not None
+    commit = table.new_commit(StepKind.WRITE_ROWS)
+    commit.clock = lambda: 0.0
+
+    assert commit.commit(CommitChanges(CommitKind.APPEND)).time_millis == first.time_millis
+
+
+def test_rows_outside_of_the_partition_to_overwrite_are_refused_and_removed(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p INT, k INT", key=("p", "k"), partition_by=["p"])
+    table.upsert(table_of("p k", [(1, 1)]))
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match="do not all lie in the partition"):
+        table.overwrite(table_of("p k", [(1, 2), (2, 2)]), {"p": 1})
+
+    assert stored_files(table) == before

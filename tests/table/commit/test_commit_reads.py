@@ -1,0 +1,80 @@
+"""A commit reads the manifests that may name its partitions, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.table import Table
+
+Values = tuple[list[Any], Any]
+PARTITIONS: dict[str, Values] = {
+    "STRING": (["a", "b", "c"], "d"),
+    "INT": ([-7, 0, 3], 4),
+    "DATE": ([date(2026, 1, day) for day in (1, 2, 3)], date(2026, 1, 4)),
+    "BOOLEAN": ([False], True),  # is not judged
+}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
+    """Count the manifests that are read for a piece of work."""
+    read, count = ManifestReader.open, 0
+
+    def counting(self: ManifestReader, meta: ManifestFileMeta) -> Manifest:
+        nonlocal count
+        count += 1
+        return read(self, meta)
+
+    def during(work: Callable[[], object]) -> int:
+        before = count
+        work()
+        return count - before
+
+    monkeypatch.setattr(ManifestReader, "open", counting)
+    return during
+
+
+def upsert(table: Table, partition: object) -> None:
+    table.upsert(table_of("p k", [(partition, k) for k in range(3)]))
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_of_the_partitions_it_writes(
+    tmp_path: Path, kind: str, opened: Callable[[Callable[[], object]], int]
+) -> None:
+    there, new = PARTITIONS[kind]
+    table = new_table(tmp_path, f"p {kind}, k INT", key=("p", "k"), partition_by=["p"], bucket="2")
+    for partition in there:
+        upsert(table, partition)
+
+    # a write reads all to number its rows, before it commits
+    before, judged = len(there), kind != "BOOLEAN"
+    assert opened(lambda: upsert(table, new)) == before + (0 if judged else before)
+    assert opened(lambda: upsert(table, there[0])) == before + 1 + (1 if judged else before + 1)
+    assert len(rows_of(table)) == 3 * (len(there) + 1)
+
+
+def test_of_the_partitions_it_compacts(
+    tmp_path: Path, opened: Callable[[Callable[[], object]], int]
+) -> None:
+    rows = [(1, "x", 1), (1, None, 1), (2, "x", 1), (1, "x", 2), (3, None, 1)]
+    table = new_table(tmp_path, "p INT, q STRING, k INT", partition_by=["p", "q"])
+    for row in rows:
+        table.append(table_of("p q k", [row]))
+
+    def work(partition: str) -> None:
+        compact(table, InProcessExecutor(), partitions=[partition], strategy="full")
+
+    assert opened(lambda: work("p=1/q=x")) == 2 * 2  # to plan and to check
+    assert sorted(rows_of(table), key=str) == sorted(rows, key=str)

@@ -1,0 +1,258 @@
+"""Row tracking: ids are given once, stay through rewrites, and are never given twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.golden import GOLDEN
+from support.tables import new_table, rows_of, small_batches, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    NotFoundError,
+)
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER, row_tracking_fields
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+)
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.scan.file_stats import FileStats
+from paimon_orch.table.table import Table
+
+COLUMNS = ["k", "_ROW_ID", "_SEQUENCE_NUMBER"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three rows in two files of two snapshots."""
+    made = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true")
+    made.append(table_of("k v", [(1, "a"), (2, "b")]))
+    made.append(table_of("k v", [(3, "c")]))
+    return made
+
+
+def files_of(table: Table) -> list[DataFileMeta]:
+    return [file for split in table.files() for file in split.files]
+
+
+def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
+    """Put all rows into one new file, as a compaction does; ``changed`` leaves their sequence numbers pending."""
+    [split] = table.files()
+    schema, reader = table.schema, table.reader()
+    fields = [*schema.fields, *row_tracking_fields(schema)]
+    rewriter = table.build_writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    for file in split.files:
+        for batch in reader.read(BucketFile(split.partition, 0, file), fields):
+            rows = pa.Table.from_batches([batch])
+            if changed:
+                nulls = pa.nulls(rows.num_rows, pa.int64())
+                rows = rows.set_column(len(fields) - 1, ROW_SEQUENCE_NUMBER.name, nulls)
+            rewriter.write(rows)
+    removed = [(FileKind.DELETE, file) for file in split.files]
+    added = [(FileKind.ADD, file) for file in rewriter.close()]
+    entries = (
+        ManifestEntry(kind, split.partition, 0, -1, file) for kind, file in (*removed, *added)
+    )
+    return CommitChanges(CommitKind.COMPACT, tuple(entries))
+
+
+def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
+    snapshot = table.snapshot()
+    assert snapshot is not None
+
+    assert snapshot.next_row_id == 3
+    assert [
+        (f.first_row_id, f.min_sequence_number, f.max_sequence_number) for f in files_of(table)
+    ] == [
+        (0, 1, 1),
+        (2, 2, 2),
+    ]
+    manifests = table.manifests.manifests(snapshot)
+    assert [(m.min_row_id, m.max_row_id) for m in manifests] == [(0, 1), (2, 2)]
+
+
+def test_ids_and_sequence_numbers_are_read_where_they_are_named(table: Table) -> None:
+    assert rows_of(table, columns=COLUMNS) == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
+    assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c")]
+    assert rows_of(table, columns=["_ROW_ID"], snapshot_id=1) == [(0,), (1,)]
+    assert table.system("row_tracking").scan().to_arrow().column_names == [
+        "k",
+        "v",
+        "_ROW_ID",
+        "_SEQUENCE_NUMBER",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [
+        ("_ROW_ID = 2", [3]),
+        ("_ROW_ID < 2 AND k > 1", [2]),
+        ("_ROW_ID = 0 OR k = 3", [1, 3]),
+        ("_SEQUENCE_NUMBER IN (2)", [3]),
+        ("_ROW_ID IS NULL", []),
+        ("NOT _ROW_ID = 1", [1, 3]),
+    ],
+)
+def test_filters_on_ids_are_those_of_a_full_scan(
+    table: Table, condition: str, keys: list[int]
+) -> None:
+    assert [row[0] for row in rows_of(table, columns=["k"], filter=condition)] == keys
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_a_rewrite_keeps_ids_and_sequence_numbers(tmp_path: Path, kind: str) -> None:
+    table = new_table(
+        tmp_path, key=(), bucket="-1", row_tracking__enabled="true", file__format=kind
+    )
+    table.append(table_of("k v", [(1, "a"), (2, "b")]))
+    table.append(table_of("k v", [(3, "c")]))
+    before = rows_of(table, columns=COLUMNS)
+
+    snapshot = table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table))
+
+    [file] = files_of(table)
+    assert (file.first_row_id, file.min_sequence_number, file.max_sequence_number) == (None, 1, 2)
+    assert rows_of(table, columns=COLUMNS) == before
+    assert snapshot.next_row_id == 3
+    table.append(table_of("k v", [(4, "d")]))
+    assert rows_of(table, columns=COLUMNS) == [*before, (4, 3, 4)]
+    assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+def test_ids_are_those_of_physical_rows_whatever_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 10)
+    table = new_table(
+        tmp_path,
+        key=(),
+        bucket="-1",
+        row_tracking__enabled="true",
+        deletion_vectors__enabled="true",
+    )
+    with small_batches(10):
+        table.append(table_of("k v", [(1000 + n, "x") for n in range(100)]))
+    [split] = table.files()
+    reader, vector = table.reader(), DeletionVector.of([3, 57])
+    at = BucketFile(split.partition, 0, split.files[0])
+    predicate = bind_filter("k IN (1056, 1057, 1058)", table.schema)
+    fields = [*table.schema.fields, ROW_ID]
+
+    found = pa.Table.from_batches(reader.read(at, fields, vector, predicate=predicate))
+
+    assert found.num_rows == 9
+    assert all(row["_ROW_ID"] == row["k"] - 1000 for row in found.to_pylist())
+
+
+def test_compaction_keeps_ids(table: Table) -> None:
+    before = rows_of(table, columns=COLUMNS)
+
+    compact.compact(table, InProcessExecutor(), strategy="full")
+
+    [file] = files_of(table)
+    assert (file.first_row_id, file.file_source) == (None, FileSource.COMPACT)
+    assert rows_of(table, columns=COLUMNS) == before
+
+
+def test_changed_rows_get_the_number_of_the_snapshot_that_changes_them(table: Table) -> None:
+    table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table, changed=True))
+
+    assert rows_of(table, columns=COLUMNS) == [(1, 0, 3), (2, 1, 3), (3, 2, 3)]
+
+
+def test_ids_are_not_given_again_after_an_overwrite(table: Table) -> None:
+    table.overwrite(table_of("k v", [(9, "z")]))
+    assert rows_of(table, columns=COLUMNS) == [(9, 3, 3)]
+    table.truncate()
+    snapshot = table.append(table_of("k v", [(1, "a")]))
+
+    assert snapshot is not None
+    assert snapshot.next_row_id == 5
+    assert rows_of(table, columns=COLUMNS) == [(1, 4, 5)]
+
+
+def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> None:
+    [split] = table.files()
+    file = split.files[0]
+
+    def claim(first: int) -> CommitChanges:
+        claimed = replace(file, file_name="data-x-0.parquet", first_row_id=first)
+        entry = ManifestEntry(FileKind.ADD, split.partition, 0, -1, claimed)
+        return CommitChanges(CommitKind.COMPACT, (entry,))
+
+    with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
+        table.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
+    with pytest.raises(CommitConflictError, match="ids below 3 only"):
+        table.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
+    assert table.snapshots.latest_id() == 2
+
+
+def test_the_golden_table_has_the_ids_that_its_writer_gave() -> None:
+    warehouse = GOLDEN / "pypaimon-2.1" / "row_tracking" / "warehouse"
+    table = Catalog(str(warehouse)).table("db.t_plain")
+
+    found = table.scan(columns=["_ROW_ID", "_SEQUENCE_NUMBER"]).to_arrow().to_pylist()
+
+    assert [tuple(row.values()) for row in found] == [(n, 1 + n // 20) for n in range(40)]
+
+
+def test_tables_without_tracking_have_no_ids(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    snapshot = table.append(table_of("k v", [(1, "a")]))
+
+    assert snapshot is not None
+    assert snapshot.next_row_id == 0
+    assert files_of(table)[0].first_row_id is None
+    assert row_tracking_fields(table.schema) == ()
+    with pytest.raises(NotFoundError, match="_ROW_ID"):
+        table.scan(columns=["_ROW_ID"])
+    with pytest.raises(InputError, match="row-tracking"):
+        table.system("row_tracking").scan()
+
+
+def test_rows_that_lost_their_ids_have_none(table: Table) -> None:
+    [split] = table.files()
+    lost = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
+
+    [batch] = table.reader().read(lost, row_tracking_fields(table.schema))
+
+    assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
+
+
+def test_files_are_skipped_by_the_statistics_of_the_columns_that_they_hold(table: Table) -> None:
+    """Java's compaction names the columns of a file, the ids among them; its statistics are of these."""
+    [split] = table.files()
+    wider = replace(split.files[0], write_cols=("v", "k", "_ROW_ID"), value_stats_cols=("v", "k"))
+    part = replace(split.files[0], write_cols=("k", "v"), value_stats_cols=None)
+    statistics = FileStats(table.schema, table.schemas.get)
+
+    assert statistics.of(split.partition, part)("k").max == 2
+    assert statistics.of(split.partition, wider)("v").max is not None
+
+
+@pytest.mark.parametrize(
+    "options", [{"bucket": "2", "bucket-key": "k"}, {"bucket": "-1", "key": "k"}]
+)
+def test_what_row_tracking_excludes_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    key = [options.pop("key")] if "key" in options else []
+    with pytest.raises(InputError, match="needs a table without primary key"):
+        Catalog(str(tmp_path)).create_table(
+            "db.t", "k BIGINT", primary_key=key, options={**options, "row-tracking.enabled": "true"}
+        )

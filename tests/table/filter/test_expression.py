@@ -1,0 +1,237 @@
+"""Filters made by ``col``: they mean what the same text means, and what a look at every row says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch import col
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.table import Table
+
+Holds = Callable[[dict[str, Any]], bool | None]
+Condition = tuple[str, Predicate, Holds]
+NUMBERS, TEXTS = st.integers(-2, 4), st.sampled_from(["", "a", "ab", "b", "it's", "ü%"])
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": lambda one, two: one == two,
+    "<>": lambda one, two: one != two,
+    "<": lambda one, two: one < two,
+    "<=": lambda one, two: one <= two,
+    ">": lambda one, two: one > two,
+    ">=": lambda one, two: one >= two,
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Rows of every combination, in several files, buckets and partitions."""
+    made = new_table(
+        tmp_path_factory.mktemp("table"),
+        "p INT, k INT, s STRING",
+        key=("p", "k"),
+        partition_by=["p"],
+        bucket="2",
+    )
+    texts = [None, "", "a", "ab", "b", "it's", "ü%"]
+    for p in (0, 1, 2):
+        rows = [(p, k, texts[(k + p) % len(texts)]) for k in range(9)]
+        made.upsert(table_of("p k s", rows))
+        made.upsert(table_of("p k s", [(p, 3, "new"), (p, 20, None)]))
+    return made
+
+
+def literal(value: object) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "\\'") + "'"
+
+
+def known(test: Callable[[Any], bool], name: str) -> Holds:
+    return lambda row: None if row[name] is None else test(row[name])
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> Condition:
+    name = draw(st.sampled_from(["p", "k", "s"]))
+    values = TEXTS if name == "s" else NUMBERS
+    match draw(st.sampled_from(["compare", "in", "not in", "between", "like", "null", "not null"])):
+        case "compare":
+            op, value = draw(st.sampled_from(sorted(OPERATORS))), draw(values)
+            test = OPERATORS[op]
+            return (
+                f"{name} {op} {literal(value)}",
+                test(col(name), value),
+                known(lambda found: test(found, value), name),
+            )
+        case "in" | "not in" as op:
+            chosen = draw(st.lists(values, min_size=1, max_size=3))
+            column = col(name)
+            made = column.is_in(chosen) if op == "in" else column.not_in(chosen)
+            text = f"{name} {op.upper()} ({', '.join(map(literal, chosen))})"
+            return text, made, known(lambda found: (found in chosen) == (op == "in"), name)
+        case "between":
+            low, high = draw(values), draw(values)
+            text = f"{name} BETWEEN {literal(low)} AND {literal(high)}"
+            return text, col(name).between(low, high), known(lambda v: low <= v <= high, name)
+        case "like":
+            pattern = draw(st.sampled_from(["a%", "%b", "_", "%", "it's", "a_"]))
+            parts = {"%": ".*", "_": "."}
+            regex = "".join(parts.get(c) or re.escape(c) for c in pattern)
+            text = f"s LIKE {literal(pattern)}"
+            return (
+                text,
+                col("s").like(pattern),
+                known(lambda v: bool(re.fullmatch(regex, v, re.DOTALL)), "s"),
+            )
+        case "null":
+            return f"{name} IS NULL", col(name).is_null(), lambda row: row[name] is None
+    return f"{name} IS NOT NULL", col(name).is_not_null(), lambda row: row[name] is not None
+
+
+def both(one: Condition, two: Condition) -> Condition:
+    def holds(row: dict[str, Any]) -> bool | None:
+        parts = one[2](row), two[2](row)
+        return False if False in parts else None if None in parts else True
+
+    return f"({one[0]}) AND ({two[0]})", one[1] & two[1], holds
+
+
+def either(one: Condition, two: Condition) -> Condition:
+    def holds(row: dict[str, Any]) -> bool | None:
+        parts = one[2](row), two[2](row)
+        return True if True in parts else None if None in parts else False
+
+    return f"({one[0]}) OR ({two[0]})", one[1] | two[1], holds
+
+
+def negated(one: Condition) -> Condition:
+    def holds(row: dict[str, Any]) -> bool | None:
+        found = one[2](row)
+        return None if found is None else not found
+
+    return f"NOT ({one[0]})", ~one[1], holds
+
+
+conditions = st.recursive(
+    leaves(),
+    lambda inner: (
+        st.builds(both, inner, inner) | st.builds(either, inner, inner) | st.builds(negated, inner)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=40)
+@given(condition=conditions)
+def test_text_expression_and_full_scan_agree(table: Table, condition: Condition) -> None:
+    text, expression, holds = condition
+    everything = table.scan().to_arrow().to_pylist()
+    wanted = sorted((row["p"], row["k"]) for row in everything if holds(row))
+
+    assert [row[:2] for row in rows_of(table, filter=expression)] == wanted
+    assert [row[:2] for row in rows_of(table, filter=text)] == wanted
+    assert bind_filter(expression, table.schema) == bind_filter(text, table.schema) or "AND" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("BIGINT", 5, "5"),
+        ("DOUBLE", 2, "2"),
+        ("DECIMAL(10, 2)", Decimal("1.5"), "1.5"),
+        ("DECIMAL(10, 2)", 3, "3"),
+        ("DECIMAL(10, 2)", 0.1, "0.1"),
+        ("DATE", dt.date(2024, 5, 14), "'2024-05-14'"),
+        ("DATE", "2024-05-14", "'2024-05-14'"),
+        ("TIME(3)", dt.time(12, 30), "'12:30:00'"),
+        ("TIMESTAMP(3)", dt.datetime(2024, 5, 14, 1, 2, 3), "'2024-05-14 01:02:03'"),
+        ("TIMESTAMP_LTZ(3)", "2024-05-14 01:02:03", "'2024-05-14 01:02:03'"),
+        ("TIMESTAMP_LTZ(3)", dt.datetime(2024, 5, 14, tzinfo=dt.UTC), "'2024-05-14 00:00:00'"),
+        ("BYTES", b"abc", "'abc'"),
+        ("BOOLEAN", True, "true"),
+        ("STRING", pa.scalar("x"), "'x'"),
+    ],
+)
+def test_constants_take_the_type_of_the_column(
+    tmp_path: Path, column: str, value: object, text: str
+) -> None:
+    schema = new_table(tmp_path, f"k INT, c {column}").schema
+
+    assert bind_filter(col("c") == value, schema) == bind_filter(f"c = {text}", schema)
+
+
+@pytest.mark.parametrize(
+    "value", [2**40, "one", 1.5, [1], object(), dt.date(2024, 1, 1), True, 2**70]
+)
+def test_constants_that_the_column_cannot_hold_are_refused(tmp_path: Path, value: object) -> None:
+    table = new_table(tmp_path, "k INT, r ROW<x INT>")
+
+    with pytest.raises(InputError):
+        table.scan(filter=col("k") == value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("DATE", dt.datetime(2024, 5, 14, 12)),
+        ("DECIMAL(9, 2)", 1.199),
+        ("BOOLEAN", 2),
+        ("TIME(3)", dt.time(1, 2, 3, 500)),
+        ("TIME(3)", "01:02:03.0005"),
+    ],
+)
+def test_constants_are_not_rounded_to_what_the_column_can_hold(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    """``c < noon`` would lose the rows of the day, ``c = 1.199`` find those of 1.20."""
+    with pytest.raises(InputError, match="is no value of column 'c'"):
+        new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
+
+
+def test_columns_are_checked_as_in_text(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, r ROW<x INT>")
+
+    for condition in ("r IS NULL", col("r").is_null()):
+        with pytest.raises(InputError, match="nested"):
+            table.scan(filter=condition)
+    for condition in ("zz = 1", col("zz") == 1):
+        with pytest.raises(NotFoundError, match="zz"):
+            table.scan(filter=condition)
+    for condition in ("k LIKE 'a'", col("k").like("a")):
+        with pytest.raises(InputError, match="LIKE needs"):
+            table.scan(filter=condition)
+    with pytest.raises(InputError, match="made by col"):
+        table.scan(filter=col("k"))  # type: ignore[arg-type]
+
+
+def test_what_python_would_misread_is_refused() -> None:
+    one, two = col("a") == 1, col("b") == 2
+    with pytest.raises(InputError, match="join tests by & "):
+        bool(one and two)
+    with pytest.raises(InputError, match="join tests by & "):
+        bool(1 < col("a") < 5)
+    with pytest.raises(InputError, match="in parentheses"):
+        _ = 1 & col("b").is_in([2])
+    with pytest.raises(InputError, match="in parentheses"):
+        _ = one & 1  # type: ignore[operator]
+    with pytest.raises(InputError, match="is_null"):
+        _ = col("a") == None  # noqa: E711
+    with pytest.raises(InputError, match="not one text"):
+        col("a").is_in("abc")
+
+
+def test_expressions_are_predicates() -> None:
+    one, two = col("a") == 1, col("b").is_null()
+
+    assert isinstance(one, Leaf)
+    assert (one & two, one | two, ~one) == (And((one, two)), Or((one, two)), Not(one))

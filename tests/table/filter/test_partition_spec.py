@@ -1,0 +1,154 @@
+"""Partitions as people name them: by text or by value, whole or in part."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tables import new_table, rows_of
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.row.binary_row import serialize_row
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    build_partition_matcher,
+    format_partition,
+    parse_partition_spec,
+)
+
+
+def schema_of(columns: str, **options: str) -> TableSchema:
+    fields = parse_columns(columns)
+    names = [field.name for field in fields]
+    return build_table_schema(
+        [*fields, *parse_columns("k INT")], partition_by=names, options=options
+    )
+
+
+def partition(schema: TableSchema, *values: object) -> bytes:
+    internal = [
+        value if isinstance(value, str) or value is None else to_internal_value(pa.scalar(value))
+        for value in values
+    ]
+    return serialize_row(internal, [field.type for field in schema.partition_fields])
+
+
+TWO = schema_of("dt STRING, n INT")
+DAY = schema_of("day DATE")
+
+
+@pytest.mark.parametrize("text", ["dt=a/n=1", "dt=a,n=1", "/dt=a/n=1/", "n=1/dt=a", " dt=a/ n=1"])
+def test_a_spec_is_read_in_any_order(text: str) -> None:
+    matches = build_partition_matcher(parse_partition_spec(text, TWO), TWO)
+
+    assert matches(partition(TWO, "a", 1))
+    assert not matches(partition(TWO, "a", 2))
+    assert not matches(partition(TWO, "b", 1))
+    assert not matches(partition(TWO, None, 1))
+
+
+def test_a_part_of_a_spec_matches_all_that_have_it() -> None:
+    matches = build_partition_matcher({"n": 1}, TWO)
+
+    assert matches(partition(TWO, "a", 1))
+    assert matches(partition(TWO, None, 1))
+    assert not matches(partition(TWO, "a", None))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("dt", InputError),
+        ("", InputError),
+        ("dt=a/garbage", InputError),
+        ("x=1", NotFoundError),
+        ("=a", NotFoundError),
+    ],
+)
+def test_specs_that_are_none_are_refused(text: str, error: type[InputError]) -> None:
+    with pytest.raises(error):
+        parse_partition_spec(text, TWO)
+
+
+def test_a_column_that_is_no_partition_column_is_named() -> None:
+    with pytest.raises(NotFoundError, match=r"'k' is not a partition column.* dt, n"):
+        build_partition_matcher({"k": 1}, TWO)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (date(2024, 5, 14), True),
+        ("2024-05-14", True),
+        ("19857", True),  # the day number that old writers use for a name
+        ("2024-05-15", False),
+        ("garbage", False),
+        (None, False),
+        (object(), False),
+    ],
+)
+def test_days_are_known_by_date_text_and_number(value: object, expected: bool) -> None:
+    assert (
+        build_partition_matcher({"day": value}, DAY)(partition(DAY, date(2024, 5, 14))) is expected
+    )
+
+
+def test_null_and_empty_text_are_told_apart() -> None:
+    null, empty = partition(TWO, None, 1), partition(TWO, "", 1)
+    assert [build_partition_matcher({"dt": None}, TWO)(p) for p in (null, empty)] == [True, False]
+    assert [build_partition_matcher({"dt": ""}, TWO)(p) for p in (null, empty)] == [False, True]
+    default = {"dt": "__DEFAULT_PARTITION__"}  # the directory of both
+    assert [build_partition_matcher(default, TWO)(p) for p in (null, empty)] == [True, True]
+
+
+def test_any_of_no_spec_matches_nothing() -> None:
+    assert not build_any_partition_matcher([], TWO)(partition(TWO, "a", 1))
+    assert build_any_partition_matcher([{"dt": "b"}, {"n": 1}], TWO)(partition(TWO, "a", 1))
+
+
+@given(st.text(min_size=1, max_size=6), st.none() | st.integers(-5, 5))
+def test_the_text_of_a_partition_is_a_spec_that_matches_it(name: str, number: int | None) -> None:
+    if any(0xD800 <= ord(char) < 0xE000 for char in name):
+        return
+    data = partition(TWO, name, number)
+
+    spec = parse_partition_spec(format_partition(data, TWO), TWO)
+
+    assert build_partition_matcher(spec, TWO)(data)
+    if name.strip():
+        assert not build_partition_matcher(spec, TWO)(partition(TWO, name + "x", number))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "legacy", "modern"),
+    [
+        ("DATE", date(2024, 5, 14), "19857", "2024-05-14"),
+        ("BOOLEAN", True, "true", "true"),
+        ("DOUBLE", 1.5, "1.5", "1.5"),
+        ("DOUBLE", 1e10, "1.0E10", "1.0E10"),
+        ("BIGINT", -7, "-7", "-7"),
+    ],
+)
+def test_directories_are_named_as_the_format_says(
+    tmp_path: Path, kind: str, values: Any, legacy: str, modern: str
+) -> None:
+    for text, expected in (("true", legacy), ("false", modern)):
+        table = new_table(
+            tmp_path / text,
+            f"p {kind}, k INT",
+            key=(),
+            partition_by=["p"],
+            bucket="-1",
+            partition__legacy_name=text,
+        )
+        table.append(pa.table({"p": [values], "k": [1]}))
+        assert (Path(table.paths.root) / f"p={expected}" / "bucket-0").is_dir()
+        assert rows_of(table) == [(values, 1)]

@@ -1,0 +1,208 @@
+"""Branches: own schemas and snapshots over the same data; main can move to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.golden import GOLDEN, copy_warehouse
+from support.tables import assert_healthy, new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, SetOption
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three snapshots, the second one tagged ``base``; the value of key 1 is the id of the snapshot."""
+    table = new_table(tmp_path)
+    for text in ("1", "2", "3"):
+        table.upsert(table_of("k v", [(1, text)]))
+    table.tags.create("base", 2)
+    return table
+
+
+def branch(table: Table, name: str) -> Table:
+    return Catalog(str(Path(table.paths.root).parents[1])).table(f"db.t$branch_{name}")
+
+
+def value(table: Table, **scan: Any) -> list[Any]:
+    return [row[1] for row in rows_of(table, **scan)]
+
+
+def test_a_branch_begins_at_its_tag_and_goes_its_own_way(table: Table) -> None:
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    assert value(dev) == ["2"]
+
+    dev.upsert(table_of("k v", [(1, "dev")]))
+    table.upsert(table_of("k v", [(1, "main")]))
+
+    assert (value(dev), value(table)) == (["dev"], ["main"])
+    assert (dev.snapshots.ids(), table.snapshots.ids()) == ([2, 3], [1, 2, 3, 4])
+    assert value(dev, tag="base") == ["2"]
+    assert table.branches.names() == ["dev"]
+    assert_healthy(dev)
+
+
+def test_a_branch_has_the_schemas_until_its_tag(table: Table, tmp_path: Path) -> None:
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+
+    table.branches.create("dev", "base")
+    table.branches.create("all")
+
+    assert branch(table, "dev").schemas.ids() == [0]
+    assert branch(table, "all").schemas.ids() == [0, 1]
+
+
+def test_an_empty_branch_has_no_rows(table: Table) -> None:
+    table.branches.create("dev")
+    dev = branch(table, "dev")
+
+    assert value(dev) == []
+    dev.upsert(table_of("k v", [(7, "x")]))
+
+    assert rows_of(dev) == [(7, "x")]
+    assert value(table) == ["3"]
+
+
+def test_main_moves_to_a_branch(table: Table, tmp_path: Path) -> None:
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    Catalog(str(tmp_path)).alter_table("db.t$branch_dev", [AddColumn("n", "INT")])
+    dev.upsert(table_of("k v n", [(1, "dev", 5)]))
+    dev.tags.create("release")
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("other", "INT"), SetOption("x", "y")])
+    table.upsert(table_of("k v other", [(1, "lost", 1)]))
+    table.tags.create("lost")
+
+    for _ in range(2):  # done again it changes nothing
+        table.branches.fast_forward("dev")
+
+        assert rows_of(table) == rows_of(dev) == [(1, "dev", 5)]
+        assert table.snapshots.ids() == [1, 2, 3]
+        assert table.snapshots.hint("LATEST") == 3
+        assert table.tags.names() == ["base", "release"]
+        assert table.schema == dev.schema
+        assert value(table, snapshot_id=1) == ["1"]
+    table.upsert(table_of("k v n", [(1, "on", 6)]))
+    assert (value(table), value(dev)) == (["on"], ["dev"])
+    assert_healthy(table)
+
+
+def test_main_does_not_move_to_a_branch_without_snapshots(table: Table) -> None:
+    table.branches.create("dev")
+
+    with pytest.raises(InputError, match="no snapshot"):
+        table.branches.fast_forward("dev")
+
+    assert value(table) == ["3"]
+
+
+def test_a_deleted_branch_is_gone_and_main_is_not(table: Table) -> None:
+    table.branches.create("dev", "base")
+
+    table.branches.delete("dev")
+
+    assert table.branches.names() == []
+    with pytest.raises(NotFoundError, match="no branch 'dev'"):
+        branch(table, "dev")
+    assert value(table) == ["3"]
+    assert_healthy(table)
+
+
+@pytest.mark.parametrize("kind", ["fallback", "primary", "fallback-snapshot", "fallback-delta"])
+def test_a_branch_that_readers_take_rows_from_is_not_deleted(
+    table: Table, tmp_path: Path, kind: str
+) -> None:
+    table.branches.create("dev", "base")
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption(f"scan.{kind}-branch", "dev")])
+
+    with pytest.raises(InputError, match=rf"scan\.{kind}-branch"):
+        table.branches.delete("dev")
+
+
+@pytest.mark.parametrize("name", ["", " ", "main", "123", "a/b", "../x", "a$b"])
+def test_names_that_the_format_does_not_have_are_refused(table: Table, name: str) -> None:
+    for act in (table.branches.create, table.branches.delete, table.branches.fast_forward):
+        with pytest.raises(InputError, match="branch"):
+            act(name)
+    assert value(table) == ["3"]
+
+
+def test_what_is_not_there_or_there_already_is_named(table: Table) -> None:
+    table.branches.create("dev")
+
+    with pytest.raises(InputError, match="has a branch 'dev' already"):
+        table.branches.create("dev")
+    with pytest.raises(NotFoundError, match="no tag 'nope'"):
+        table.branches.create("new", "nope")
+    for act in (table.branches.delete, table.branches.fast_forward):
+        with pytest.raises(NotFoundError, match="no branch 'nope'; it has dev"):
+            act("nope")
+    assert table.branches.names() == ["dev"]
+
+
+def test_main_moves_to_a_branch_of_java(tmp_path: Path) -> None:
+    folder = GOLDEN / "java-0.9" / "branches"
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
+    assert table.branches.names() == ["dev", "empty"]
+    wanted = str(rows_of(branch(table, "dev")))  # as text, for NaN equals nothing
+
+    table.branches.fast_forward("dev")
+
+    assert str(rows_of(table)) == wanted
+
+
+def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path: Path) -> None:
+    """Below the hint EARLIEST snapshots count as expired; those that came from the branch do not."""
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.tags.create("base")
+    table.branches.create("dev", "base")
+    for text in "bc":
+        table.upsert(table_of("k v", [(1, text)]))
+    expire_snapshots(table, retain_max=1)
+    assert table.snapshots.hint("EARLIEST") == 3
+
+    table.branches.fast_forward("dev")
+
+    assert (table.snapshots.hint("EARLIEST"), table.snapshots.ids()) == (1, [1])
+    assert rows_of(table) == [(1, "a")]
+    assert check(table, deep=True)
+
+
+def test_what_a_linked_branch_refers_to_is_kept(table: Table, tmp_path: Path) -> None:
+    """Somebody moved its folder to another place, and readers still find it."""
+    table.branches.create("dev", "base")
+    folder = Path(table.paths.root) / "branch" / "branch-dev"
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+    table.tags.delete("base")
+
+    expire_snapshots(table, retain_max=1)
+
+    assert table.branches.names() == ["dev"]
+    assert value(branch(table, "dev")) == ["2"]
+    with pytest.raises(InputError, match="is a link"):
+        table.branches.delete("dev")
+    assert value(branch(table, "dev")) == ["2"]
+
+
+def test_main_does_not_move_to_what_a_branch_was_expiring(table: Table) -> None:
+    """The expiration was killed: the hint had moved, and some files may be gone."""
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    for text in ("x", "y"):
+        dev.upsert(table_of("k v", [(1, text)]))
+    dev.snapshots.write_hint("EARLIEST", 4)
+
+    table.branches.fast_forward("dev")
+
+    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert [value(table, snapshot_id=number) for number in (3, 4)] == [["3"], ["y"]]

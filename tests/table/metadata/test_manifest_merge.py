@@ -1,0 +1,133 @@
+"""Merging manifests changes how many there are, and nothing that they say."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tables import assert_healthy, new_table, rows_of, table_of
+
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    filter_live_entries,
+)
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options import Options
+from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
+from paimon_orch.table.metadata.manifest_merge import ManifestMerger
+from paimon_orch.table.table import Table
+
+# each commit: how many files it adds, and how many of those that are there it deletes
+commits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12)
+
+
+@dataclass
+class History:
+    """Manifests of some commits, and the files that are live after them."""
+
+    table: Table
+    writer: ManifestWriter
+    live: list[str]
+
+    def manifests(self, steps: list[tuple[int, int]]) -> list[ManifestFileMeta]:
+        number, manifests = 0, list[ManifestFileMeta]()
+        for adds, deletes in steps:
+            entries: list[ManifestEntry] = []
+            gone = [self.live.pop(0) for _ in range(min(deletes, len(self.live)))]
+            entries += [entry_of(name).deleted() for name in gone]
+            for _ in range(adds):
+                number += 1
+                self.live.append(f"data-{number}")
+                entries.append(entry_of(f"data-{number}"))
+            manifests += self.writer.manifests(entries)
+        return manifests
+
+
+def entry_of(name: str) -> ManifestEntry:
+    return ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, 1, DataFileMeta(name, 1, 1))
+
+
+OPTIONS = {
+    "none": {},
+    "minor by count": {"manifest.merge-min-count": "3"},
+    "minor by size": {"manifest.target-file-size": "3500 b"},
+    "full": {"manifest.full-compaction-threshold-size": "1 b"},
+    "full of some": {
+        "manifest.full-compaction-threshold-size": "1 b",
+        "manifest.target-file-size": "1200 b",
+    },
+}
+
+
+@pytest.mark.parametrize("options", [pytest.param(o, id=name) for name, o in OPTIONS.items()])
+def test_merged_manifests_have_the_same_live_files(options: dict[str, str]) -> None:
+    @given(commits)
+    def check(steps: list[tuple[int, int]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            table = new_table(Path(folder))
+            writer = ManifestWriter(table.io, table.paths, table.schema)
+            history = History(table, writer, [])
+            manifests = history.manifests(steps)
+            reader = ManifestReader(table.io, table.paths)
+
+            merged = ManifestMerger(reader, writer, Options(options)).run(manifests)
+
+            entries = reader.entries(merged)
+            live = [entry.file.file_name for entry in filter_live_entries(entries)]
+            assert sorted(live) == sorted(history.live)
+            assert len(merged) <= max(1, len(manifests))
+            for meta in merged:
+                kinds = [entry.kind for entry in reader.entries([meta])]
+                counted = (meta.num_added_files, meta.num_deleted_files)
+                assert counted == (kinds.count(FileKind.ADD), kinds.count(FileKind.DELETE))
+            if "manifest.full-compaction-threshold-size" in options and len(manifests) > 1:
+                assert not any(entry.kind is FileKind.DELETE for entry in entries)
+
+    check()
+
+
+def test_a_table_of_many_commits_keeps_few_manifests(tmp_path: Path) -> None:
+    table = new_table(tmp_path, manifest__merge_min_count="5")
+    for number in range(23):
+        table.upsert(table_of("k v", [(number, "x")]))
+
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert len(table.manifests.manifests(snapshot)) <= 6
+    assert [row[0] for row in rows_of(table)] == list(range(23))
+    assert rows_of(table, snapshot_id=7) == [(number, "x") for number in range(7)]
+    assert_healthy(table)
+
+
+@pytest.mark.parametrize("name", ["full", "minor by count"])
+def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path)
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    manifests = History(table, writer, []).manifests([(1, 0)] * 4)
+    with (Path(table.paths.manifest_dir) / manifests[2].file_name).open("ab") as file:
+        file.write(b"\0")
+
+    with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
+        ManifestMerger(table.manifests, writer, Options(OPTIONS[name])).run(manifests)
+
+
+def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) -> None:
+    table = new_table(tmp_path, manifest__target_file_size="50 kb")
+    writer = ManifestWriter(table.io, table.paths, table.schema)
+    entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(at))}") for at in range(9_000)]
+
+    manifests = writer.manifests(entries)
+
+    assert all(25 << 10 < one.file_size < 75 << 10 for one in manifests[:-1])
+    assert len(manifests) > 2
+    found = table.manifests.entries(manifests)
+    assert [entry.file.file_name for entry in found] == [entry.file.file_name for entry in entries]

@@ -1,0 +1,220 @@
+"""Finding snapshots: hints help, and never decide."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    NotFoundError,
+    UnsupportedError,
+)
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three snapshots, a row each."""
+    made = new_table(tmp_path)
+    for number in (1, 2, 3):
+        made.upsert(table_of("k v", [(number, "x")]))
+    return made
+
+
+def snapshot_file(table: Table, name: str) -> Path:
+    return Path(table.paths.snapshot_dir) / name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3", "2", "1", "0", "-3", "", "  3\n", "three", "3.0", "9" * 30, "\xff\xfe", "٣"],
+)
+def test_the_newest_snapshot_is_found_if_the_hint_is_stale_or_damaged(
+    table: Table, text: str
+) -> None:
+    snapshot_file(table, "LATEST").write_text(text, encoding="latin-1" if "\xff" in text else None)
+
+    assert table.snapshots.latest_id() == 3
+    assert len(rows_of(table)) == 3
+
+
+@pytest.mark.parametrize("hint", ["4", "99"])
+def test_a_lost_newest_snapshot_is_neither_read_past_nor_committed_on(
+    table: Table, hint: str
+) -> None:
+    snapshot_file(table, "LATEST").write_text(hint)
+    message = rf"snapshot-{hint}: is missing, but LATEST names .* roll back to snapshot 3"
+
+    with pytest.raises(MissingFileError, match=message):
+        rows_of(table)
+    with pytest.raises(MissingFileError, match=message):
+        table.upsert(table_of("k v", [(9, "x")]))
+
+    table.rollback(3)
+    assert len(rows_of(table)) == 3
+
+
+def test_a_table_that_lost_all_snapshots_is_not_empty(table: Table) -> None:
+    for number in (1, 2, 3):
+        snapshot_file(table, f"snapshot-{number}").unlink()
+
+    with pytest.raises(MissingFileError, match=r"LATEST names snapshot 3; no snapshot exists"):
+        rows_of(table)
+
+
+def test_a_stale_hint_to_an_expired_snapshot_is_ignored(table: Table) -> None:
+    snapshot_file(table, "LATEST").write_text("1")
+    snapshot_file(table, "snapshot-1").unlink()
+    snapshot_file(table, "snapshot-2").unlink()
+
+    assert table.snapshots.latest_id() == 3
+
+
+def test_without_hints_the_directory_is_listed(table: Table) -> None:
+    snapshot_file(table, "LATEST").unlink()
+
+    assert table.snapshots.latest_id() == 3
+    assert table.snapshots.earliest_id() == 1
+
+
+def test_a_hint_may_be_a_directory(table: Table) -> None:
+    snapshot_file(table, "LATEST").unlink()
+    snapshot_file(table, "LATEST").mkdir()
+
+    assert table.snapshots.latest_id() == 3
+
+
+@pytest.mark.parametrize("text", ["1", "7", "", "x"])
+def test_the_oldest_snapshot_is_one_that_exists(table: Table, text: str) -> None:
+    snapshot_file(table, "EARLIEST").write_text(text)
+
+    assert table.snapshots.earliest_id() == 1
+    snapshot_file(table, "snapshot-1").unlink()
+    assert table.snapshots.earliest_id() == 2
+
+
+def test_other_files_are_no_snapshots(table: Table) -> None:
+    for name in (
+        ".snapshot-9.f2a3.tmp",
+        "snapshot-9.tmp",
+        "snapshot-",
+        "snapshot-x",
+        "snapshot--9",
+        "snapshot-٩",
+        "9",
+    ):
+        snapshot_file(table, name).write_text("{}")
+
+    assert table.snapshots.ids() == [1, 2, 3]
+
+
+def test_a_gap_is_stepped_over(table: Table) -> None:
+    snapshot_file(table, "snapshot-2").unlink()
+
+    assert [snapshot.id for snapshot in table.snapshots.walk_back()] == [3, 1]
+    assert table.snapshots.latest_id() == 3
+
+
+def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+
+    assert table.snapshot() is None
+    assert table.snapshots.earliest_id() is None
+    assert list(table.snapshots.walk_back()) == []
+    assert rows_of(table) == []
+    with pytest.raises(NotFoundError, match="no snapshot at or before"):
+        table.snapshots.find_at_time(2**60)
+    with pytest.raises(NotFoundError, match="has no snapshot 1; it has none"):
+        table.snapshot(1)
+
+
+def test_a_snapshot_that_does_not_exist_is_named_with_those_that_do(table: Table) -> None:
+    with pytest.raises(NotFoundError, match="has no snapshot 7; it has 1 to 3"):
+        table.snapshot(7)
+
+
+def test_a_damaged_snapshot_is_named(table: Table) -> None:
+    snapshot_file(table, "snapshot-3").write_bytes(b'{"version": 3, "id"')
+    with pytest.raises(CorruptFileError, match="snapshot-3: cannot be decoded"):
+        table.snapshot()
+
+
+def test_a_snapshot_of_a_newer_version_is_refused(table: Table) -> None:
+    path = snapshot_file(table, "snapshot-3")
+    path.write_text(path.read_text().replace('"version": 3', '"version": 9'))
+    with pytest.raises(UnsupportedError, match="version 9 is newer than 3"):
+        table.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", -3),
+        ("id", "3"),
+        ("id", 3.0),
+        ("id", True),
+        ("id", None),
+        ("id", 2**70),
+        ("id", 2),
+        ("schemaId", -1),
+        ("schemaId", "0"),
+        ("schemaId", [0]),
+        ("commitIdentifier", "x"),
+        ("timeMillis", None),
+        ("totalRecordCount", "many"),
+        ("baseManifestListSize", -1),
+        ("nextRowId", -5),
+        ("nextRowId", {}),
+        ("watermark", "late"),
+        ("version", 0),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(table: Table, key: str, value: object) -> None:
+    path = snapshot_file(table, "snapshot-3")
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {key: value}))
+
+    with pytest.raises(CorruptFileError, match="snapshot-3: "):
+        table.snapshot()
+
+
+def test_a_snapshot_cannot_name_files_elsewhere(table: Table) -> None:
+    path, snapshot = snapshot_file(table, "snapshot-3"), table.snapshot()
+    assert snapshot is not None
+    path.write_text(path.read_text().replace(snapshot.base_manifest_list, "../../x"))
+    with pytest.raises(CorruptFileError, match="lies outside its directory"):
+        table.snapshot()
+
+
+def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None:
+    times = []
+    for number in (1, 2, 3):
+        path = snapshot_file(table, f"snapshot-{number}")
+        found = table.snapshots.get(number).time_millis
+        path.write_text(path.read_text().replace(str(found), str(1000 * number)))
+        times.append(1000 * number)
+
+    assert [table.snapshots.find_at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)] == [
+        1,
+        1,
+        2,
+        3,
+        3,
+    ]
+    with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
+        table.snapshots.find_at_time(999)
+
+
+def test_tags_are_found_by_name(table: Table) -> None:
+    tag = Path(table.paths.tag_dir) / "tag-monthly"
+    tag.parent.mkdir()
+    tag.write_bytes(snapshot_file(table, "snapshot-2").read_bytes())
+
+    assert table.snapshots.tags() == ["monthly"]
+    assert table.snapshots.tag("monthly").id == 2
+    with pytest.raises(NotFoundError, match="has no tag 'weekly'; it has monthly"):
+        table.snapshots.tag("weekly")

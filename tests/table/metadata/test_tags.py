@@ -1,0 +1,293 @@
+"""Tags keep snapshots under a name; a rollback makes an older snapshot the newest."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.golden import GOLDEN, copy_warehouse
+from support.tables import assert_healthy, new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three snapshots; the value of key 1 is the id of the snapshot."""
+    table = new_table(tmp_path)
+    for text in ("1", "2", "3"):
+        table.upsert(table_of("k v", [(1, text)]))
+    return table
+
+
+def files(directory: str) -> set[str]:
+    return {path.name for path in Path(directory).iterdir()}
+
+
+def stored(table: Table, tag: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(Path(table.tags.path(tag)).read_bytes())
+    return value
+
+
+def test_a_tag_is_a_copy_of_its_snapshot(table: Table) -> None:
+    table.tags.create("newest")
+    table.tags.create("older", 2)
+
+    snapshot = Path(table.snapshots.path(3)).read_bytes()
+    assert Path(table.tags.path("newest")).read_bytes() == snapshot
+    assert rows_of(table, tag="older") == [(1, "2")]
+    assert table.tags.names() == ["newest", "older"]
+    assert table.tags.get("older").id == 2
+
+
+@pytest.mark.parametrize(
+    ("moment", "parts"),
+    [
+        (datetime(2026, 1, 2, 3, 4, 5, 6), [2026, 1, 2, 3, 4, 5, 6000]),
+        (datetime(2026, 1, 2, 3, 4, 5), [2026, 1, 2, 3, 4, 5]),
+        (datetime(2026, 1, 2, 3, 4), [2026, 1, 2, 3, 4]),
+        (datetime(2026, 1, 2, 3, 4, 0, 6), [2026, 1, 2, 3, 4, 0, 6000]),
+    ],
+)
+def test_a_tag_with_a_time_says_when_it_was_made_as_java_does(
+    table: Table, moment: datetime, parts: list[int]
+) -> None:
+    Tags(table.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))
+
+    assert (stored(table, "t")["tagCreateTime"], stored(table, "t")["tagTimeRetained"]) == (
+        parts,
+        5400,
+    )
+    assert rows_of(table, tag="t") == [(1, "3")]
+
+
+def test_a_tag_without_a_time_has_no_such_keys(table: Table) -> None:
+    table.tags.create("t")
+
+    assert not {"tagCreateTime", "tagTimeRetained"} & stored(table, "t").keys()
+
+
+def test_a_name_that_is_taken_is_not_overwritten(table: Table) -> None:
+    table.tags.create("t", 1)
+
+    with pytest.raises(InputError, match="already"):
+        table.tags.create("t")
+    table.tags.create("u")
+    with pytest.raises(InputError, match="already"):
+        table.tags.rename("t", "u")
+
+    assert table.tags.get("t").id == 1
+
+
+def test_a_tag_is_replaced_renamed_and_deleted(table: Table) -> None:
+    table.tags.create("t", 1, time_retained=timedelta(days=1))
+    table.tags.replace("t", 2)
+    assert (table.tags.get("t").id, "tagTimeRetained" in stored(table, "t")) == (2, False)
+
+    table.tags.rename("t", "u")
+    assert table.tags.names() == ["u"]
+    assert table.tags.get("u").id == 2
+
+    table.tags.delete("u")
+    assert table.tags.names() == []
+    assert rows_of(table, snapshot_id=2) == [(1, "2")]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a/b", "../x", "a\\b", "a\n"])
+def test_a_tag_name_is_a_file_name(table: Table, name: str) -> None:
+    for act in (table.tags.create, table.tags.delete, table.tags.replace):
+        with pytest.raises(InputError, match="tag name"):
+            act(name)
+
+
+def test_what_is_not_there_is_named(table: Table, tmp_path: Path) -> None:
+    for act in (table.tags.delete, table.tags.replace, table.tags.get):
+        with pytest.raises(NotFoundError, match="no tag 'nope'; it has none"):
+            act("nope")
+    with pytest.raises(NotFoundError, match="no snapshot 9"):
+        table.tags.create("t", 9)
+    with pytest.raises(NotFoundError, match="empty"):
+        new_table(tmp_path / "other").tags.create("t")
+    with pytest.raises(InputError, match="positive"):
+        table.tags.create("t", time_retained=timedelta(0))
+    assert table.tags.names() == []
+
+
+def test_a_snapshot_that_expires_while_it_is_tagged_leaves_no_tag(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(table.snapshots), "exists", lambda *_: False)
+
+    with pytest.raises(NotFoundError, match="expired"):
+        table.tags.create("t")
+
+    assert files(table.paths.tag_dir) == set()
+
+
+def test_an_expired_snapshot_is_tagged_from_another_tag(table: Table) -> None:
+    table.tags.create("daily", 1, time_retained=timedelta(days=1))
+    Path(table.snapshots.path(1)).unlink()
+
+    table.tags.create("kept", 1)
+
+    assert "tagTimeRetained" not in stored(table, "kept")
+    assert rows_of(table, tag="kept") == [(1, "1")]
+    table.tags.create("newest")
+    table.tags.replace("newest", 1)
+    assert rows_of(table, tag="newest") == [(1, "1")]
+
+
+def test_a_tag_keeps_its_name_if_it_is_to_have_the_same(table: Table) -> None:
+    table.tags.create("one", 1)
+
+    with pytest.raises(InputError, match="already"):
+        table.tags.rename("one", "one")
+
+    assert table.tags.names() == ["one"]
+
+
+def test_a_tag_does_not_take_the_name_of_another_snapshot(table: Table) -> None:
+    table.tags.create("one", 1)
+    table.tags.create("two", 2)
+
+    with pytest.raises(InputError, match="already"):
+        table.tags.rename("one", "two")
+
+    assert [table.tags.get(name).id for name in ("one", "two")] == [1, 2]
+
+
+@pytest.mark.parametrize("way", ["id", "tag", "timestamp"])
+def test_a_rollback_shows_the_rows_of_its_snapshot_and_goes_on_from_there(
+    table: Table, way: str
+) -> None:
+    for tag, snapshot_id in (("one", 1), ("two", 2), ("three", 3)):
+        table.tags.create(tag, snapshot_id)
+    when = table.snapshots.get(2).time_millis
+    arguments: dict[str, dict[str, Any]] = {
+        "id": {"snapshot_id": 2},
+        "tag": {"tag": "two"},
+        "timestamp": {"timestamp": when},
+    }
+
+    snapshot = table.rollback(**arguments[way])
+
+    # two snapshots may have one time: the newest of them counts
+    assert snapshot.id == 2 or (way == "timestamp" and snapshot.time_millis == when)
+    if snapshot.id == 2:
+        assert rows_of(table) == [(1, "2")]
+        assert files(table.paths.snapshot_dir) == {"snapshot-1", "snapshot-2", "LATEST"}
+        assert table.tags.names() == ["one", "two"]
+        table.upsert(table_of("k v", [(1, "new")]))
+        assert table.snapshots.latest_id() == 3
+        assert rows_of(table) == [(1, "new")]
+        assert_healthy(table)
+
+
+def test_a_rollback_to_the_newest_snapshot_changes_nothing(table: Table) -> None:
+    before = files(table.paths.snapshot_dir)
+
+    table.rollback(3)
+
+    assert files(table.paths.snapshot_dir) == before
+    assert rows_of(table) == [(1, "3")]
+
+
+def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+    table.upsert(table_of("k v n", [(1, "4", 4)]))
+
+    table.rollback(1)
+
+    assert table.schema.id == 1
+    assert rows_of(table) == [(1, "1", None)]
+
+
+def test_an_expired_snapshot_comes_back_from_its_tag(table: Table) -> None:
+    original = Path(table.snapshots.path(1)).read_bytes()
+    table.tags.create("kept", 1, time_retained=timedelta(days=1))
+    for snapshot_id in (1, 2):  # as an expiration does
+        Path(table.snapshots.path(snapshot_id)).unlink()
+    table.snapshots.write_hint("EARLIEST", 3)
+
+    table.rollback(tag="kept")
+
+    assert json.loads(Path(table.snapshots.path(1)).read_bytes()) == json.loads(original)
+    assert (table.snapshots.earliest_id(), table.snapshots.latest_id()) == (1, 1)
+    assert rows_of(table) == [(1, "1")]
+
+
+def test_changelogs_after_the_snapshot_go_too(table: Table) -> None:
+    directory = Path(table.paths.root) / "changelog"
+    directory.mkdir()
+    for name in ("changelog-1", "changelog-3", "LATEST", "EARLIEST"):
+        (directory / name).write_text("1")
+
+    table.rollback(2)
+
+    assert files(str(directory)) == {"changelog-1"}
+
+
+def test_a_rollback_to_what_is_not_there_changes_nothing(table: Table) -> None:
+    before = files(table.paths.snapshot_dir)
+
+    for arguments in ({"snapshot_id": 9}, {"tag": "nope"}, {"timestamp": 1}):
+        with pytest.raises(NotFoundError):
+            table.rollback(**arguments)
+    with pytest.raises(InputError, match="needs a snapshot"):
+        table.rollback()
+    with pytest.raises(InputError, match="exclude"):
+        table.rollback(1, tag="x")
+
+    assert files(table.paths.snapshot_dir) == before
+
+
+def test_tags_of_java_are_understood_and_kept(tmp_path: Path) -> None:
+    folder = GOLDEN / "java-0.9" / "tags"
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table("db.t")
+    before = str(rows_of(table, tag="ttl"))  # as text, for NaN equals nothing
+
+    table.tags.rename("ttl", "other")
+    table.rollback(tag="other")
+
+    assert str(rows_of(table)) == str(rows_of(table, tag="other")) == before
+
+
+def test_a_snapshot_that_is_being_expired_is_not_gone_back_to(table: Table) -> None:
+    """Its expiration was killed: the hint has moved, and some of its files may be gone."""
+    table.snapshots.write_hint("EARLIEST", 3)
+    before = files(table.paths.snapshot_dir)
+
+    with pytest.raises(NotFoundError, match="is being expired"):
+        table.rollback(2)
+
+    assert files(table.paths.snapshot_dir) == before
+    assert table.snapshots.latest_id() == 3
+
+
+def test_a_tagged_snapshot_that_is_being_expired_is_the_oldest_after_a_rollback(
+    table: Table,
+) -> None:
+    table.tags.create("kept", 2)
+    table.snapshots.write_hint("EARLIEST", 3)
+
+    table.rollback(2)
+
+    assert rows_of(table) == [(1, "2")]
+    assert (table.snapshots.earliest_id(), table.snapshots.latest_id()) == (2, 2)
+
+
+def test_the_folder_of_success_files_is_no_tag(table: Table) -> None:
+    """The option 'tag.create-success-file' of other engines makes it."""
+    table.tags.create("kept", 1)
+    folder = Path(table.paths.tag_dir) / "tag-success-file"
+    folder.mkdir()
+    (folder / "kept_SUCCESS").write_text("{}")
+
+    assert table.tags.names() == ["kept"]

@@ -1,0 +1,72 @@
+"""Which snapshot a reader gets: by id, tag, time or watermark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.table.metadata.time_travel import NO_WATERMARK
+from paimon_orch.table.table import Table
+
+WATERMARKS = [None, 100, None, 200, NO_WATERMARK, 300]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Snapshot ``n`` has the rows 1 to ``n``, was committed at ``1000 * n`` and has the watermark above."""
+    table = new_table(tmp_path, "k BIGINT")
+    for number, watermark in enumerate(WATERMARKS, start=1):
+        table.upsert(table_of("k", [(number,)]))
+        snapshot = table.snapshots.get(number)
+        changed = replace(snapshot, watermark=watermark, time_millis=1000 * number)
+        table.io.write(table.snapshots.path(number), changed.to_json())
+    table.io.create(f"{table.paths.tag_dir}/tag-two", table.snapshots.get(2).to_json())
+    return table
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ({}, 6),
+        ({"snapshot_id": 3}, 3),
+        ({"tag": "two"}, 2),
+        ({"timestamp": 4000}, 4),
+        ({"timestamp": 4999}, 4),
+        ({"timestamp": 10**12}, 6),
+        ({"watermark": NO_WATERMARK + 1}, 2),
+        ({"watermark": 100}, 2),
+        ({"watermark": 101}, 4),
+        ({"watermark": 200}, 4),
+        ({"watermark": 201}, 6),
+        ({"watermark": 300}, 6),
+    ],
+)
+def test_scan_reads_the_snapshot_of_the_moment(
+    table: Table, moment: dict[str, Any], number: int
+) -> None:
+    assert rows_of(table, **moment) == [(k,) for k in range(1, number + 1)]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        {"snapshot_id": 7},
+        {"snapshot_id": 0},
+        {"tag": "three"},
+        {"timestamp": 0},
+        {"watermark": 301},
+    ],
+)
+def test_moment_that_never_was_is_an_error(table: Table, moment: dict[str, Any]) -> None:
+    with pytest.raises(NotFoundError):
+        table.scan(**moment)
+
+
+def test_two_moments_exclude_each_other(table: Table) -> None:
+    with pytest.raises(InputError, match="tag and watermark exclude each other"):
+        table.scan(tag="two", watermark=5)

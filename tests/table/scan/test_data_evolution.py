@@ -1,0 +1,146 @@
+"""Data evolution: of each column the newest file counts, whatever the files are cut into."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import CorruptFileError, UnsupportedError
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
+from paimon_orch.table.table import Table
+
+NAMES = ("a", "b", "c")
+
+
+def evolving_table(root: Path) -> Table:
+    return new_table(
+        root,
+        "a BIGINT, b BIGINT, c BIGINT",
+        key=(),
+        bucket="-1",
+        row_tracking__enabled="true",
+        data_evolution__enabled="true",
+    )
+
+
+def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFileMeta:
+    """Commit a file with some columns; with an id it belongs to rows that are there."""
+    schema = table.schema
+    fields = tuple(field for field in schema.fields if field.name in rows.column_names)
+    factory = FileWriterFactory(table.io, table.paths, replace(schema, fields=fields))
+    made = factory.writer(EMPTY_ROW, 0)
+    made.write(rows)
+    [file] = made.close()
+    if first_row_id is not None:
+        names = tuple(field.name for field in fields)
+        file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
+    entry = ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, -1, file)
+    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.APPEND, (entry,)))
+    return file
+
+
+updates = st.lists(
+    st.tuples(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(2, 30)), max_size=4
+)
+
+
+@settings(max_examples=40)
+@given(updates=updates, size=st.integers(1, 40), hidden=st.sets(st.integers(0, 39), max_size=5))
+def test_of_each_column_the_newest_file_counts(
+    updates: list[tuple[set[str], int]], size: int, hidden: set[int]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_MIN_GROUP_ROWS", 1)
+        table = evolving_table(Path(folder))
+        add(table, table_of("a b c", [(-1, -1, -1)] * 3))
+        model = {name: list(range(size)) for name in NAMES}
+        add(table, pa.table(model))
+        for number, (names, group) in enumerate(updates, 1):
+            patch.setattr(writer, "ROW_GROUP_ROWS", group)
+            for name in names:
+                model[name] = [1000 * number + n for n in range(size)]
+            add(table, pa.table({name: model[name] for name in names}), first_row_id=3)
+
+        found = sorted(table.scan(["c", "a", "b", "_ROW_ID"]).to_arrow().to_pylist(), key=str)
+        rows = [
+            {name: model[name][n] for name in ("c", "a", "b")} | {"_ROW_ID": n + 3}
+            for n in range(size)
+        ]
+        before = [{"c": -1, "a": -1, "b": -1, "_ROW_ID": n} for n in range(3)]
+        assert found == sorted([*rows, *before], key=str)
+        assert rows_of(table, columns=["b"], filter="b > 5 AND a >= 0") == sorted(
+            (row["b"],) for row in rows if row["b"] > 5
+        )
+        [split] = table.files()
+        [group_of] = [
+            group for group in group_files_by_rows(split.files) if group[0].first_row_id == 3
+        ]
+        assert len(group_of) == 1 + len(updates)
+        vector = DeletionVector.of(sorted(n for n in hidden if n < size))
+        schemas = table.reader()
+        evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
+        batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
+        left = [row for batch in batches for row in batch.column("a").to_pylist()]
+        assert left == [model["a"][n] for n in range(size) if n not in hidden]
+
+
+def test_whole_rows_are_appended_and_replaced(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path)
+    table.append(table_of("a b c", [(1, 2, 3)]))
+    add(table, table_of("b", [(9,)]), first_row_id=0)
+    table.append(table_of("a b c", [(4, 5, 6)]))
+    assert rows_of(table, columns=["a", "b", "c", "_ROW_ID"]) == [(1, 9, 3, 0), (4, 5, 6, 1)]
+
+    table.overwrite(table_of("a b c", [(7, 8, 9)]))
+    assert rows_of(table, columns=["a", "_ROW_ID"]) == [(7, 2)]
+
+
+def test_files_that_hold_other_rows_too_are_refused_by_name(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path)
+    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
+
+    with pytest.raises(UnsupportedError, match="some rows of other files and more"):
+        rows_of(table)
+
+
+def test_files_of_the_same_rows_have_equally_many(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path)
+    add(table, table_of("a b c", [(n, n, n) for n in range(5)]))
+    add(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
+    [split] = table.files()
+    [(new, old)] = group_files_by_rows(split.files)
+    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (new, old))
+
+    assert [batch.num_rows for batch in lying.batches(table.schema.fields, {})] == [5]
+    add(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
+    short = table.files()[0].files[-1]
+    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (short, old))
+    with pytest.raises(CorruptFileError, match="equally many"):
+        list(lying.batches(table.schema.fields, {}))
+
+
+def test_what_changed_in_such_rows_is_not_told(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path)
+    add(table, table_of("a b c", [(1, 2, 3)]))
+    add(table, table_of("b", [(9,)]), first_row_id=0)
+
+    assert table.incremental(0, 1, "delta").to_arrow().num_rows == 1
+    with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
+        table.incremental(1, 2, "delta").to_arrow()

@@ -1,0 +1,174 @@
+"""Partitions that a table lacks are read from the branch that ``scan.fallback-branch`` names; nothing is written there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.tables import Row, new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check import check
+from paimon_orch.steps.maintenance.analyze import analyze
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn, SetOption
+from paimon_orch.table.table import Table
+
+MAIN = [("a", 1, "main"), ("b", 2, "main")]
+STREAM = [("b", 3, "stream"), ("c", 4, "stream"), ("d", 5, "stream")]
+TOGETHER = [*MAIN, *STREAM[1:]]
+
+
+def rows(given: list[Row]) -> pa.Table:
+    return table_of("p k v", given)
+
+
+def table_and_branch(root: Path, **options: Any) -> tuple[Table, Table]:
+    """Return a table, and its branch that is created with it and has other options."""
+    table = new_table(root, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"])
+    table.branches.create("stream")
+    catalog = Catalog(str(root))
+    catalog.alter_table("db.t", [SetOption("scan.fallback-branch", "stream")])
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+    if named:
+        changes = [SetOption(name, text) for name, text in named.items()]
+        catalog.alter_table("db.t$branch_stream", changes)
+    return catalog.table("db.t"), catalog.table("db.t$branch_stream")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Table, Table]:
+    table, branch = table_and_branch(tmp_path)
+    table.upsert(rows(MAIN))
+    branch.upsert(rows(STREAM))
+    return table, branch
+
+
+def test_partitions_that_the_table_lacks_come_from_the_branch(pair: tuple[Table, Table]) -> None:
+    table, branch = pair
+    assert rows_of(table) == TOGETHER
+    assert rows_of(branch) == STREAM
+
+
+@pytest.mark.parametrize(
+    ("scan", "expected"),
+    [
+        ({"filter": "p = 'c'"}, STREAM[1:2]),
+        ({"filter": "p = 'b'"}, MAIN[1:]),
+        ({"filter": "p = 'b' AND k = 3"}, []),  # the table has the partition, without such a row
+        ({"filter": "k > 3"}, STREAM[1:]),
+        ({"filter": "v = 'main'"}, MAIN),
+        ({"order_by": "k desc", "limit": 2}, STREAM[1:]),
+    ],
+)
+def test_filters_and_orders_are_those_of_both(
+    pair: tuple[Table, Table], scan: dict[str, Any], expected: list[Row]
+) -> None:
+    assert rows_of(pair[0], **scan) == expected
+
+
+@pytest.mark.parametrize("limit", range(6))
+def test_a_limit_counts_the_rows_of_both(pair: tuple[Table, Table], limit: int) -> None:
+    assert len(rows_of(pair[0], limit=limit)) == min(limit, 4)
+
+
+def test_a_limit_counts_rows_by_the_options_of_the_branch(tmp_path: Path) -> None:
+    table, branch = table_and_branch(tmp_path)
+    for value in ("old", "new"):
+        branch.upsert(rows([("c", key, value) for key in range(5)]))
+    assert len(rows_of(table, limit=5)) == 5
+
+
+def test_selected_columns_are_read_from_both(pair: tuple[Table, Table]) -> None:
+    assert rows_of(pair[0], columns=["k"]) == [(1,), (2,), (4,), (5,)]
+
+
+def test_the_branch_is_read_as_it_was_at_the_time_of_the_snapshot(tmp_path: Path) -> None:
+    table, branch = table_and_branch(tmp_path)
+    branch.upsert(rows([("c", 1, "early")]))
+    table.upsert(rows(MAIN))
+    branch.upsert(rows([("c", 1, "late")]))
+    table.upsert(rows([("a", 1, "main")]))
+
+    assert rows_of(table, snapshot_id=1) == [*MAIN, ("c", 1, "early")]
+    assert rows_of(table, snapshot_id=2) == [*MAIN, ("c", 1, "late")]
+
+
+def test_the_branch_follows_its_own_options(tmp_path: Path) -> None:
+    table, branch = table_and_branch(
+        tmp_path, deletion_vectors__enabled="true", deletion_vectors__merge_on_read="true"
+    )
+    branch.upsert(rows(STREAM))
+    assert rows_of(table) == STREAM
+    assert rows_of(table, merge_level_0=False) == []
+
+
+def test_records_of_the_branch_that_are_not_visible_are_counted_where_it_is_read(
+    tmp_path: Path,
+) -> None:
+    table, branch = table_and_branch(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(rows([("a", 1, "main")]))
+    branch.upsert(rows([("a", 1, "x"), ("b", 1, "x"), ("b", 2, "x")]))
+
+    assert rows_of(table) == [("a", 1, "main")]
+    assert table.scan().rows_not_visible == 2
+    assert table.scan(filter="p = 'a'").rows_not_visible == 0
+    assert len(rows_of(table, merge_level_0=True)) == 3
+    assert table.scan(merge_level_0=True).rows_not_visible == 0
+
+
+def test_steps_of_the_table_do_not_change_the_branch(pair: tuple[Table, Table]) -> None:
+    table, branch = pair
+    table.upsert(rows(MAIN))
+    before = branch.snapshot()
+
+    compact(table, InProcessExecutor(), strategy="full")
+    expire_snapshots(table, retain_max=1)
+    remove_orphan_files(table)
+
+    assert branch.snapshot() == before
+    assert rows_of(table) == TOGETHER
+    assert check(table, deep=True).findings == ()
+    assert check(branch, deep=True).findings == ()
+
+
+def test_statistics_are_those_of_the_table_itself(pair: tuple[Table, Table]) -> None:
+    result = analyze(pair[0], InProcessExecutor())
+    assert result.statistics is not None
+    assert result.statistics.row_count == len(MAIN)
+
+
+def test_an_overwrite_from_a_read_stays_in_the_table(pair: tuple[Table, Table]) -> None:
+    table, branch = pair
+    table.overwrite(table.scan().to_arrow())
+    assert rows_of(table) == TOGETHER
+    assert len({split.partition for split in table.files()}) == 4
+    assert rows_of(branch) == STREAM
+
+
+def test_changes_between_snapshots_are_refused_by_the_option(pair: tuple[Table, Table]) -> None:
+    with pytest.raises(UnsupportedError, match=r"scan\.fallback-branch"):
+        pair[0].incremental(1, 1)
+
+
+def test_a_branch_with_other_columns_is_refused(pair: tuple[Table, Table]) -> None:
+    table, _ = pair
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table("db.t$branch_stream", [AddColumn("more", "INT")])
+    with pytest.raises(InputError, match="must have the same columns"):
+        table.scan()
+
+
+def test_without_the_branch_only_the_table_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = new_table(tmp_path, scan__fallback_branch="gone")
+    table.upsert(table_of("k v", [(1, "a")]))
+    assert rows_of(table) == [(1, "a")]
+    assert "'gone' of option 'scan.fallback-branch' does not exist" in caplog.text

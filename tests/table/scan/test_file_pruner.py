@@ -1,0 +1,448 @@
+"""A filter never changes the answer, only the work: against a full scan filtered in Python, and by the files opened."""
+
+from __future__ import annotations
+
+import math
+import operator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.tables import Row, new_table, small_batches, table_of
+
+from paimon_orch.files import data_file_writer as writer
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.format.types.data_types import parse_type
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+COLUMNS = "p STRING, k BIGINT, i INT, f DOUBLE, s STRING, d DATE"
+SCHEMA = pa.schema(
+    [
+        ("p", pa.string()),
+        ("k", pa.int64()),
+        ("i", pa.int32()),
+        ("f", pa.float64()),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+    ]
+)
+LONG = "prefix of more than sixteen letters "
+
+VALUES: dict[str, list[Any]] = {
+    "p": ["a", "b", "c"],
+    "k": list(range(-3, 12)),
+    "i": [None, -7, 0, 3, 1000],
+    "f": [None, -0.0, 0.0, 1.5, math.nan, -math.inf],
+    "s": [None, "", "a", "ab", "b%", "?", LONG + "a", LONG + "b", "\ud7ff" * 20, "\U0010ffff" * 20],
+    "d": [None, date(1969, 12, 31), date(2026, 1, 1), date(2026, 1, 2)],
+}
+TABLES: dict[str, Callable[[Path], Table]] = {
+    "append": partial(
+        new_table, columns=COLUMNS, key=(), partition_by=("p",), bucket="-1", target_file_size="1 b"
+    ),
+    "append-buckets": partial(new_table, columns=COLUMNS, key=(), bucket="3", bucket_key="k"),
+    "merge-on-read": partial(
+        new_table, columns=COLUMNS, key=("p", "k"), partition_by=("p",), bucket="2"
+    ),
+    "deletion-vectors": partial(
+        new_table, columns=COLUMNS, key=("p", "k"), deletion_vectors__enabled="true"
+    ),
+    "partial-update": partial(
+        new_table, columns=COLUMNS, key=("p", "k"), merge_engine="partial-update", bucket="2"
+    ),
+    "first-row": partial(new_table, columns=COLUMNS, key=("p", "k"), merge_engine="first-row"),
+    "aggregation": partial(
+        new_table,
+        columns=COLUMNS,
+        key=("p", "k"),
+        merge_engine="aggregation",
+        fields__i__aggregate_function="sum",
+        fields__s__aggregate_function="max",
+    ),
+}
+
+rows = st.tuples(*(st.sampled_from(VALUES[name]) for name in SCHEMA.names))
+Strategy = Literal["minor", "full"]
+strategies: list[Strategy | None] = [None, None, "minor", "full"]
+writes = st.lists(
+    st.tuples(st.lists(rows, min_size=1, max_size=12), st.sampled_from(strategies)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def _leaf(name: str, op: str, values: list[Any]) -> Leaf:
+    kind = SCHEMA.field(name).type
+    return Leaf(name, op, tuple(pa.scalar(value, kind) for value in values))
+
+
+def _known(name: str) -> st.SearchStrategy[Any]:
+    return st.sampled_from([value for value in VALUES[name] if value is not None])
+
+
+def _leaves(name: str) -> st.SearchStrategy[Predicate]:
+    found = [
+        st.builds(
+            lambda op, v: _leaf(name, op, [v]),
+            st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+            _known(name),
+        ),
+        st.builds(lambda v: _leaf(name, "in", v), st.lists(_known(name), min_size=1, max_size=4)),
+        st.just(Leaf(name, "is null")),
+    ]
+    if name in ("p", "s"):
+        patterns = ["a%", "%", "a", "_b", "b\\%", LONG + "%", "?%", "%b"]
+        found.append(st.builds(lambda v: _leaf(name, "like", [v]), st.sampled_from(patterns)))
+    return st.one_of(found)
+
+
+predicates: st.SearchStrategy[Predicate] = st.recursive(
+    st.one_of([_leaves(name) for name in SCHEMA.names]),
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(lambda parts: And(tuple(parts)), st.lists(inner, min_size=2, max_size=3)),
+        st.builds(lambda parts: Or(tuple(parts)), st.lists(inner, min_size=2, max_size=3)),
+    ),
+    max_leaves=5,
+)
+
+
+def _holds(predicate: Predicate, row: dict[str, Any]) -> bool | None:
+    """SQL's three values, in plain Python."""
+    match predicate:
+        case Not(child=child):
+            found = _holds(child, row)
+            return None if found is None else not found
+        case And(children=children):
+            all_found = [_holds(child, row) for child in children]
+            return False if False in all_found else None if None in all_found else True
+        case Or(children=children):
+            any_found = [_holds(child, row) for child in children]
+            return True if True in any_found else None if None in any_found else False
+    assert isinstance(predicate, Leaf)
+    value, wanted = row[predicate.column], [item.as_py() for item in predicate.values]
+    if predicate.op == "is null":
+        return value is None
+    if value is None:
+        return None
+    match predicate.op:
+        case "in":
+            return any(value == item for item in wanted)
+        case "like":
+            return _like(value, wanted[0])
+    (other,) = wanted
+    comparison = {
+        "=": operator.eq,
+        "<>": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    }[predicate.op]
+    return bool(comparison(value, other))
+
+
+def _like(value: str, pattern: str) -> bool:
+    if not pattern:
+        return not value
+    if pattern[0] == "%":
+        return any(_like(value[at:], pattern[1:]) for at in range(len(value) + 1))
+    escaped = pattern[0] == "\\"
+    first = pattern[1] if escaped else pattern[0]
+    matches = bool(value) and (value[0] == first or (first == "_" and not escaped))
+    return matches and _like(value[1:], pattern[1 + escaped :])
+
+
+@contextmanager
+def _small_groups(rows: int) -> Iterator[None]:
+    """Cut files into row groups of so few rows, wherever the writer would make larger ones."""
+    with small_batches(rows), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "ROW_GROUP_ROWS", rows)
+        yield
+
+
+def _text(found: pa.Table) -> list[str]:
+    return sorted(map(repr, found.to_pylist()))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(writes=writes, asked=st.lists(predicates, min_size=8, max_size=16))
+def test_filter_keeps_what_a_full_scan_would(
+    kind: str, writes: list[tuple[list[Row], Strategy | None]], asked: list[Predicate]
+) -> None:
+    with tempfile.TemporaryDirectory() as root, _small_groups(3):
+        table = TABLES[kind](Path(root))
+        for batch, strategy in writes:
+            table.append(table_of(" ".join(SCHEMA.names), batch).cast(SCHEMA))
+            if strategy and table.schema.primary_keys:
+                step.compact(table, EXECUTOR, strategy=strategy)
+        everything = table.scan().to_arrow().to_pylist()
+        for predicate in asked:
+            wanted = sorted(repr(row) for row in everything if _holds(predicate, row))
+            assert _text(table.scan(filter=predicate).to_arrow()) == wanted, predicate
+
+
+# --- what is left out
+
+
+@contextmanager
+def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """Count the data files and manifests that are opened."""
+    counts = {"files": 0, "manifests": 0}
+    read, read_bytes = FileReader._read_physical_rows, LocalFileIO.read_bytes
+
+    def counted_read(self: FileReader, *args: Any, **kwargs: Any) -> Any:
+        counts["files"] += 1
+        return read(self, *args, **kwargs)
+
+    def counted_bytes(self: LocalFileIO, path: str) -> bytes:
+        name = path.rsplit("/", 1)[-1]
+        counts["manifests"] += name.startswith("manifest-") and "list" not in name
+        return read_bytes(self, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileReader, "_read_physical_rows", counted_read)
+        patch.setattr(LocalFileIO, "read_bytes", counted_bytes)
+        yield counts
+
+
+def _files_opened(table: Table, condition: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """The number of rows found and of data files opened."""
+    with _counted(monkeypatch) as counts:
+        rows = table.scan(filter=condition).to_arrow().num_rows
+    return rows, counts["files"]
+
+
+def _ten_files(root: Path, **options: Any) -> Table:
+    """Ten files of ten numbers each: 0-9, 10-19 and so on, in ``k`` and, as text, in ``s``."""
+    table = new_table(root, "k BIGINT, n BIGINT, f DOUBLE, s STRING", **options)
+    for start in range(0, 100, 10):
+        rows = [(n, n, float(n), f"{n:03}") for n in range(start, start + 10)]
+        table.append(table_of("k n f s", rows))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows", "files"),
+    [
+        ("n = 42", 1, 1),
+        ("n in (1, 42, 99)", 3, 3),
+        ("n >= 85", 15, 2),
+        ("n between 38 and 41", 4, 2),
+        ("n < 10 or n > 95", 14, 2),
+        ("not (n < 90)", 10, 1),
+        ("not (n < 10 or n >= 20)", 10, 1),
+        ("n is null", 0, 0),
+        ("n is not null and n > 1000", 0, 0),
+        ("f = 42.0", 1, 1),
+        ("not (f < 90)", 10, 10),  # NaN, of which the bounds tell nothing, is not < 90
+        ("s like '04%'", 10, 1),
+        ("s like '%42'", 1, 10),
+        ("s not like '0%'", 0, 0),
+        ("s > '095'", 4, 1),
+        ("n = 5 and s = '095'", 0, 0),
+    ],
+)
+def test_files_of_append_tables_are_skipped_by_their_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, rows: int, files: int
+) -> None:
+    table = _ten_files(tmp_path, key=(), bucket="-1")
+    assert _files_opened(table, condition, monkeypatch) == (rows, files)
+
+
+_TYPES: dict[str, list[Any]] = {
+    "BOOLEAN": [False] * 5 + [True] * 5,
+    "SMALLINT": list(range(10)),
+    "DECIMAL(6, 2)": [Decimal(n) / 4 for n in range(10)],
+    "DECIMAL(30, 2)": [Decimal(n) / 4 for n in range(10)],
+    "DOUBLE": [n / 2 for n in range(10)],
+    "STRING": [f"é{n}" for n in range(10)],
+    "DATE": [date(2026, 1, 1 + n) for n in range(10)],
+    "TIME(3)": [time(n, 30) for n in range(10)],
+    "TIMESTAMP(3)": [datetime(2026, 1, 1, n) for n in range(10)],
+    "TIMESTAMP(6)": [datetime(2026, 1, 1, n, 0, 0, 1) for n in range(10)],
+    "TIMESTAMP_LTZ(6)": [datetime(2026, 1, 1, n, tzinfo=UTC) for n in range(10)],
+}
+
+
+@pytest.mark.parametrize("kind", _TYPES)
+def test_row_groups_are_skipped_by_their_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    values = _TYPES[kind]
+    with _small_groups(2):
+        table = new_table(tmp_path, f"k INT, v {kind}", key=(), bucket="-1")
+        schema = table.scan().arrow_schema
+        table.append(pa.table({"k": range(10), "v": values}).cast(schema))
+    groups: list[int] = []
+    batches = ParquetFileReader.batches
+
+    def counted(self: Any, columns: Any, size: int, chosen: Any = None) -> Any:
+        groups.extend(range(self.num_row_groups) if chosen is None else chosen)
+        return batches(self, columns, size, chosen)
+
+    monkeypatch.setattr(ParquetFileReader, "batches", counted)
+    last = Leaf("v", "=", (pa.scalar(values[-1], schema.field("v").type),))
+    found = table.scan(["k"], last).to_arrow().column("k").to_pylist()
+    assert found == [k for k in range(10) if values[k] == values[-1]]
+    assert groups == ([2, 3, 4] if kind == "BOOLEAN" else [4])
+
+
+def test_deleted_rows_stay_deleted_behind_skipped_row_groups(tmp_path: Path) -> None:
+    with _small_groups(2):
+        table = new_table(tmp_path, "k BIGINT, v BIGINT", deletion_vectors__enabled="true")
+        table.upsert(table_of("k v", [(k, k) for k in range(20)]))
+        step.compact(table, EXECUTOR, strategy="full")
+        table.delete(table_of("k", [(13,), (15,)]))
+        step.compact(table, EXECUTOR, strategy="minor")
+    found = table.scan(["k"], "v > 11").to_arrow().column("k").to_pylist()
+    assert sorted(found) == [12, 14, 16, 17, 18, 19]
+
+
+def test_files_to_merge_are_skipped_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _ten_files(tmp_path)
+    table.upsert(table_of("k n f s", [(42, -1, 0.0, "new")]))
+    assert _files_opened(table, "k = 42", monkeypatch) == (1, 2)
+    assert _files_opened(table, "k = 142", monkeypatch) == (0, 0)
+
+
+def test_files_whose_keys_overlap_are_skipped_by_value_together_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _ten_files(tmp_path)
+    table.upsert(table_of("k n f s", [(42, -1, 0.0, "new")]))
+    assert _files_opened(table, "n = 42", monkeypatch) == (
+        0,
+        2,
+    )  # the file with 42 alone would find it
+    assert _files_opened(table, "n = 52", monkeypatch) == (1, 1)  # no other file has keys 50 to 59
+
+
+def test_engines_that_mix_rows_skip_no_overlapping_file_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, n BIGINT, s STRING", merge_engine="partial-update")
+    table.upsert(table_of("k n s", [(1, 5, None)]))
+    table.upsert(table_of("k n s", [(1, None, "x")]))
+    assert _files_opened(table, "n = 5 and s = 'x'", monkeypatch) == (1, 2)
+    assert _files_opened(table, "n = 6", monkeypatch) == (0, 2)
+
+
+def test_equality_of_the_bucket_key_opens_one_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, bucket="16")
+    table.upsert(table_of("k v", [(k, "x") for k in range(1000)]))
+    assert len(table.files()) == 16
+    assert len(table.scan(filter="k = 500").plan()) == 1
+    assert len(table.scan(filter="k in (1, 500)").plan()) <= 2
+    assert len(table.scan(filter="k = 500 and v = 'x' or k = 1").plan()) <= 2
+    assert len(table.scan(filter="k > 500 and k < 502").plan()) == 16
+    assert _files_opened(table, "k = 500", monkeypatch) == (1, 1)
+
+
+def test_bucket_is_hashed_by_the_count_that_the_file_was_written_with(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4"
+    )
+    table.upsert(table_of("p k", [("old", k) for k in range(50)]))
+    _set_option(table, "bucket", "7")
+    table.overwrite(table_of("p k", [("new", k) for k in range(50)]), {"p": "new"})
+    for k in range(50):
+        found = table.scan(filter=f"k = {k}").to_arrow().to_pylist()
+        assert sorted(row["p"] for row in found) == ["new", "old"]
+        assert len(table.scan(filter=f"k = {k}").plan()) == 2
+
+
+def test_rows_of_a_bucket_key_that_had_another_type_are_found_where_they_are(
+    tmp_path: Path,
+) -> None:
+    """Other engines let a bucket key change its type, and a compaction puts rows of both into one file."""
+    table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
+    for _ in range(3):
+        table.append(table_of("k", [(k,) for k in range(-9, 9)]))
+    schema = table.schema
+    field = replace(schema.fields[0], type=parse_type("BIGINT"))
+    assert table.schemas.create(replace(schema, id=1, fields=(field,)))
+    table.append(table_of("k", [(k,) for k in range(-9, 9)]))
+
+    step.compact(table, EXECUTOR, strategy="full")
+
+    assert {file.schema_id for split in table.files() for file in split.files} == {1}
+    for k in range(-9, 9):
+        assert table.scan(filter=f"k = {k}").to_arrow().num_rows == 4
+
+
+def _set_option(table: Table, key: str, value: str) -> None:
+    schema = table.schema
+    options = {**schema.options, key: value}
+    assert table.schemas.create(replace(schema, id=schema.id + 1, options=options))
+
+
+def test_manifests_of_other_partitions_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",))
+    for p in ("a", "b", "c", "d"):
+        table.upsert(table_of("p k", [(p, 1)]))
+    with _counted(monkeypatch) as counts:
+        assert table.scan(filter="p in ('b', 'c')").to_arrow().num_rows == 2
+    assert counts == {"files": 2, "manifests": 2}
+    with _counted(monkeypatch) as counts:
+        assert table.scan(filter="p is null").to_arrow().num_rows == 0
+    assert counts == {"files": 0, "manifests": 0}
+
+
+def test_deleted_rows_stay_deleted_when_their_manifest_is_skipped(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",))
+    table.upsert(table_of("p k", [("a", 1), ("b", 1)]))
+    table.overwrite(table_of("p k", [("a", 2)]), {"p": "a"})
+    assert table.scan(filter="p = 'a'").to_arrow().to_pylist() == [{"p": "a", "k": 2}]
+    assert table.scan(filter="p = 'b'").to_arrow().to_pylist() == [{"p": "b", "k": 1}]
+
+
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(2)", "full"])
+def test_every_statistics_mode_gives_the_same_rows(tmp_path: Path, mode: str) -> None:
+    table = _ten_files(tmp_path, key=(), bucket="-1", metadata__stats_mode=mode)
+    assert table.scan(filter="n = 42").to_arrow().num_rows == 1
+    assert table.scan(filter="s >= '04' and s < '05'").to_arrow().num_rows == 10
+    assert table.scan(filter="n is null").to_arrow().num_rows == 0
+
+
+def test_nothing_is_skipped_that_a_column_of_another_type_once_held(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from paimon_orch.format.types.data_types import AtomicType
+
+    table = new_table(tmp_path, "k BIGINT, n INT", key=(), bucket="-1")
+    table.append(table_of("k n", [(1, 10), (2, 9)]))
+    schema = table.schema
+    k, n = schema.fields
+    text = replace(n, type=AtomicType(True, "VARCHAR", (2**31 - 1,)))
+    table.schemas.create(replace(schema, id=1, fields=(k, text)))
+    assert table.scan(filter="n = '9'").to_arrow().to_pylist() == [{"k": 2, "n": "9"}]
+    assert table.scan(filter="n < '2'").to_arrow().to_pylist() == [{"k": 1, "n": "10"}]
+    wide = replace(n, type=AtomicType(True, "BIGINT"), name="m")
+    added = replace(n, id=2, name="n")
+    table.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
+    assert table.scan(["k"], "m > 9").to_arrow().to_pylist() == [{"k": 1}]
+    assert table.scan(filter="m > 10").plan() == []
+    assert table.scan(filter="n = 9").plan() == []  # a new column under an old name
+    assert table.scan(["k"], "n is null").to_arrow().num_rows == 2

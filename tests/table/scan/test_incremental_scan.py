@@ -1,0 +1,213 @@
+"""What changed between two snapshots: delta, changelog and diff."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.golden import assert_rows_equal, canonical_rows, golden_tables, table_name
+from support.tables import Row, new_table, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+
+
+def _changelog_cases() -> Iterator[Any]:
+    for name, folder, entry in golden_tables():
+        for changelog in entry["changelogs"]:
+            case = f"{name}/{changelog['snapshot']}"
+            yield pytest.param(folder, entry, changelog, id=case)
+
+
+CHANGELOGS = list(_changelog_cases())
+
+
+@pytest.mark.parametrize(("folder", "entry", "changelog"), CHANGELOGS)
+def test_changelog_reads_as_its_writer_wrote_it(
+    folder: Path, entry: dict[str, Any], changelog: dict[str, Any]
+) -> None:
+    table = Catalog(str(folder / "warehouse")).table(table_name(entry))
+    number = changelog["snapshot"]
+    found = table.incremental(number - 1, number, "changelog").to_arrow()
+    types = [str(field.type) for field in found.schema]
+    assert_rows_equal(changelog["rows"], canonical_rows(found), types)
+    auto = table.incremental(number - 1, number).to_arrow()
+    assert canonical_rows(auto) == canonical_rows(found)
+
+
+def _changes(table: Table, *args: Any, **kwargs: Any) -> list[Row]:
+    found = table.incremental(*args, **kwargs).to_arrow()
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def _tag(table: Table, name: str) -> None:
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    table.io.create(f"{table.paths.tag_dir}/tag-{name}", snapshot.to_json())
+
+
+@pytest.fixture(params=["", "deletion-vectors"])
+def keyed(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    """Snapshots 1 to 3 of a table with a primary key, compacted after each write."""
+    options = {"deletion_vectors__enabled": "true"} if request.param else {}
+    table = new_table(tmp_path, "k BIGINT, v STRING, n INT", bucket="2", **options)
+    writes = (
+        [(1, "a", 1), (2, "b", None), (3, "c", 3)],
+        [(2, "b", None), (3, "C", 3), (4, "d", None)],
+    )
+    for rows in writes:
+        table.upsert(table_of("k v n", rows))
+        _compact(table)
+        _tag(table, f"t{writes.index(rows) + 1}")
+    table.delete(table_of("k", [(1,)]))
+    _compact(table)
+    _tag(table, "t3")
+    return table
+
+
+def _compact(table: Table) -> None:
+    step.compact(table, EXECUTOR, strategy="full")
+
+
+def test_diff_tells_what_came_went_and_changed(keyed: Table) -> None:
+    assert _changes(keyed, "t1", "t2") == [("+I", 4, "d", None), ("+U", 3, "C", 3)]
+    assert _changes(keyed, "t2", "t3") == [("-D", 1, "a", 1)]
+    whole = [("+I", 4, "d", None), ("+U", 3, "C", 3), ("-D", 1, "a", 1)]
+    assert _changes(keyed, "t1", "t3") == whole
+    first, last = keyed.snapshots.tag("t1").id, keyed.snapshots.tag("t3").id
+    assert _changes(keyed, first, last, "diff") == whole
+
+
+def test_diff_takes_columns_and_a_filter(keyed: Table) -> None:
+    assert _changes(keyed, "t1", "t3", columns=["v"], filter="k > 3") == [("+I", "d")]
+    assert _changes(keyed, "t1", "t3", columns=["k"], filter="v = 'C'") == [("+U", 3)]
+    assert _changes(keyed, "t1", "t3", filter="k = 77") == []
+
+
+def test_delta_tells_what_was_appended(keyed: Table) -> None:
+    first, last = keyed.snapshots.tag("t1").id, keyed.snapshots.tag("t3").id
+    appended = [
+        ("+I", 2, "b", None),
+        ("+I", 3, "C", 3),
+        ("+I", 4, "d", None),
+        ("-D", 1, None, None),
+    ]
+    found = _changes(keyed, first, last)
+    assert sorted(found, key=repr) == sorted(appended, key=repr)
+    assert _changes(keyed, first, last, filter="k = 1", columns=["k"]) == [("-D", 1)]
+    assert _changes(keyed, "t1", "t3", "delta", columns=["k"], filter="v = 'C'") == [("+I", 3)]
+
+
+def test_nothing_changes_between_a_snapshot_and_itself(keyed: Table) -> None:
+    for mode in ("auto", "delta", "changelog", "diff"):
+        assert _changes(keyed, 2, 2, mode) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "mode", "error"),
+    [
+        (2, 1, "auto", InputError),
+        ("t2", "t1", "diff", InputError),
+        ("t1", 3, "auto", InputError),
+        (1, 99, "delta", NotFoundError),
+        (1, 99, "diff", NotFoundError),
+        (1, 2, "both", InputError),
+        ("t1", "t9", "auto", NotFoundError),
+    ],
+)
+def test_what_is_no_span_is_refused(
+    keyed: Table, start: Any, end: Any, mode: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        keyed.incremental(start, end, mode)
+
+
+def test_delta_and_diff_of_append_tables(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING", key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a"), (1, "a")]))
+    table.append(table_of("k v", [(2, "b")]))
+    assert _changes(table, 0, 2) == [("+I", 1, "a"), ("+I", 1, "a"), ("+I", 2, "b")]
+    assert _changes(table, 1, 2, "diff") == [("+I", 2, "b")]
+    assert _changes(table, 0, 2, filter="k > 1") == [("+I", 2, "b")]
+
+
+def test_rows_that_were_only_moved_are_no_difference(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING", key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a"), (1, "a"), (2, "b")]))
+    table.overwrite(table_of("k v", [(3, "c"), (2, "b"), (1, "a")]), {})
+    assert _changes(table, 1, 2, "diff") == [("+I", 3, "c"), ("-D", 1, "a")]
+    assert _changes(table, 1, 2, "delta") == []  # an OVERWRITE is no append
+
+
+def test_changelog_of_an_expired_snapshot_is_read_from_where_it_was_kept(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="none")
+    for k in (1, 2):
+        table.upsert(table_of("k v", [(k, "x")]))
+    kept = tmp_path / "db.db" / "t" / "changelog"
+    kept.mkdir()
+    (tmp_path / "db.db" / "t" / "snapshot" / "snapshot-1").rename(kept / "changelog-1")
+    assert _changes(table, 0, 2, columns=["k"]) == [("+I", 1), ("+I", 2)]
+
+
+def test_rows_come_as_a_reader_too(keyed: Table) -> None:
+    found = keyed.incremental("t1", "t2")
+    reader = found.to_reader()
+    assert reader.schema == found.arrow_schema
+    assert reader.schema.names == ["rowkind", "k", "v", "n"]
+    assert reader.schema.field("rowkind").type == pa.string()
+    assert reader.read_all().num_rows == 2
+
+
+def test_a_changelog_of_another_size_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    table.upsert(table_of("k v", [(1, "a")]))
+    path = Path(table.snapshots.path(1))
+    stored = json.loads(path.read_bytes())
+    path.write_text(json.dumps(stored | {"changelogManifestListSize": 7}))
+
+    with pytest.raises(
+        CorruptFileError, match=rf"{stored['changelogManifestList']}: has .* not the 7"
+    ):
+        _changes(table, 0, 1)
+
+
+def _three_appends(tmp_path: Path, **options: str) -> Table:
+    """Snapshots 1 to 3 and tags a (1) and b (3); key 1 is written in each."""
+    table = new_table(tmp_path, "k BIGINT, v STRING", **options)
+    for number, text in enumerate("xyz", 1):
+        table.upsert(table_of("k v", [(1, text)]))
+        if number != 2:
+            _tag(table, "a" if number == 1 else "b")
+    return table
+
+
+def test_the_tables_own_mode_counts_between_ids_where_none_is_named(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path, incremental_between_scan_mode="DIFF")
+    assert _changes(table, 1, 3) == [("+U", 1, "z")]
+    assert _changes(table, 1, 3, "delta") == [("+I", 1, "y"), ("+I", 1, "z")]
+    assert _changes(table, "a", "b") == [("+U", 1, "z")]
+
+
+def test_tags_stand_for_their_snapshots_where_the_table_says_so(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path, incremental_between_tag_to_snapshot="true")
+    assert _changes(table, "a", "b") == [("+I", 1, "y"), ("+I", 1, "z")]
+    assert _changes(table, "a", "b", "diff") == [("+U", 1, "z")]
+
+
+def test_an_unknown_mode_of_the_table_is_refused_by_its_option(tmp_path: Path) -> None:
+    table = _three_appends(tmp_path)
+    path = Path(table.schemas.path(0))
+    schema = json.loads(path.read_text())
+    schema["options"]["incremental-between-scan-mode"] = "sometimes"
+    path.write_text(json.dumps(schema))
+    with pytest.raises(InputError, match=r"incremental-between-scan-mode.*sometimes"):
+        table.incremental(1, 3)

@@ -1,0 +1,104 @@
+"""The statistics that other writers stored enclose the values of their files, as far as we go by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from support.golden import golden_tables, table_name
+from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
+
+from paimon_orch import Catalog
+from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Leaf, Not, Predicate, to_arrow_expression
+from paimon_orch.table.scan.file_stats import FileStats
+
+READ = [
+    case
+    for case in golden_tables()
+    if case[0] not in MERGED_BY_ENGINES and not refusal_pattern(case[0])
+]
+FOLDERS = sorted({folder for _, folder, _ in READ})
+ASKED = [
+    folder
+    for folder in FOLDERS
+    if folder.parent.name != "java-0.9"
+    or folder.name.startswith(("alltypes_append", "schema_evo", "append_part_types"))
+    or folder.name in ("stats_modes", "pk_bucket_key", "pk_part_b2", "pk_composite_types")
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}/{f.name}")
+def test_statistics_enclose_the_values(folder: Path) -> None:
+    for _, of, entry in READ:
+        if of == folder:
+            _check_table(Catalog(str(folder / "warehouse")).table(table_name(entry)))
+
+
+@pytest.mark.parametrize("folder", ASKED, ids=lambda f: f"{f.parent.name}/{f.name}")
+def test_filters_keep_what_a_full_scan_would(folder: Path) -> None:
+    for _, of, entry in READ:
+        if of == folder:
+            table = Catalog(str(folder / "warehouse")).table(table_name(entry))
+            everything = table.scan().to_arrow()
+            for field in table.schema.fields:
+                if isinstance(field.type, AtomicType):
+                    columns = sorted({table.schema.names[0], field.name})
+                    for asked in _questions(everything.column(field.name), field.name):
+                        wanted = everything.filter(to_arrow_expression(asked)).select(columns)
+                        found = table.scan(columns, asked).to_arrow()
+                        assert _texts(found) == _texts(wanted), (table.identifier, asked)
+
+
+def _questions(column: pa.ChunkedArray, name: str) -> Iterator[Predicate]:
+    yield Leaf(name, "is null")
+    yield Not(Leaf(name, "is null"))
+    known = column.drop_null()
+    if len(known):
+        value = (known[len(known) // 2],)
+        for op in ("=", "<", ">") if not pa.types.is_boolean(column.type) else ("=",):
+            yield Leaf(name, op, value)
+        yield Not(Leaf(name, "=", value))
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
+
+
+def _check_table(table: Any) -> None:
+    schema = table.schema
+    reader, stats = table.reader(), FileStats(schema, table.schemas.get)
+    fields = [field for field in schema.fields if isinstance(field.type, AtomicType)]
+    seen = set()
+    for snapshot in table.snapshots.walk_back():
+        for split in table.files(snapshot):
+            for file in split.files:
+                if file.file_name in seen:
+                    continue
+                seen.add(file.file_name)
+                found = reader.read(BucketFile(split.partition, split.bucket, file), fields)
+                rows = pa.Table.from_batches(found)
+                stats_of = stats.of(split.partition, file)
+                for field in fields:
+                    where = (table.identifier, file.file_name, field.name)
+                    _check_column(rows.column(field.name), stats_of(field.name), where)
+
+
+def _check_column(column: pa.ChunkedArray, stats: ColumnStats, where: tuple[str, ...]) -> None:
+    nulls = stats.null_count  # of a partition column more than there are rows, if all are null
+    assert nulls is None or min(nulls, len(column)) == column.null_count, where
+    if pa.types.is_floating(column.type):
+        column = column.filter(pc.invert(pc.is_nan(column)))
+    if column.null_count == len(column):
+        return
+    found = pc.min_max(column)
+    low, high = to_internal_value(found["min"]), to_internal_value(found["max"])
+    assert stats.min is None or stats.min <= low, (where, stats.min, low)
+    assert stats.max is None or stats.max >= high, (where, stats.max, high)

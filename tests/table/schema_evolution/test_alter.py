@@ -1,0 +1,393 @@
+"""Changing a table's schema: what old rows look like afterwards, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
+from paimon_orch.storage import FileIO, LocalFileIO
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.schema_evolution.alter import apply_schema_changes
+from paimon_orch.table.schema_evolution.schema_changes import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    ResetOption,
+    SchemaChange,
+    SetOption,
+    UpdateColumnComment,
+    UpdateComment,
+    UpdateDefault,
+    UpdateNullability,
+    UpdateType,
+)
+from paimon_orch.table.table import Table
+
+
+def schema_of(columns: str, key: str = "", partition: str = "", **options: str) -> TableSchema:
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
+    return build_table_schema(
+        parse_columns(columns),
+        primary_key=key.split(),
+        partition_by=partition.split(),
+        options={"bucket": "2"} | named if key else named,
+    )
+
+
+def after(schema: TableSchema, *changes: SchemaChange, has_snapshots: bool = True) -> TableSchema:
+    return apply_schema_changes(schema, changes, has_snapshots=has_snapshots, time_millis=7)
+
+
+def shape(schema: TableSchema) -> dict[str, tuple[int, str]]:
+    return {field.name: (field.id, type_to_sql(field.type)) for field in schema.fields}
+
+
+def alter(table: Table, *changes: SchemaChange) -> Table:
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table(table.identifier, changes)
+    return catalog.table(table.identifier)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = new_table(tmp_path, "k BIGINT, v STRING, n INT")
+    table.upsert(table_of("k v n", [(1, "a", 10), (2, "b", None)]))
+    return table
+
+
+def test_rows_written_before_a_column_came_have_no_value_in_it(table: Table) -> None:
+    changed = alter(
+        table, AddColumn("first", "DOUBLE", first=True), AddColumn("x", "INT", after="k")
+    )
+    changed.upsert(table_of("first k x v n", [(0.5, 2, 5, "c", 1)]))
+
+    assert changed.schema.names == ["first", "k", "x", "v", "n"]
+    assert rows_of(changed) == [(None, 1, None, "a", 10), (0.5, 2, 5, "c", 1)]
+
+
+@pytest.mark.parametrize(("before", "names"), [("true", "id v w dt"), ("false", "id v dt w")])
+def test_a_new_column_stands_before_the_partition_columns_if_the_option_says_so(
+    before: str, names: str
+) -> None:
+    schema = schema_of(
+        "id INT, v INT, dt STRING", partition="dt", **{"add-column-before-partition": before}
+    )
+    assert after(schema, AddColumn("w", "INT")).names == names.split()
+
+
+def test_a_column_that_is_dropped_and_added_again_does_not_show_its_old_values(
+    table: Table,
+) -> None:
+    changed = alter(alter(table, DropColumn("v")), AddColumn("v", "STRING"))
+
+    assert rows_of(changed) == [(1, 10, None), (2, None, None)]
+    assert changed.schema.field("v").id == 3
+
+
+def test_a_renamed_column_keeps_its_values(table: Table) -> None:
+    changed = alter(table, RenameColumn("v", "title"), RenameColumn("k", "key"))
+    changed.upsert(table_of("key title n", [(2, "z", 3)]))
+
+    assert changed.schema.primary_keys == ("key",)
+    assert rows_of(changed, columns=["key", "title"]) == [(1, "a"), (2, "z")]
+
+
+def test_a_retyped_column_shows_old_values_in_the_new_type(table: Table) -> None:
+    changed = alter(table, UpdateType("n", "DECIMAL(12, 2)"))
+
+    assert [str(row[2]) for row in rows_of(changed)] == ["10.00", "None"]
+
+
+def test_moving_columns_changes_their_order_alone(table: Table) -> None:
+    changed = alter(table, MoveColumn("n", "first"), MoveColumn("v", "before", "k"))
+    assert rows_of(changed) == [(None, "b", 2), (10, "a", 1)]
+    again = alter(changed, MoveColumn("n", "last"), MoveColumn("v", "after", "k"))
+    assert rows_of(again) == [(1, "a", 10), (2, "b", None)]
+
+
+def test_a_version_is_written_once_for_all_changes(table: Table) -> None:
+    changed = alter(
+        table, UpdateComment("c"), UpdateColumnComment("v", "words"), SetOption("my.own", "1")
+    )
+
+    assert changed.schemas.ids() == [0, 1]
+    assert changed.schema.comment == "c"
+    assert changed.schema.field("v").description == "words"
+    assert changed.schema.options["my.own"] == "1"
+    assert alter(changed, ResetOption("not.there")).schemas.ids() == [0, 1]
+
+
+def test_a_time_travel_read_has_the_columns_of_its_time(table: Table) -> None:
+    changed = alter(table, DropColumn("v"))
+    changed.upsert(table_of("k n", [(3, 3)]))
+
+    assert rows_of(changed, snapshot_id=1) == [(1, "a", 10), (2, "b", None)]
+
+
+def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
+    class Rival(LocalFileIO):
+        """Adds a column just before the first schema version of the other one is created."""
+
+        raced = False
+
+        def create(self, path: str, data: bytes) -> bool:
+            if not self.raced:
+                self.raced = True
+                Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("rival", "INT")])
+            return super().create(path, data)
+
+    new_table(tmp_path, "k BIGINT, v STRING")
+    catalog = Catalog(str(tmp_path))
+    io: FileIO = Rival()
+    catalog.io = io
+
+    schema = catalog.alter_table("db.t", [AddColumn("mine", "INT")])
+
+    assert (schema.id, schema.names) == (2, ["k", "v", "rival", "mine"])
+    assert schema == Catalog(str(tmp_path)).table("db.t").schema
+
+
+def test_new_columns_take_ids_that_no_column_ever_had() -> None:
+    schema = schema_of("a INT, r ROW<x INT, y ROW<z INT>>")
+    changed = after(
+        after(schema, DropColumn(("r", "y"))),
+        AddColumn("c", "ROW<p INT, q INT>"),
+        AddColumn("d", "INT"),
+    )
+
+    assert schema.highest_field_id == 4
+    assert [field.id for field in changed.fields] == [0, 1, 5, 8]
+    assert changed.highest_field_id == 8
+
+
+def test_fields_of_nested_rows_change_like_columns() -> None:
+    schema = schema_of(
+        "r ROW<x INT, y STRING>, a ARRAY<ROW<z INT>>, m MAP<STRING, INT>, l ARRAY<INT>"
+    )
+
+    changed = after(
+        schema,
+        RenameColumn(("r", "x"), "xx"),
+        AddColumn(("r", "new"), "INT", after="xx"),
+        UpdateType(("a", "element", "z"), "BIGINT"),
+        UpdateType(("m", "value"), "DOUBLE"),
+        UpdateType(("l", "element"), "STRING"),
+        UpdateColumnComment(("r", "y"), "why"),
+    )
+
+    assert [type_text for _, type_text in shape(changed).values()] == [
+        "ROW<xx INT, new INT, y STRING>",
+        "ARRAY<ROW<z BIGINT>>",
+        "MAP<STRING, DOUBLE>",
+        "ARRAY<STRING>",
+    ]
+
+
+def test_nested_rows_in_old_files_are_read_in_their_new_shape(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "r ROW<x INT, y STRING>", key=(), bucket="-1")
+    table.append(pa.table({"r": [{"x": 1, "y": "a"}, None]}))
+
+    changed = alter(
+        table,
+        RenameColumn(("r", "y"), "z"),
+        UpdateType(("r", "x"), "BIGINT"),
+        AddColumn(("r", "n"), "INT"),
+    )
+
+    assert changed.scan().to_arrow().column("r").to_pylist() == [
+        {"x": 1, "z": "a", "n": None},
+        None,
+    ]
+
+
+def test_a_bucket_key_is_hashed_as_it_was() -> None:
+    schema = schema_of("k INT, s VARCHAR(3), v INT", bucket="4", bucket_key="k,s")
+
+    with pytest.raises(InputError, match="belongs to the bucket key"):
+        after(schema, UpdateType("k", "BIGINT"))
+
+    assert after(schema, UpdateType("s", "STRING")).field("s").type == parse_type("STRING")
+    by_value = schema_of("k INT", bucket="4", bucket_key="k", bucket_function__type="mod")
+    assert after(by_value, UpdateType("k", "BIGINT")).field("k").type == parse_type("BIGINT")
+
+
+def test_options_follow_a_renamed_column() -> None:
+    schema = schema_of(
+        "a INT, b INT, c INT, g INT, s INT",
+        "a b",
+        bucket_key="b",
+        merge_engine="partial-update",
+        sequence__field="s",
+        fields__g__sequence_group="c",
+        fields__c__aggregate_function="sum",
+        **{"file-index.bloom-filter.columns": "c,a", "file-index.bloom-filter.c.items": "9"},
+    )
+
+    changed = after(
+        schema, *(RenameColumn(name, name.upper() * 2) for name in ("a", "b", "c", "g", "s"))
+    )
+
+    assert changed.primary_keys == ("AA", "BB")
+    assert {
+        key: text for key, text in changed.options.items() if key not in ("bucket", "merge-engine")
+    } == {
+        "bucket-key": "BB",
+        "sequence.field": "SS",
+        "fields.GG.sequence-group": "CC",
+        "fields.CC.aggregate-function": "sum",
+        "file-index.bloom-filter.columns": "CC,AA",
+        "file-index.bloom-filter.CC.items": "9",
+    }
+
+
+COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (AddColumn("n", "INT NOT NULL"), "NOT NULL"),
+        (AddColumn("v", "INT"), "already"),
+        (AddColumn("_KEY_x", "INT"), "reserved"),
+        (AddColumn(("v", "x"), "INT"), "'v' is INT"),
+        (AddColumn("n", "INT", after="nope"), "no column 'nope'"),
+        (AddColumn("n", "INT", first=True, after="v"), "first and after"),
+        (DropColumn("k"), "primary key"),
+        (DropColumn("dt"), "partition column"),
+        (DropColumn("s"), "'sequence.field'"),
+        (DropColumn(("r", "x")), "last one"),
+        (RenameColumn("dt", "day"), "partition column"),
+        (RenameColumn("v", "k"), "already"),
+        (RenameColumn("nope", "x"), "no column 'nope'"),
+        (UpdateType("k", "BIGINT"), "primary key"),
+        (UpdateType("dt", "CHAR(3)"), "partition column"),
+        (UpdateType("v", "BINARY(4)"), "from INT to BINARY"),
+        (UpdateType("t", "DECIMAL(10, 2)"), "cannot change from"),
+        (UpdateType("r", "ROW<x BIGINT>"), "cannot change from"),
+        (UpdateType("r", "INT"), "cannot change from"),
+        (UpdateNullability("v", False), "alter-column-null-to-not-null.disabled"),
+        (UpdateNullability("k", True), "primary key"),
+        (MoveColumn("v", "after"), "name it"),
+        (SetOption("merge-engine", "first-row"), "once the table has snapshots"),
+        (SetOption("bucket-key", "k"), "once the table has snapshots"),
+        (SetOption("bucket", "-1"), "only a positive count"),
+        (ResetOption("bucket"), "only a positive count"),
+        (SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),
+        (SetOption("primary-key", "k"), "cannot be stored"),
+        (SetOption("write-only", "maybe"), "true or false"),
+        (SetOption("target-file-size", "huge"), "128 mb"),
+        (SetOption("snapshot.num-retained.max", "3"), "must not be above"),
+        (SetOption("snapshot.num-retained.min", "0"), "at least 1"),
+        (SetOption("row-tracking.enabled", "true"), "once the table has snapshots"),
+        (SetOption("fields.nope.stats-mode", "full"), "does not have"),
+        (SetOption("fields.s.aggregate-function", "max"), "takes no"),
+        (SetOption("data-evolution.enabled", "false"), "once the table has snapshots"),
+    ],
+    ids=str,
+)
+def test_what_breaks_a_rule_is_refused_by_its_name(change: SchemaChange, rule: str) -> None:
+    schema = schema_of(COLUMNS, "k dt", "dt", sequence__field="s")
+
+    with pytest.raises(InputError, match=rule):
+        after(schema, change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetOption("bucket", "7"),
+        SetOption("bucket", "2"),
+        SetOption("merge-engine", "deduplicate"),
+        SetOption("something.unknown", "kept"),
+        UpdateNullability("v", True),
+        UpdateType("v", "STRING"),
+        UpdateType("r", "STRING"),
+        UpdateDefault("v", "5"),
+    ],
+    ids=str,
+)
+def test_what_breaks_no_rule_is_done(change: SchemaChange) -> None:
+    if change == SetOption("merge-engine", "deduplicate"):
+        schema = schema_of(COLUMNS, "k dt", "dt", merge_engine="deduplicate")
+    else:
+        schema = schema_of(COLUMNS, "k dt", "dt")
+
+    assert after(schema, change).id == 1
+
+
+def test_options_of_a_table_without_snapshots_are_free() -> None:
+    schema = schema_of(COLUMNS, "k dt", "dt")
+
+    changed = after(
+        schema,
+        SetOption("merge-engine", "partial-update"),
+        SetOption("bucket", "-1"),
+        has_snapshots=False,
+    )
+
+    assert changed.typed_options.bucket == -1
+
+
+def test_null_becomes_forbidden_where_the_option_allows_it() -> None:
+    schema = schema_of("v INT", alter_column_null_to_not_null__disabled="false")
+
+    assert not after(schema, UpdateNullability("v", False)).field("v").type.nullable
+
+
+def test_casts_that_lose_values_can_be_switched_off() -> None:
+    schema = schema_of("v INT", disable_explicit_type_casting="true")
+
+    assert after(schema, UpdateType("v", "BIGINT")).id == 1
+    with pytest.raises(InputError, match="disable-explicit-type-casting"):
+        after(schema, UpdateType("v", "STRING"))
+
+
+def test_a_refused_change_leaves_the_table_as_it_is(table: Table) -> None:
+    with pytest.raises(InputError):
+        alter(table, AddColumn("fine", "INT"), DropColumn("k"))
+
+    assert table.schemas.ids() == [0]
+
+
+def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"db\.nope"):
+        Catalog(str(tmp_path)).alter_table("db.nope", [DropColumn("v")])
+
+
+def test_schemas_of_a_store_are_read_once(table: Table) -> None:
+    store = SchemaStore(table.io, table.paths)
+
+    assert store.latest() is store.latest()
+
+
+def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
+    changed = alter(table, UpdateDefault("v", "none"), UpdateDefault("n", "7"))
+
+    changed.upsert(pa.table({"k": [2, 3], "v": ["b", None], "n": pa.nulls(2)}))
+
+    # what was written before keeps its null
+    assert rows_of(changed) == [(1, "a", 10), (2, "b", 7), (3, "none", 7)]
+    assert rows_of(changed, snapshot_id=1) == [(1, "a", 10), (2, "b", None)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (UpdateDefault("n", "seven"), "'seven' of column 'n' is no INT"),
+        (AddColumn("a", "ARRAY<INT>", default="[1]"), "not supported"),
+    ],
+    ids=["text", "nested"],
+)
+def test_a_default_that_is_no_value_of_its_column_is_refused(
+    table: Table, change: SchemaChange, words: str
+) -> None:
+    with pytest.raises(PaimonError, match=words):
+        alter(table, change)

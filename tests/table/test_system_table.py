@@ -1,0 +1,221 @@
+"""System tables: columns as Paimon's own have, rows that agree with the table."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from support.golden import golden_tables, table_name
+from support.tables import new_table, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact as step
+from paimon_orch.table.schema_evolution.schema_changes import AddColumn
+from paimon_orch.table.system_table import SYSTEM_TABLE_NAMES
+from paimon_orch.table.table import Table
+
+EXECUTOR = InProcessExecutor()
+COLUMNS = {
+    "snapshots": "snapshot_id schema_id commit_user commit_identifier commit_kind commit_time base_manifest_list"
+    " delta_manifest_list changelog_manifest_list total_record_count delta_record_count changelog_record_count watermark",
+    "schemas": "schema_id fields partition_keys primary_keys options comment update_time",
+    "options": "key value",
+    "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained",
+    "manifests": "file_name file_size num_added_files num_deleted_files schema_id min_partition_stats"
+    " max_partition_stats min_row_id max_row_id",
+    "files": "partition bucket file_path file_format schema_id level record_count file_size_in_bytes min_key max_key"
+    " null_value_counts min_value_stats max_value_stats min_sequence_number max_sequence_number creation_time"
+    " deleteRowCount file_source first_row_id write_cols",
+    "partitions": "partition record_count file_size_in_bytes file_count last_update_time created_at created_by"
+    " updated_by options total_buckets done",
+    "buckets": "partition bucket record_count file_size_in_bytes file_count last_update_time",
+    "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Two snapshots, two partitions, one tag."""
+    table = new_table(
+        tmp_path, "p STRING, k BIGINT, v STRING", key=("p", "k"), partition_by=("p",), bucket="2"
+    )
+    table.upsert(table_of("p k v", [("a", k, "x") for k in range(8)] + [("b=/", 1, None)]))
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    stored = json.loads(snapshot.to_json())
+    stored |= {"tagCreateTime": [2026, 1, 31, 12, 30], "tagTimeRetained": 86400.0}
+    table.io.create(f"{table.paths.tag_dir}/tag-first", json.dumps(stored).encode())
+    table.delete(table_of("p k", [("a", 3)]))
+    return table
+
+
+def _rows(table: Table, name: str, **scan: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.system(name).scan(**scan).to_arrow().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_are_those_of_the_format(table: Table, name: str, tmp_path: Path) -> None:
+    assert table.system(name).scan().arrow_schema.names == COLUMNS[name].split()
+    empty = Catalog(str(tmp_path)).create_table("db.empty", "k BIGINT").system(name).scan()
+    assert empty.to_arrow().schema == table.system(name).scan().to_arrow().schema
+
+
+def test_snapshots_are_listed_from_the_oldest(table: Table) -> None:
+    found = _rows(table, "snapshots")
+    assert [(row["snapshot_id"], row["commit_kind"]) for row in found] == [
+        (1, "APPEND"),
+        (2, "APPEND"),
+    ]
+    assert [row["total_record_count"] for row in found] == [9, 10]
+    times = [table.snapshots.get(number).time_millis for number in (1, 2)]
+    assert [row["commit_time"].astimezone().timestamp() * 1000 for row in found] == pytest.approx(
+        times
+    )
+
+
+def test_schemas_options_and_tags_are_what_the_files_say(table: Table) -> None:
+    (schema,) = _rows(table, "schemas")
+    assert json.loads(schema["fields"])[1] == {"id": 1, "name": "k", "type": "BIGINT NOT NULL"}
+    assert json.loads(schema["primary_keys"]) == ["p", "k"]
+    assert {"key": "bucket", "value": "2"} in _rows(table, "options")
+    (tag,) = _rows(table, "tags")
+    assert (tag["tag_name"], tag["snapshot_id"], tag["record_count"]) == ("first", 1, 9)
+    assert tag["create_time"] == datetime(2026, 1, 31, 12, 30)
+    assert tag["time_retained"] == "PT24H"
+
+
+def test_files_add_up_to_the_table(table: Table) -> None:
+    found = _rows(table, "files")
+    assert all(Path(row["file_path"]).stat().st_size == row["file_size_in_bytes"] for row in found)
+    assert {row["partition"] for row in found} == {"{a}", "{b=/}"}
+    assert sum(row["record_count"] for row in found) == 10
+    assert {row["level"] for row in found} == {0}
+    (one,) = [row for row in found if row["partition"] == "{b=/}"]
+    assert (one["min_key"], one["max_key"]) == ("[1]", "[1]")
+    assert one["null_value_counts"] == "{k=0, p=0, v=1}"
+    assert one["min_value_stats"] == "{k=1, p=b=/, v=null}"
+    assert (one["file_format"], one["file_source"], one["deleteRowCount"]) == (
+        "parquet",
+        "APPEND",
+        0,
+    )
+
+
+def test_files_tell_of_a_column_that_came_later_that_all_is_null(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT")
+    table.upsert(table_of("k", [(1,), (2,)]))
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("late", "INT")])
+    (row,) = _rows(table, "files")
+    assert row["null_value_counts"] == "{k=0, late=2}"
+
+
+def test_partitions_and_buckets_sum_up_the_files(table: Table) -> None:
+    files = _rows(table, "files")
+    first, second = _rows(table, "partitions")
+    assert [first["partition"], second["partition"]] == ["p=a", "p=b=/"]
+    assert (first["record_count"], second["record_count"]) == (9, 1)
+    assert first["file_count"] + second["file_count"] == len(files)
+    assert first["total_buckets"] == 2
+    buckets = _rows(table, "buckets")
+    assert sum(row["file_size_in_bytes"] for row in buckets) == sum(
+        row["file_size_in_bytes"] for row in files
+    )
+    assert [(row["partition"], row["bucket"]) for row in buckets[:2]] == [("p=a", 0), ("p=a", 1)]
+
+
+def test_manifests_tell_their_partitions(table: Table) -> None:
+    found = _rows(table, "manifests")
+    assert [(row["min_partition_stats"], row["max_partition_stats"]) for row in found] == [
+        ("{a}", "{b=/}"),
+        ("{a}", "{a}"),
+    ]
+    assert sum(row["num_added_files"] for row in found) == len(_rows(table, "files"))
+
+
+def test_system_tables_are_of_the_moment_asked_for(table: Table) -> None:
+    assert sum(row["record_count"] for row in _rows(table, "files", tag="first")) == 9
+    assert len(_rows(table, "manifests", snapshot_id=1)) == 1
+
+
+def test_system_tables_take_columns_filter_and_limit(table: Table) -> None:
+    asked = {"columns": ["bucket"], "filter": "partition = '{a}' and level < 1", "limit": 1}
+    assert _rows(table, "files", **asked) in ([{"bucket": 0}], [{"bucket": 1}])
+    with pytest.raises(NotFoundError):
+        table.system("files").scan(["nothing"])
+
+
+def test_audit_log_keeps_the_last_change_of_deleted_keys(table: Table) -> None:
+    found = _rows(table, "audit_log", filter="k >= 2 and k < 5")
+    assert sorted((row["rowkind"], row["k"]) for row in found) == [("+I", 2), ("+I", 4), ("-D", 3)]
+    assert list(found[0]) == ["rowkind", "p", "k", "v"]
+    deleted = _rows(table, "audit_log", columns=["k"], filter="rowkind = '-D'")
+    assert deleted == [{"k": 3}]
+
+
+def test_audit_log_of_append_tables_has_inserts(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    assert _rows(table, "audit_log") == [{"rowkind": "+I", "k": 1, "v": "a"}]
+
+
+def test_ro_shows_what_the_last_full_compaction_left(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
+    assert _rows(table, "ro") == []
+    step.compact(table, EXECUTOR, strategy="full")
+    table.upsert(table_of("k v", [(1, "new")]))
+    assert _rows(table, "ro") == [{"k": 1, "v": "old"}, {"k": 2, "v": "old"}]
+    assert _rows(table, "ro", filter="v = 'new'") == []
+
+
+def test_names_are_opened_through_the_catalog(table: Table, tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    assert catalog.open("db.t$snapshots").scan(["snapshot_id"]).to_arrow().num_rows == 2
+    assert catalog.open("db.t").scan(["k"]).to_arrow().num_rows == 8
+    with pytest.raises(NotFoundError, match="system table 'nothing'"):
+        catalog.open("db.t$nothing")
+    with pytest.raises(InputError):
+        catalog.open("db.t$branch_x$files$files")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["alltypes_pk", "append_part_types", "branches", "tags", "pk_dv", "expired", "stats_modes"],
+)
+def test_every_system_table_of_golden_tables_is_read(name: str) -> None:
+    for _, folder, entry in golden_tables():
+        if folder.name == name:
+            table = Catalog(str(folder / "warehouse")).open(table_name(entry))
+            assert isinstance(table, Table)
+            for system in set(SYSTEM_TABLE_NAMES) - {
+                "row_tracking"
+            }:  # which needs the table's option
+                found = table.system(system).scan()
+                assert found.to_arrow().schema == found.arrow_schema
+
+
+def test_polars_takes_a_scan(table: Table) -> None:
+    frame = pl.DataFrame(pl.from_arrow(table.scan().to_reader()))
+    assert frame.height == 8
+    assert frame.filter(pl.col("k") > 5).height == 2
+
+
+def test_duckdb_takes_a_scan(table: Table) -> None:
+    rows = table.scan().to_reader()
+    found = duckdb.from_arrow(rows).aggregate("count(*), max(k)").fetchall()
+    assert found == [(8, 7)]
+
+
+def test_pandas_takes_a_system_table(table: Table) -> None:
+    frame = table.system("partitions").scan().to_pandas()
+    assert list(frame["partition"]) == ["p=a", "p=b=/"]
+    assert isinstance(table.system("files").scan().to_reader(), pa.RecordBatchReader)

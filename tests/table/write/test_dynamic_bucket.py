@@ -1,0 +1,361 @@
+"""Dynamic buckets: keys stay where they came to first, and two writers never split a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.golden import GOLDEN, copy_warehouse, golden_tables
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
+from paimon_orch.format.bucket.hash_index import decode_hash_index
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
+from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.steps import ingest
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.dynamic_bucket import (
+    BucketAssigner,
+    HashIndexWriter,
+    compute_key_hashes,
+)
+
+
+class Model:
+    """The assigner as the format tells it, one hash at a time."""
+
+    def __init__(self, target: int, most: int) -> None:
+        self.target, self.most = target, most
+        self.bucket_of: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+
+    def assign(self, value: int) -> int:
+        if value not in self.bucket_of:
+            room = [bucket for bucket in sorted(self.counts) if self.counts[bucket] < self.target]
+            free = [bucket for bucket in range(self.most) if bucket not in self.counts]
+            used = sorted(self.counts)
+            bucket = (room or free or [used[value % len(used)]])[0]
+            self.bucket_of[value] = bucket
+            self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        return self.bucket_of[value]
+
+
+@given(
+    st.lists(st.lists(st.integers(-20, 20), max_size=30), max_size=4),
+    st.integers(1, 8),
+    st.integers(1, 6),
+)
+def test_batches_are_assigned_as_their_rows_one_after_the_other(
+    batches: Sequence[Sequence[int]], target: int, most: int
+) -> None:
+    assigner, model = BucketAssigner({}, target, most), Model(target, most)
+
+    for batch in batches:
+        assert assigner.assign(np.array(batch, np.int32)).tolist() == [
+            model.assign(v) for v in batch
+        ]
+
+    wanted: dict[int, set[int]] = {}
+    for value, bucket in model.bucket_of.items():
+        wanted.setdefault(bucket, set()).add(value)
+    assert {b: set(h.tolist()) for b, h in assigner.changed.items()} == wanted
+
+
+def test_known_hashes_keep_their_bucket_and_gaps_are_filled_first() -> None:
+    known = {1: np.array([10, 11], np.int32), 3: np.array([12], np.int32)}
+    assigner = BucketAssigner(known, 2)
+
+    assert assigner.assign(np.array([11, 20, 12, 21, 22, 10], np.int32)).tolist() == [
+        1,
+        3,
+        3,
+        0,
+        0,
+        1,
+    ]
+    assert {b: h.tolist() for b, h in assigner.changed.items()} == {0: [21, 22], 3: [12, 20]}
+
+
+def test_buckets_run_out_with_an_error_that_names_the_option() -> None:
+    assigner = BucketAssigner({}, 1)
+
+    with pytest.raises(InputError, match=r"dynamic-bucket\.target-row-num"):
+        assigner.assign(np.arange(40_000, dtype=np.int32))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = new_table(tmp_path, bucket="-1", dynamic_bucket__target_row_num="10")
+    table.upsert(numbered(0, 25))
+    return table
+
+
+def numbered(start: int, end: int, text: str = "a") -> pa.Table:
+    return table_of("k v", [(k, text) for k in range(start, end)])
+
+
+def indexes(table: Table) -> dict[tuple[bytes, int], IndexManifestEntry]:
+    entries = table.manifests.read_index_entries(table.snapshot())
+    found = {(e.partition, e.bucket): e for e in entries if e.index_type == HASH_INDEX}
+    assert len(found) == sum(entry.index_type == HASH_INDEX for entry in entries)
+    return found
+
+
+def assert_index_is_right(table: Table) -> None:
+    """Every key of a bucket's files is in the bucket's index and in no other one of its partition."""
+    known, seen = indexes(table), set()
+    for (partition, bucket), entry in known.items():
+        hashes = decode_hash_index(
+            Path(f"{table.paths.index_dir}/{entry.file_name}").read_bytes(), "x"
+        )
+        assert entry.row_count * 4 == entry.file_size == 4 * len(hashes)
+        for value in hashes.tolist():
+            assert (partition, value) not in seen, f"bucket {bucket} has a hash of another one"
+            seen.add((partition, value))
+    rows = table.scan().to_arrow()
+    assert set(compute_key_hashes(rows, table.schema).tolist()) <= {value for _, value in seen}
+    assert_healthy(table)
+
+
+def test_keys_fill_one_bucket_after_the_other(table: Table) -> None:
+    assert {bucket: entry.row_count for (_, bucket), entry in indexes(table).items()} == {
+        0: 10,
+        1: 10,
+        2: 5,
+    }
+    assert all(split.total_buckets == -1 for split in table.files())
+    assert_index_is_right(table)
+
+
+def test_known_keys_go_to_their_bucket_again(table: Table) -> None:
+    before = indexes(table)
+
+    snapshot = table.upsert(numbered(0, 25, "b"))
+
+    assert snapshot is not None
+    assert snapshot.commit_kind == "APPEND"
+    assert indexes(table) == before
+    assert rows_of(table) == [(k, "b") for k in range(25)]
+    assert_index_is_right(table)
+
+
+def test_new_keys_change_the_index_of_their_bucket_alone(table: Table) -> None:
+    before = indexes(table)
+
+    table.upsert(numbered(20, 28, "c"))
+
+    changed = {
+        bucket
+        for (_, bucket), entry in indexes(table).items()
+        if before[EMPTY_ROW, bucket] != entry
+    }
+    assert changed == {2}
+    assert indexes(table)[EMPTY_ROW, 2].row_count == 8
+    assert len(rows_of(table)) == 28
+    assert_index_is_right(table)
+
+
+def test_deleted_keys_keep_their_place(table: Table) -> None:
+    table.delete(table_of("k", [(3,)]))
+    table.upsert(table_of("k v", [(3, "back")]))
+
+    assert (3, "back") in rows_of(table)
+    assert_index_is_right(table)
+
+
+def test_partitions_have_buckets_of_their_own(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "dt STRING, k BIGINT, v STRING",
+        key=("dt", "k"),
+        partition_by=("dt",),
+        bucket="-1",
+        dynamic_bucket__target_row_num="10",
+    )
+    rows = [(dt, k, "a") for k in range(12) for dt in ("x", "y")]
+    table.upsert(table_of("dt k v", rows))
+    table.upsert(table_of("dt k v", [("y", 11, "b"), ("z", 1, "b")]))
+
+    assert sorted(entry.row_count for entry in indexes(table).values()) == [1, 2, 2, 10, 10]
+    assert len(rows_of(table)) == 25
+    assert_index_is_right(table)
+
+
+def test_an_overwrite_starts_its_buckets_anew(table: Table) -> None:
+    table.overwrite(numbered(100, 103))
+
+    assert {b: e.row_count for (_, b), e in indexes(table).items()} == {0: 3}
+    assert_index_is_right(table)
+
+
+def test_truncate_forgets_the_index(table: Table) -> None:
+    table.truncate()
+    assert indexes(table) == {}
+    table.upsert(numbered(20, 22))
+    assert_index_is_right(table)
+
+
+def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -> None:
+    planned = table.load_hash_index()
+    assert planned is not None
+    files = {(s.partition, s.bucket): s.files for s in table.files()}
+    without = type(planned)(planned.reader, {}, files)
+
+    rows = numbered(0, 25)
+
+    assert (
+        HashIndexWriter(without).assign(EMPTY_ROW, rows).tolist()
+        == HashIndexWriter(planned).assign(EMPTY_ROW, rows).tolist()
+    )
+
+
+@pytest.mark.parametrize("second", [(10, 30), (27, 28)])
+def test_of_two_writers_of_new_keys_to_one_bucket_the_later_one_is_refused(
+    table: Table, second: tuple[int, int]
+) -> None:
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(*second, "late").to_batches())
+    table.upsert(numbered(0, 30, "early"))
+    files = stored_files(table)
+
+    with pytest.raises(CommitConflictError, match="dynamic bucket"):
+        ingest.commit(table, planned, [result], 0)
+
+    assert rows_of(table) == [(k, "early") for k in range(30)]
+    assert stored_files(table) < files
+    assert_index_is_right(table)
+
+
+def test_a_writer_of_known_keys_does_not_collide_with_one_of_new_keys_elsewhere(
+    table: Table,
+) -> None:
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(0, 3, "late").to_batches())
+    table.upsert(numbered(25, 30, "early"))
+
+    ingest.commit(table, planned, [result], 0)
+
+    assert len(rows_of(table)) == 30
+    assert_index_is_right(table)
+
+
+def test_a_writer_whose_bucket_was_overwritten_meanwhile_is_refused(table: Table) -> None:
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(0, 3, "late").to_batches())
+    table.overwrite(numbered(0, 3, "new"))
+
+    with pytest.raises(CommitConflictError, match="dynamic bucket"):
+        ingest.commit(table, planned, [result], 0)
+
+    assert rows_of(table) == [(k, "new") for k in range(3)]
+
+
+def test_a_writer_of_new_keys_that_an_overwrite_brought_meanwhile_is_refused(table: Table) -> None:
+    """They went to a bucket that neither the old rows nor the new ones have."""
+    table.upsert(numbered(25, 30))
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(30, 33, "late").to_batches())
+    table.overwrite(numbered(30, 33, "new"))
+
+    with pytest.raises(CommitConflictError, match="dynamic bucket"):
+        ingest.commit(table, planned, [result], 0)
+
+    assert rows_of(table) == [(k, "new") for k in range(30, 33)]
+
+
+def test_two_first_writers_of_a_table_do_not_both_win(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="-1")
+    planned = ingest.plan(table, ["k", "v"])
+    result = planned.write(numbered(0, 5).to_batches())
+    table.upsert(numbered(3, 8, "first"))
+
+    with pytest.raises(CommitConflictError):
+        ingest.commit(table, planned, [result], 0)
+
+    assert rows_of(table) == [(k, "first") for k in range(3, 8)]
+
+
+def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None:
+    files = stored_files(table)
+    planned = ingest.plan(table, ["k", "v"])
+    results = [planned.write(numbered(*keys).to_batches()) for keys in ((30, 32), (32, 34))]
+
+    with pytest.raises(InputError, match="must go to one task"):
+        ingest.commit(table, planned, results, 0)
+
+    assert stored_files(table) == files
+
+
+def test_a_task_that_is_run_again_assigns_the_same(table: Table) -> None:
+    planned = table.load_hash_index()
+    assert planned is not None
+    rows = numbered(5, 60)
+
+    once, again = (HashIndexWriter(planned).assign(EMPTY_ROW, rows) for _ in range(2))
+
+    assert once.tolist() == again.tolist()
+
+
+def test_a_write_that_fails_leaves_no_file(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = stored_files(table)
+    monkeypatch.setattr("paimon_orch.table.write.dynamic_bucket.encode_hash_index", lambda _: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        table.upsert(numbered(0, 99))
+
+    assert stored_files(table) == files
+
+
+def test_a_damaged_index_stops_the_writer(table: Table) -> None:
+    path = Path(table.paths.index_dir) / indexes(table)[EMPTY_ROW, 1].file_name
+    path.write_bytes(path.read_bytes()[:-1])
+    files = stored_files(table)
+
+    with pytest.raises(CorruptFileError, match=path.name):
+        table.upsert(numbered(0, 3))
+
+    assert stored_files(table) == files
+
+
+def test_keys_that_may_change_partition_are_refused_by_name(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "dt STRING, k BIGINT", key=("k",), partition_by=("dt",), bucket="-1"
+    )
+
+    with pytest.raises(UnsupportedError, match="lacks a partition column"):
+        table.upsert(table_of("dt k", [("x", 1)]))
+
+
+DYNAMIC = [
+    pytest.param(folder, entry["table"], id=name)
+    for name, folder, entry in golden_tables(GOLDEN)
+    if "dynamic" in name and entry.get("bucket_mode") != "KEY_DYNAMIC"
+]
+
+
+@pytest.mark.parametrize(("folder", "name"), DYNAMIC)
+def test_tables_of_other_engines_are_continued(folder: Path, name: str, tmp_path: Path) -> None:
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
+    rows = table.scan().to_arrow()
+    before = {at: entry.row_count for at, entry in indexes(table).items()}
+    text = next(
+        name
+        for name in rows.column_names
+        if name not in table.schema.primary_keys and pa.types.is_string(rows[name].type)
+    )
+    at = rows.schema.get_field_index(text)
+
+    table.upsert(rows.set_column(at, text, pa.array(["ours"] * len(rows))))
+
+    assert {at: entry.row_count for at, entry in indexes(table).items()} == before
+    if table.options.has_deletion_vectors:
+        return  # new rows are seen after the next compaction
+    again = table.scan().to_arrow()
+    assert len(again) == len(rows)
+    assert set(again.column(text).to_pylist()) == {"ours"}

@@ -1,0 +1,155 @@
+"""Removing rows: whole tables, partitions (that of null too), and what is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.table.table import Table
+
+ROWS = [("a", 1, "x"), ("a", 2, "y"), ("b", 1, "z"), (None, 1, "n")]
+NULL = "__DEFAULT_PARTITION__"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """An append table: a primary key would not let its partition be null."""
+    table = new_table(
+        tmp_path, "dt STRING, k INT, v STRING", key=(), partition_by=("dt",), bucket="-1"
+    )
+    table.append(table_of("dt k v", ROWS))
+    return table
+
+
+def left(table: Table) -> set[tuple[Any, ...]]:
+    return set(rows_of(table))
+
+
+def test_truncate_removes_all_rows_and_older_snapshots_keep_them(table: Table) -> None:
+    files = stored_files(table)
+
+    snapshot = table.truncate()
+
+    assert snapshot is not None
+    assert snapshot.commit_kind is CommitKind.OVERWRITE
+    assert (snapshot.total_record_count, snapshot.delta_record_count) == (0, -4)
+    assert left(table) == set()
+    assert len(rows_of(table, snapshot_id=1)) == 4
+    assert files <= stored_files(table)
+    assert_healthy(table)
+
+
+def test_truncating_an_empty_table_commits_nothing(table: Table) -> None:
+    table.truncate()
+
+    assert table.truncate() is None
+    assert table.snapshots.latest_id() == 2
+
+
+@pytest.mark.parametrize(
+    ("partitions", "gone"),
+    [
+        (["dt=a"], {"a"}),
+        ([{"dt": "a"}, "dt=b"], {"a", "b"}),
+        ([f"dt={NULL}"], {None}),
+        ([{"dt": None}], {None}),
+        ([{"dt": NULL}, {"dt": "a"}], {None, "a"}),
+    ],
+)
+def test_dropped_partitions_lose_their_rows_and_others_keep_them(
+    table: Table, partitions: Iterable[Any], gone: set[str | None]
+) -> None:
+    table.drop_partitions(partitions)
+
+    assert left(table) == {row for row in ROWS if row[0] not in gone}
+    assert_healthy(table)
+
+
+def test_a_partial_spec_drops_every_partition_that_agrees(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "a INT, b STRING, v INT", key=(), partition_by=("a", "b"), bucket="-1"
+    )
+    table.append(table_of("a b v", [(1, "x", 1), (1, "y", 2), (2, "x", 3)]))
+
+    table.drop_partitions(["a=1"])
+
+    assert left(table) == {(2, "x", 3)}
+
+
+def test_dropping_partitions_that_are_not_there_commits_nothing(table: Table) -> None:
+    assert table.drop_partitions(["dt=nope"]) is None
+    assert table.drop_partitions([]) is None
+    assert table.snapshots.latest_id() == 1
+
+
+def test_dropping_by_a_column_that_is_no_partition_is_refused(table: Table) -> None:
+    with pytest.raises(NotFoundError, match="dt"):
+        table.drop_partitions([{"k": 1}])
+    with pytest.raises(InputError, match="truncate"):
+        table.drop_partitions([{}])
+
+
+@pytest.mark.parametrize("spec", [{"dt": None}, {"dt": NULL}])
+def test_the_partition_of_null_is_overwritten_alone(table: Table, spec: dict[str, Any]) -> None:
+    table.overwrite(table_of("dt k v", [(None, 9, "new")]), spec)
+
+    assert left(table) == {*ROWS[:3], (None, 9, "new")}
+
+
+def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> None:
+    empty = table_of("dt k v", ROWS).slice(0, 0)
+
+    snapshot = table.overwrite(empty, {"dt": "a"})
+
+    assert snapshot is not None
+    assert left(table) == {*ROWS[2:]}
+
+
+def test_a_static_overwrite_takes_no_rows_of_other_partitions(table: Table) -> None:
+    files = stored_files(table)
+
+    with pytest.raises(InputError, match="partition"):
+        table.overwrite(table_of("dt k v", ROWS), {"dt": "a"})
+
+    assert left(table) == set(ROWS)
+    assert stored_files(table) == files
+
+
+def test_a_dropped_table_leaves_no_file_and_its_name_is_free(table: Table, tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    catalog.drop_table("db.t")
+
+    assert catalog.tables("db") == []
+    assert not Path(table.paths.root).exists()
+    with pytest.raises(NotFoundError, match=r"db\.t"):
+        catalog.drop_table("db.t")
+    catalog.drop_table("db.t", if_exists=True)
+    assert left(new_table(tmp_path)) == set()
+
+
+def test_a_database_with_tables_is_dropped_only_on_request(table: Table, tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+
+    with pytest.raises(InputError, match="t; drop them first"):
+        catalog.drop_database("db")
+    assert left(table) == set(ROWS)
+    catalog.drop_database("db", cascade=True)
+
+    assert catalog.databases() == []
+    with pytest.raises(NotFoundError, match="no database 'db'"):
+        catalog.drop_database("db")
+    catalog.drop_database("db", if_exists=True)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "../x"])
+def test_a_database_name_never_leaves_the_warehouse(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="database name"):
+        Catalog(str(tmp_path)).drop_database(name, cascade=True, if_exists=True)

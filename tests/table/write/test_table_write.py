@@ -1,0 +1,513 @@
+"""Writing: rows are checked before anything is written, and read back as they were."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables import (
+    assert_healthy,
+    levels_of,
+    new_table,
+    rows_of,
+    small_batches,
+    stored_files,
+    table_of,
+)
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.bucket.bucket_function import compute_buckets
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import TableWriter, conform_rows, split_by_bucket
+
+
+def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | None = None) -> None:
+    before = stored_files(table)
+    with pytest.raises(InputError, match=message):
+        table.upsert(rows, row_kind=row_kind)
+    assert stored_files(table) == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pa.table({"v": ["a"]}), r"missing k \(of the primary key: k\)"),
+        (pa.table({"k": [1]}), "missing v"),
+        (pa.table({"k": [1], "v": ["a"], "x": [1]}), "unknown x"),
+        (pa.table({"K": [1], "v": ["a"]}), "missing k .*unknown K"),
+        (pa.table({"k": [1, None], "v": ["a", "b"]}), "column 'k' has 1 null values"),
+        (
+            pa.table({"k": ["one"], "v": ["a"]}),
+            "column 'k' is string and cannot be stored as int64",
+        ),
+        (pa.table({"k": [1.5], "v": ["a"]}), "column 'k' is double and cannot be stored"),
+        (pa.table({"k": [[1]], "v": ["a"]}), "column 'k' is list.* and cannot be stored"),
+        (pa.table({"k": pa.array([2**63], pa.uint64()), "v": ["a"]}), "column 'k' is uint64"),
+        (pa.table([[1], ["a"], [2]], names=["k", "v", "k"]), "more than one k"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(
+    tmp_path: Path, rows: pa.Table, message: str
+) -> None:
+    assert_refused(new_table(tmp_path), rows, message)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        (pa.array(["+I", "+X"]), r"row kind '\+X' must be one of \+I, -U, \+U, -D"),
+        (pa.array(["+I", None]), "row kind None must be one of"),
+        (pa.array([0, 3]), "the column of row kinds is int64; it must be text"),
+    ],
+)
+def test_row_kinds_that_are_none_are_refused(tmp_path: Path, kinds: pa.Array, message: str) -> None:
+    rows = table_of("k v", [(1, "a"), (2, "b")])
+    assert_refused(new_table(tmp_path), rows.append_column("kind", kinds), message, row_kind="kind")
+
+
+def test_a_column_of_row_kinds_must_be_there(tmp_path: Path) -> None:
+    assert_refused(new_table(tmp_path), table_of("k v", [(1, "a")]), "missing op", row_kind="op")
+
+
+def test_no_rows_are_no_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+
+    assert (
+        table.upsert(pa.table({"k": pa.array([], pa.int64()), "v": pa.array([], pa.string())}))
+        is None
+    )
+    assert table.snapshot() is None
+
+
+def test_the_last_row_of_a_key_wins(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b"), (1, "c"), (2, None), (1, "d")]))
+
+    assert rows_of(table) == [(1, "d"), (2, None)]
+    assert table.snapshot().total_record_count == 2  # type: ignore[union-attr]
+
+
+def test_row_kinds_insert_update_and_delete(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
+    rows = table_of(
+        "k v op", [(1, "a", "-U"), (1, "z", "+U"), (2, None, "-D"), (4, "n", "+I"), (9, "x", "-D")]
+    )
+
+    table.upsert(rows, row_kind="op")
+
+    assert rows_of(table) == [(1, "z"), (3, "c"), (4, "n")]
+    assert_healthy(table)
+
+
+def test_the_table_may_name_its_column_of_row_kinds(tmp_path: Path) -> None:
+    table = new_table(tmp_path, rowkind__field="op")
+
+    table.upsert(table_of("k v op", [(1, "a", "+I"), (1, "a", "-D"), (2, "b", "+I")]))
+
+    assert rows_of(table) == [(2, "b")]
+
+
+def test_a_delete_needs_the_key_alone(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+
+    table.delete(table_of("k", [(1,), (7,)]))
+
+    assert rows_of(table) == [(2, "b")]
+
+
+def test_a_delete_that_could_not_win_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path / "order", "k INT, s INT", sequence__field="s")
+    table.upsert(table_of("k s", [(1, 5)]))
+    with pytest.raises(InputError, match="need the columns k, s"):
+        table.delete(table_of("k", [(1,)]))
+    table.delete(table_of("k s", [(1, 6)]))
+    assert rows_of(table) == []
+
+    table = new_table(tmp_path / "partition", "p INT, k INT", partition_by=["p"])
+    with pytest.raises(InputError, match="need the columns k, p"):
+        table.delete(table_of("k", [(1,)]))
+
+
+def test_a_delete_is_one_whatever_the_column_of_kinds_says(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, kind STRING", rowkind__field="kind")
+    table.upsert(table_of("k kind", [(1, "+I"), (2, "+I"), (3, "+I")]))
+
+    table.delete(table.scan(filter="k = 1").to_arrow())
+    table.delete(table_of("k", [(2,)]))
+
+    assert rows_of(table) == [(3, "+I")]
+
+
+def test_tables_without_key_keep_every_row_in_order(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a"), (1, "a")]))
+    table.append(table_of("k v", [(None, None)]))
+
+    assert table.scan().to_arrow().to_pydict() == {"k": [1, 1, None], "v": ["a", "a", None]}
+    assert_healthy(table)
+    for refused in (table.upsert, table.delete):
+        with pytest.raises(InputError, match="has no primary key"):
+            refused(table_of("k v", [(1, "a")]))
+
+
+def test_sequence_numbers_go_on_where_the_bucket_ends(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for _ in range(3):
+        table.upsert(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
+
+    files = [file for split in table.files() for file in split.files]
+    ranges = sorted((file.min_sequence_number, file.max_sequence_number) for file in files)
+    assert ranges == [(0, 2), (3, 5), (6, 8)]
+
+
+@pytest.mark.parametrize(
+    ("given_type", "values"),
+    [
+        (pa.int8(), [1, 2]),
+        (pa.string(), ["1", "2"]),
+        (pa.large_string(), ["1", "2"]),
+        (pa.float64(), [1.0, 2.0]),
+        (pa.decimal128(5, 0), [Decimal(1), Decimal(2)]),
+        (pa.dictionary(pa.int8(), pa.int64()), [1, 2]),
+    ],
+    ids=str,
+)
+def test_values_that_fit_take_the_type_of_the_table(
+    tmp_path: Path, given_type: pa.DataType, values: list[Any]
+) -> None:
+    table = new_table(tmp_path)
+    keys = (
+        pa.array(values)
+        if isinstance(given_type, pa.DictionaryType)
+        else pa.array(values, given_type)
+    )
+    if isinstance(given_type, pa.DictionaryType):
+        keys = keys.dictionary_encode()
+
+    table.upsert(pa.table({"k": keys, "v": ["a", "b"]}))
+
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("given_type", [pa.int32(), pa.int64()], ids=str)
+def test_integers_fit_into_decimals(tmp_path: Path, given_type: pa.DataType) -> None:
+    table = new_table(tmp_path, "k BIGINT, price DECIMAL(10, 2)")
+
+    table.upsert(pa.table({"k": [1, 2], "price": pa.array([7, None], given_type)}))
+
+    assert rows_of(table) == [(1, Decimal("7.00")), (2, None)]
+
+
+NESTED = pa.struct([("y", pa.int64()), ("x", pa.struct([("a", pa.int64())]))])
+
+
+@pytest.mark.parametrize(
+    ("given_type", "value", "message"),
+    [
+        (NESTED, {"y": 1, "x": {"a": None}}, r"'c' has null at 'element.x.a', which is NOT NULL"),
+        (NESTED, {"y": 1, "x": None}, "'c' has null at 'element.x'"),
+        (pa.struct([("b", pa.int64())]), {"b": 1}, "cannot be stored .*no field b"),
+        (pa.map_(pa.string(), pa.int64()), [("y", 1)], "cannot be stored"),
+        (pa.list_(pa.int64()), [1], "cannot be stored"),
+    ],
+)
+def test_nested_values_are_checked_as_columns_are(
+    tmp_path: Path, given_type: pa.DataType, value: object, message: str
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
+
+    rows = pa.table({"k": [1], "c": pa.array([[value]], pa.list_(given_type))})
+
+    assert_refused(table, rows, message)
+
+
+def test_maps_are_no_lists(tmp_path: Path) -> None:
+    entries = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))
+
+    assert_refused(
+        new_table(tmp_path, "k BIGINT, c ARRAY<INT>"),
+        pa.table({"k": [1], "c": entries}),
+        "cannot be stored",
+    )
+
+
+def test_null_rows_may_hold_nulls(tmp_path: Path) -> None:
+    """As Parquet has them: what is inside a null row does not matter."""
+    table = new_table(tmp_path, "k BIGINT, c ARRAY<ROW<x ROW<a INT NOT NULL> NOT NULL, y INT>>")
+    lists = [[{"x": {"a": 1}, "y": 2}, None], None, []]
+    inside = pa.array([{"y": 2, "x": {"a": 1}}, {"y": None, "x": None}], NESTED)
+    masked = pa.StructArray.from_arrays(
+        inside.flatten(), fields=list(NESTED), mask=pa.array([False, True])
+    )
+    given = pa.ListArray.from_arrays(pa.array([0, None, 2, 2], pa.int32()), masked)
+
+    table.upsert(pa.table({"k": [1, 2, 3], "c": given}))
+
+    assert table.scan().to_arrow()["c"].to_pylist() == lists
+
+
+ALL_TYPES = """
+    k BIGINT, a BOOLEAN, b TINYINT, c SMALLINT, d INT, e FLOAT, f DOUBLE, g DECIMAL(5, 2), h DECIMAL(30, 3),
+    i CHAR(3), j STRING, l BYTES, m DATE, n TIME(3), o TIMESTAMP(3), p TIMESTAMP(6),
+    q TIMESTAMP(6) WITH LOCAL TIME ZONE, r ARRAY<INT>, s MAP<STRING, BIGINT>, t ROW<x INT, y STRING>
+"""
+FULL_ROW: tuple[Any, ...] = (
+    1, True, -128, 32767, -5, 1.5, float("inf"), Decimal("-9.99"), Decimal("123456789012345678901234567.123"),
+    "abc", "ü\U0001f600\0", b"\0\xff", date(1, 1, 1), time(23, 59, 59, 999000), datetime(1969, 12, 31, 23),
+    datetime(2026, 1, 1, microsecond=1), datetime(2026, 1, 1), [1, None], [("a", 1), ("b", None)],
+    {"x": None, "y": "z"},
+)  # fmt: skip
+
+
+def test_every_type_is_read_back(tmp_path: Path) -> None:
+    table = new_table(tmp_path, ALL_TYPES)
+    target = table.scan().arrow_schema
+    nulls = (2, *(None,) * (len(target) - 1))
+    columns = [
+        pa.array([full, empty], field.type)
+        for field, full, empty in zip(target, FULL_ROW, nulls, strict=True)
+    ]
+    rows = pa.Table.from_arrays(columns, schema=target)
+
+    table.upsert(rows)
+    table.upsert(rows.slice(1))  # two runs: merged, not only read
+
+    assert table.scan().to_arrow().sort_by("k").to_pylist() == rows.to_pylist()
+    assert_healthy(table)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_rows_go_to_the_bucket_that_the_format_says(tmp_path: Path, count: int) -> None:
+    table = new_table(tmp_path, bucket=str(count))
+    rows = conform_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
+
+    found = {}
+    for (_, bucket), group in split_by_bucket(rows, table.schema):
+        assert bucket not in found
+        found[bucket] = group["k"].to_pylist()
+
+    keys = rows["k"].combine_chunks()
+    expected = compute_buckets([keys], [table.schema.field("k").type], count)
+    assert found == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
+
+
+def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="1", bucket_key="k")
+
+    for count in (3, 2):
+        table.append(table_of("k v", [(k, "a") for k in range(count)]))
+
+    (split,) = table.files()
+    numbers = [(file.min_sequence_number, file.max_sequence_number) for file in split.files]
+    assert sorted(numbers) == [(0, 2), (3, 4)]
+
+
+def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
+    table = new_table(tmp_path, write_buffer_size="1 b")
+    writer = TableWriter(table.build_writer_factory(), {})
+    for number in range(3):
+        writer.write(
+            conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
+        )
+    table.commit_entries(writer.close())
+
+    assert levels_of(table) == [0, 0, 0]
+    assert rows_of(table) == [(1, "2"), (5, "x"), (6, "x"), (7, "x")]
+    assert_healthy(table)
+
+
+def test_an_aborted_writer_removes_its_files(tmp_path: Path) -> None:
+    table = new_table(tmp_path, write_buffer_size="1 b")
+    before = stored_files(table)
+    writer = TableWriter(table.build_writer_factory(), {})
+    writer.write(conform_rows(table_of("k v", [(1, "a")]), table.schema))
+    assert stored_files(table) != before
+
+    writer.abort()
+
+    assert stored_files(table) == before
+
+
+# --- partitions
+
+NAMES = [
+    None, "", " ", "a", "A", "a b", "a/b", "../x", "..", "=", "%", "%41", "a,b", "a=b,c=d", "ü", "\U0001f600", "\n",
+    "\x7f", "'\"", "__DEFAULT_PARTITION__", "*?:\\{}[]^#", "null", "x" * 60,
+]  # fmt: skip
+
+
+def test_partition_values_of_every_spelling_are_read_back(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p STRING, k INT", key=(), partition_by=["p"], bucket="-1")
+    rows = [(name, at) for at, name in enumerate(NAMES)]
+
+    table.append(table_of("p k", rows))
+
+    assert sorted(rows_of(table), key=lambda row: row[1]) == rows
+    assert len(table.files()) == len(NAMES)
+    inside = [path for path in stored_files(table) if "/bucket-0/" in path]
+    assert all(path.startswith(f"{table.paths.root}/p=") for path in inside)
+    assert (
+        len({Path(path).parent for path in inside}) == len(NAMES) - 4
+    )  # blank ones share a directory
+    assert_healthy(table)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(st.none() | st.integers(-9, 9), st.none() | st.dates()), max_size=12, unique=True
+    )
+)
+def test_partitions_of_several_columns_are_kept_apart(
+    tmp_path_factory: pytest.TempPathFactory, values: list[tuple[int | None, date | None]]
+) -> None:
+    with small_batches(5):
+        table = new_table(
+            tmp_path_factory.mktemp("table"),
+            "n INT, day DATE, k INT",
+            key=(),
+            partition_by=["n", "day"],
+            bucket="-1",
+        )
+        rows = [(n, day, at) for at, (n, day) in enumerate(values * 2)]
+        table.append(
+            pa.table(
+                {
+                    "n": pa.array([row[0] for row in rows], pa.int32()),
+                    "day": pa.array([row[1] for row in rows], pa.date32()),
+                    "k": pa.array([row[2] for row in rows], pa.int32()),
+                }
+            )
+        )
+
+        assert sorted(rows_of(table), key=lambda row: row[2]) == rows
+        assert len(table.files()) == len(values)
+
+
+def partitioned(root: Path, **options: str) -> Table:
+    table = new_table(
+        root, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=["p"], **options
+    )
+    table.upsert(table_of("p k v", [(p, k, "old") for p in "abc" for k in range(2)]))
+    return table
+
+
+def test_overwriting_replaces_the_partitions_that_receive_rows(tmp_path: Path) -> None:
+    table = partitioned(tmp_path)
+
+    table.overwrite(table_of("p k v", [("a", 7, "new")]))
+
+    assert [row for row in rows_of(table) if row[0] == "a"] == [("a", 7, "new")]
+    assert len(rows_of(table)) == 5
+    assert table.overwrite(table_of("p k v", []).cast(table.scan().arrow_schema)) is None
+
+
+def test_overwriting_a_spec_replaces_what_matches_it(tmp_path: Path) -> None:
+    table = partitioned(tmp_path)
+
+    table.overwrite(table_of("p k v", [("a", 7, "new")]), {"p": "a"})
+    table.overwrite(table_of("p k v", []).cast(table.scan().arrow_schema), {"p": "b"})
+
+    assert rows_of(table) == [("a", 7, "new"), ("c", 0, "old"), ("c", 1, "old")]
+
+
+@pytest.mark.parametrize("way", ["option", "spec"])
+def test_overwriting_the_whole_table(tmp_path: Path, way: str) -> None:
+    options = {"dynamic_partition_overwrite": "false"} if way == "option" else {}
+    table = partitioned(tmp_path, **options)
+
+    table.overwrite(table_of("p k v", [("a", 7, "new")]), {} if way == "spec" else None)
+
+    assert rows_of(table) == [("a", 7, "new")]
+    assert table.snapshot().total_record_count == 1  # type: ignore[union-attr]
+    assert_healthy(table)
+
+
+def test_an_overwrite_drops_the_vectors_of_what_it_replaces(tmp_path: Path) -> None:
+    from paimon_orch.steps.common.executor import InProcessExecutor
+    from paimon_orch.steps.compaction import compact
+
+    table = partitioned(tmp_path, deletion_vectors__enabled="true")
+    compact.compact(table, InProcessExecutor())
+    table.upsert(table_of("p k v", [("a", 0, "newer"), ("b", 0, "newer")]))
+    compact.compact(table, InProcessExecutor())
+
+    table.overwrite(table_of("p k v", [("a", 1, "new")]))
+
+    assert_healthy(table)
+    compact.compact(table, InProcessExecutor())
+    assert [row for row in rows_of(table) if row[0] < "c"] == [
+        ("a", 1, "new"),
+        ("b", 0, "newer"),
+        ("b", 1, "old"),
+    ]
+
+
+def test_rows_are_deleted_by_key_alone_even_where_other_columns_are_not_null(
+    tmp_path: Path,
+) -> None:
+    columns = "k INT, s STRING NOT NULL, b BOOLEAN NOT NULL, t TIMESTAMP(3) NOT NULL, n INT"
+    table = new_table(tmp_path, columns)
+    rows = pa.table({"k": [1, 2], "s": ["a", "b"], "b": [True, False], "t": [0, 1], "n": [1, 2]})
+    table.upsert(rows.set_column(3, "t", rows["t"].cast(pa.timestamp("ms"))))
+
+    table.delete(pa.table({"k": [1]}))
+
+    assert table.scan(["k"]).to_arrow().to_pydict() == {"k": [2]}
+
+
+def test_rows_go_to_the_changelog_as_they_came_where_the_table_asks_for_it(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, v INT", changelog_producer="input")
+    rows = {"k": [1, 1, 2, 2], "v": [10, 11, 20, 20], "kind": ["+I", "+U", "+I", "-D"]}
+    snapshot = table.upsert(pa.table(rows), row_kind="kind")
+
+    changes = table.incremental(0, 1, mode="changelog").to_arrow().to_pydict()
+
+    assert changes == {
+        "rowkind": ["+I", "+U", "+I", "-D"],
+        "k": [1, 1, 2, 2],
+        "v": [10, 11, 20, 20],
+    }
+    assert snapshot is not None
+    assert snapshot.changelog_record_count == 4
+    assert rows_of(table) == [(1, 11)]
+
+
+def test_files_end_at_the_target_number_of_rows(tmp_path: Path) -> None:
+    table = new_table(tmp_path, target_file_row_num="3")
+    table.upsert(table_of("k v", [(key, "a") for key in range(8)]))
+    counts = sorted(file.row_count for split in table.files() for file in split.files)
+    assert counts == [2, 3, 3]
+
+    compact(table, InProcessExecutor(), strategy="full")
+
+    [compacted] = [file for split in table.files() for file in split.files]
+    assert compacted.row_count == 8, "compaction has no such limit"
+
+
+def test_a_target_of_no_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'target-file-row-num' = 0 must be at least 1"):
+        new_table(tmp_path, target_file_row_num="0")
+
+
+@pytest.mark.parametrize(
+    ("codec", "suffix"), [("zstd", ".zst.parquet"), ("gzip", ".gz.parquet"), ("none", ".parquet")]
+)
+def test_names_of_files_hold_the_codec_where_the_table_asks_for_it(
+    tmp_path: Path, codec: str, suffix: str
+) -> None:
+    table = new_table(tmp_path, file__compression=codec, file__suffix__include__compression="true")
+    table.upsert(table_of("k v", [(1, "a")]))
+    [name] = [file.file_name for split in table.files() for file in split.files]
+    assert name.partition(".")[2] == suffix[1:]
