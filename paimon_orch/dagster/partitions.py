@@ -1,9 +1,11 @@
 """Paimon partitions and Dagster partition keys: the same partition in two spellings.
 
 A spec is a mapping of all partition columns to their values as text, the way directories are named. Its *path* is
-``dt=2026-01-01/region=eu`` in the escaping of directory names (format section 1.2). Its *key* is what Dagster shows:
+``dt=2026-01-01/region=eu`` in the escaping of directory names. Its *key* is what Dagster shows:
 the bare value for one column, the path for several, and for a multi-dimensional definition ``2026-01-01|eu``, in the
 order of the columns' names. A date is written as one in keys, also where its directory has the number of the day.
+
+See docs/format/table-layout.md#partition-directories.
 """
 
 from collections.abc import Mapping

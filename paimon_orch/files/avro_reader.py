@@ -1,4 +1,7 @@
-"""Reading Avro data files (format section 8.5): fastavro decodes blocks, columns are made of whole blocks."""
+"""Reading Avro data files: fastavro decodes blocks, columns are made of whole blocks.
+
+See docs/format/data-files.md#orc-and-avro.
+"""
 
 import io
 import json

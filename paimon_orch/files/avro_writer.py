@@ -1,6 +1,8 @@
-"""Writing Avro data files (format section 8.5).
+"""Writing Avro data files.
 
 The root is a record, not a union with null as in Java: every reader takes both, but pypaimon-rust makes nulls of the union.
+
+See docs/format/data-files.md#orc-and-avro.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Writing data files: rolling, with statistics and the metadata that manifests hold (format section 8)."""
+"""Writing data files: rolling, with statistics and the metadata that manifests hold.
+
+See docs/format/data-files.md.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -268,7 +271,10 @@ class RollingFileWriter:
 
 
 def data_file_fields(schema: TableSchema) -> list[Field]:
-    """Return the physical columns of a data file (section 8.1)."""
+    """Return the physical columns of a data file.
+
+    See docs/format/data-files.md#physical-columns.
+    """
     if not schema.primary_keys:
         return list(schema.fields)
     keys = []
@@ -281,7 +287,10 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
 
 
 def local_wall_clock_millis() -> int:
-    """Return now as the reference stores creation times: local time read as UTC (section 4.3)."""
+    """Return now as the reference stores creation times: local time read as UTC.
+
+    See docs/format/manifest.md#manifest-record.
+    """
     return int(datetime.now().replace(tzinfo=UTC).timestamp() * 1000)
 
 

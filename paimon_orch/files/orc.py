@@ -1,8 +1,10 @@
-"""ORC data files through pyarrow (format section 8.5).
+"""ORC data files through pyarrow.
 
 pyarrow reads and writes ORC timestamps as nanoseconds, so years outside 1677 to 2262 are refused, and so are times
 before 1970 with a fraction of a second, which it writes wrongly. It writes no type attributes, so the files carry no
 field ids; no reader asks for them, columns are found by name.
+
+See docs/format/data-files.md#orc-and-avro.
 """
 
 from collections.abc import Iterator, Sequence

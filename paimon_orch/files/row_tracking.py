@@ -1,6 +1,8 @@
-"""Row tracking: numbers that rows keep when their files are rewritten (format section 8.6).
+"""Row tracking: numbers that rows keep when their files are rewritten.
 
 A new file says where its numbering begins; only files of moved rows hold the two columns. Null means: by the file.
+
+See docs/format/row-tracking.md.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,8 @@
-"""Deletion vectors: deleted row positions of data files, in index files (format section 7.8).
+"""Deletion vectors: deleted row positions of data files, in index files.
 
 A vector lives in memory as a 32-bit roaring bitmap per high word of the position; the common case has one.
+
+See docs/format/deletion-vectors.md.
 """
 
 import struct
@@ -131,7 +133,7 @@ def encode_deletion_vector_file(
     out, ranges = bytearray([FILE_VERSION]), []
     for data_file, vector in vectors.items():
         payload = vector.encode_payload(bitmap64=bitmap64)
-        # the stored length differs: 64-bit counts the size word and the checksum (section 4.4)
+        # the stored length differs: 64-bit counts the size word and the checksum (docs/format/manifest.md#index-manifest-record)
         length = len(payload) + 8 if bitmap64 else len(payload)
         ranges.append(
             DeletionVectorRange(

@@ -1,4 +1,7 @@
-"""Where new data files and index files are placed: in the bucket directory, or below an external path (format section 1.5)."""
+"""Where new data files and index files are placed: in the bucket directory, or below an external path.
+
+See docs/format/table-layout.md#external-paths.
+"""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Partition values and their directory names (format section 1.2)."""
+"""Partition values and their directory names.
+
+See docs/format/table-layout.md#partition-directories.
+"""
 
 import math
 import re

@@ -1,4 +1,7 @@
-"""Where the files of a table lie (format section 1). Strings only, no I/O."""
+"""Where the files of a table lie. Strings only, no I/O.
+
+See docs/format/table-layout.md.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,7 +145,10 @@ class TablePaths:
 
 
 class FileNameGenerator:
-    """Fresh, unique names: one random id and a counter per kind (section 1.1)."""
+    """Fresh, unique names: one random id and a counter per kind.
+
+    See docs/format/table-layout.md#directory-tree.
+    """
 
     def __init__(self) -> None:
         self._uuid = uuid4()
@@ -159,7 +165,10 @@ _COMPRESSED_SUFFIXES = {"gz", "bz2", "deflate", "snappy", "lz4", "zst", "zstd"}
 
 
 def parse_file_format(name: str) -> str:
-    """Return the format of a data file by its name (section 1.4)."""
+    """Return the format of a data file by its name.
+
+    See docs/format/table-layout.md#file-names.
+    """
     parts: Sequence[str] = name.lower().split(".")
     if len(parts) > 2 and parts[-1] in _COMPRESSED_SUFFIXES:
         return parts[-2]

@@ -1,4 +1,7 @@
-"""Schema files (format section 2)."""
+"""Schema files.
+
+See docs/format/schema.md.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,13 +107,19 @@ class TableSchema:
 
     @property
     def bucket_key_fields(self) -> list[Field]:
-        """Return the columns that are hashed to a bucket (section 7.1)."""
+        """Return the columns that are hashed to a bucket.
+
+        See docs/format/buckets.md#bucket-modes.
+        """
         text = self.options.get("bucket-key")
         return self.select(text.split(",") if text else self.trimmed_primary_keys)
 
     @property
     def cross_partition(self) -> bool:
-        """Tell whether a key may move between partitions (section 2.4)."""
+        """Tell whether a key may move between partitions.
+
+        See docs/format/schema.md#validation.
+        """
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     def to_json(self) -> bytes:
@@ -193,7 +202,10 @@ def build_table_schema(
     comment: str | None = None,
     time_millis: int = 0,
 ) -> TableSchema:
-    """Make and validate the first schema of a table; field ids are assigned anew (section 2.3)."""
+    """Make and validate the first schema of a table; field ids are assigned anew.
+
+    See docs/format/schema.md#field-ids.
+    """
     stored = dict(options or {})
     partition_by = list(partition_by) or _split_names(stored.pop("partition", ""))
     primary_key = list(primary_key) or _split_names(stored.pop("primary-key", ""))
@@ -254,7 +266,7 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
 
 
 def validate_schema(schema: TableSchema) -> None:
-    """Refuse what section 2.4 forbids; the message names the rule."""
+    """Refuse what docs/format/schema.md#validation forbids; the message names the rule."""
     names = schema.names
     for name in names:
         if names.count(name) > 1:

@@ -1,4 +1,7 @@
-"""Snapshot files (format section 3.1)."""
+"""Snapshot files.
+
+See docs/format/snapshot.md#snapshot-file.
+"""
 
 import json
 from collections.abc import Mapping

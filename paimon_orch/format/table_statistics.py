@@ -1,4 +1,7 @@
-"""Statistics files: what ANALYZE found out about a table (format section 3.4)."""
+"""Statistics files: what ANALYZE found out about a table.
+
+See docs/format/statistics.md#statistics-file.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,9 @@
 """Files: the few operations the format needs, and nothing else.
 
 Paths are strings; a path handed to a :class:`FileIO` is always absolute. Only :meth:`FileIO.create` is
-exclusive, and a commit rests on it alone (format section 10.3).
+exclusive, and a commit rests on it alone.
+
+See docs/format/commit.md#atomic-creation.
 """
 
 import os

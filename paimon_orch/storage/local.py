@@ -161,7 +161,10 @@ def _open_new(path: str) -> IO[bytes]:
 
 
 def _write_temporary(path: str, data: bytes) -> str:
-    """Write and sync a file that listings of the format ignore (section 1.6)."""
+    """Write and sync a file that listings of the format ignore.
+
+    See docs/format/table-layout.md#atomic-writes.
+    """
     head, tail = os.path.split(path)
     temporary = f"{head}/.{tail}.{uuid4()}.tmp"
     try:

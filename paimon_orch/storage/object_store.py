@@ -298,7 +298,7 @@ class FsspecFileIO:
         if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
             return
         head, tail = path.rsplit("/", 1)
-        probe = f"{head}/.{tail}.{uuid4()}.tmp"  # listings of the format ignore such names (section 1.6)
+        probe = f"{head}/.{tail}.{uuid4()}.tmp"  # listings of the format ignore such names (docs/format/table-layout.md#atomic-writes)
         with self._wrap_errors(probe, "created"):
             try:
                 fs.pipe_file(probe, b"first", mode="create")

@@ -1,4 +1,7 @@
-"""A warehouse: databases and tables in a file system (format section 1.1)."""
+"""A warehouse: databases and tables in a file system.
+
+See docs/format/table-layout.md#directory-tree.
+"""
 
 import logging
 import re
@@ -242,9 +245,11 @@ class Catalog:
         """Change columns, options or comments of a table (or branch), all at once, and return the new schema.
 
         Old files stay as they are and are read in the new shape. Raises :class:`InputError` if a change breaks a rule
-        of the format (section 2.5); the table is unchanged then.
+        of the format; the table is unchanged then.
 
         >>> catalog.alter_table("db.orders", [AddColumn("note", "STRING"), SetOption("bucket", "4")])
+
+        See docs/format/schema.md#schema-changes.
         """
         table, changes = self.table(identifier), list(changes)
         table.check_step(StepKind.ALTER)

@@ -256,7 +256,10 @@ class Table:
         return FileWriterFactory(self.io, self.paths, self.schema, version)
 
     def read_next_sequences(self) -> dict[BucketId, int]:
-        """Return the next sequence number of every bucket that has files (section 8.2)."""
+        """Return the next sequence number of every bucket that has files.
+
+        See docs/format/data-files.md#order-and-sequence-numbers.
+        """
         return {
             (split.partition, split.bucket): 1 + max(f.max_sequence_number for f in split.files)
             for split in self.files()

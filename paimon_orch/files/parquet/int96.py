@@ -1,7 +1,9 @@
-"""Nanosecond timestamps in Parquet as Java has them: INT96, beside other timestamps as INT64 (format section 8.4).
+"""Nanosecond timestamps in Parquet as Java has them: INT96, beside other timestamps as INT64.
 
 pyarrow writes either all timestamps of a file as INT96 or none, and Java wants each by its precision. So the values are
 written as FIXED_LEN_BYTE_ARRAY(12), whose pages are those of INT96 byte for byte, and the footer is changed to say INT96.
+
+See docs/format/data-files.md#parquet.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Parquet data files through pyarrow (format section 8.4; settings from measured winners)."""
+"""Parquet data files through pyarrow (docs/format/data-files.md#parquet; settings from measured winners)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property

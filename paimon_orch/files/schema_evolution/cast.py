@@ -1,7 +1,9 @@
-"""Values of one type as another, as an ALTER TABLE allows (format section 9.4).
+"""Values of one type as another, as an ALTER TABLE allows.
 
 The results are Java's, its rounding and overflow rules included. Java shifts between timestamps with and without zone
 by the zone of its machine; here that zone is always UTC, so that a table reads the same everywhere.
+
+See docs/format/schema-evolution.md#casts.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""Values as text and back, in the forms of Java (format section 9.4)."""
+"""Values as text and back, in the forms of Java.
+
+See docs/format/schema-evolution.md#casts.
+"""
 
 import calendar
 import re

@@ -1,4 +1,4 @@
-"""Default values of columns: text in the schema, stored by writers in place of null (format section 9, rule 3)."""
+"""Default values of columns: text in the schema, stored by writers in place of null (docs/format/schema-evolution.md, rule 3)."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,4 +1,7 @@
-"""Columns of old files in the shape of the read schema (format section 9)."""
+"""Columns of old files in the shape of the read schema.
+
+See docs/format/schema-evolution.md.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Statistics of a data file, collected while it is written (format section 6)."""
+"""Statistics of a data file, collected while it is written.
+
+See docs/format/statistics.md.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -93,12 +96,18 @@ def build_value_stats(
 
 
 def _column_stats(collector: StatsCollector, field: Field) -> ColumnStats:
-    """Nested columns have no statistics at all, as in the reference (section 6.4)."""
+    """Nested columns have no statistics at all, as in the reference.
+
+    See docs/format/statistics.md#sources-of-bounds.
+    """
     return collector.column(field.name) if isinstance(field.type, AtomicType) else ColumnStats()
 
 
 def resolve_stats_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]:
-    """Return the statistics mode of every column (section 6.1)."""
+    """Return the statistics mode of every column.
+
+    See docs/format/statistics.md#modes.
+    """
     options: Options = schema.typed_options
     text = options.per_level("metadata.stats-mode.per.level").get(
         level, options.text("metadata.stats-mode", "truncate(16)")

@@ -1,8 +1,10 @@
-"""What statistics say of a predicate: whether it can hold for a row, or fail (format section 6.5).
+"""What statistics say of a predicate: whether it can hold for a row, or fail.
 
 A column's bounds enclose all its values but null and NaN. Each test is judged by what it *may* be for some row, true
 or false; where nothing is known both are possible. Combining the judgements keeps this: a predicate that may not be
 true is true for no row, so that skipping the rows changes no answer.
+
+See docs/format/statistics.md#use-on-read.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,9 @@
-"""Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions (format sections 7.2-7.4).
+"""Bucket of a row: murmur3 over BinaryRow bytes, and the other bucket functions.
 
 Everything works on whole Arrow columns. A row's bytes are kept as a matrix of fixed slots and, per column that has
 one, a variable part; the hash walks 32-bit words of many rows at once.
+
+See docs/format/buckets.md.
 """
 
 from collections.abc import Sequence

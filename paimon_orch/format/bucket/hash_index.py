@@ -1,4 +1,7 @@
-"""Hash index files: which keys a dynamic bucket holds, by hash (format section 7.5)."""
+"""Hash index files: which keys a dynamic bucket holds, by hash.
+
+See docs/format/dynamic-buckets.md#hash-index.
+"""
 
 import numpy as np
 import numpy.typing as npt

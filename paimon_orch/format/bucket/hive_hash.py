@@ -1,4 +1,7 @@
-"""The hash of Hive over rows of Arrow columns, for ``bucket-function.type`` = hive (format section 7.3)."""
+"""The hash of Hive over rows of Arrow columns, for ``bucket-function.type`` = hive.
+
+See docs/format/buckets.md#bucket-functions.
+"""
 
 from collections.abc import Sequence
 from decimal import Decimal

@@ -25,7 +25,10 @@ def _rotate_left(value: int, bits: int) -> int:
 
 
 def hash_paimon_murmur3(data: bytes) -> int:
-    """Return the 32-bit hash of bytes (format section 7.2); bytes behind the last word count one by one."""
+    """Return the 32-bit hash of bytes; bytes behind the last word count one by one.
+
+    See docs/format/buckets.md#hash.
+    """
     state = _SEED
     words = len(data) // 4 * 4
     blocks = [int.from_bytes(data[at : at + 4], "little") for at in range(0, words, 4)]

@@ -1,7 +1,9 @@
-"""Roaring bitmaps in their portable form (file-index section 6).
+"""Roaring bitmaps in their portable form.
 
 Every writer of the format run-optimises a bitmap before it stores it. Containers must not hold runs before that: on a
 tie the reference keeps the array, while a container that is made of runs stays one.
+
+See docs/format/roaring-bitmaps.md.
 """
 
 import array

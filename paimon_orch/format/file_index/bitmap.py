@@ -1,4 +1,7 @@
-"""Bitmap indexes: the rows of each value (file-index section 4)."""
+"""Bitmap indexes: the rows of each value.
+
+See docs/format/bitmap-index.md.
+"""
 
 import struct
 from bisect import bisect_right

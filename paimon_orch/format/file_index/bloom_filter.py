@@ -1,4 +1,7 @@
-"""Bloom filters (file-index section 3)."""
+"""Bloom filters.
+
+See docs/format/bloom-filter-index.md.
+"""
 
 import math
 import struct

@@ -1,4 +1,7 @@
-"""Bit-slice indexes of numbers, which newer versions replace by range bitmaps (file-index section 7)."""
+"""Bit-slice indexes of numbers, which newer versions replace by range bitmaps.
+
+See docs/format/bsi-index.md.
+"""
 
 import struct
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The container of all indexes of one data file (file-index section 2)."""
+"""The container of all indexes of one data file.
+
+See docs/format/file-index-container.md.
+"""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,9 @@
-"""Asking the indexes of a data file which of its rows a predicate may hold for (file-index section 9).
+"""Asking the indexes of a data file which of its rows a predicate may hold for.
 
 An answer is a set of row positions that holds every matching row, and perhaps others: the rows are filtered afterwards
 as if there were no index. An empty set skips the file; None says nothing, and all rows remain.
+
+See docs/format/file-index-evaluation.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -27,7 +27,10 @@ I64 = npt.NDArray[np.int64]
 
 
 def hash_int64(numbers: I64) -> U64:
-    """Return the 64-bit hash of integers (file-index section 3.3); its shifts are arithmetic."""
+    """Return the 64-bit hash of integers; its shifts are arithmetic.
+
+    See docs/format/bloom-filter-index.md#hash-of-a-value.
+    """
     out = np.empty(len(numbers), np.int64)
     for at in range(0, len(numbers), _CHUNK):
         k = numbers[at : at + _CHUNK]
@@ -125,7 +128,10 @@ def _hash_stripes(words: U64, at: I64, stripes: I64) -> U64:
 
 
 def hash_paimon_murmur3_array(values: pa.BinaryArray) -> U32:
-    """Return the 32-bit hash of strings in the reference's tables (file-index section 11.2)."""
+    """Return the 32-bit hash of strings in the reference's tables.
+
+    See docs/format/java-hash-order.md#hashes-of-bitmap-values.
+    """
     ragged = BinaryArrayBatch.of(values)
     out = np.empty(len(ragged.starts), np.uint32)
     for rows in _chunk_longest_first(ragged.lengths):

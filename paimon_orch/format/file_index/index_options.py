@@ -1,4 +1,7 @@
-"""Which columns a table indexes, with what (file-index section 1.1)."""
+"""Which columns a table indexes, with what.
+
+See docs/format/file-index.md#options-of-file-indexes.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -122,7 +125,10 @@ def _parse_settings(
 
 
 def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
-    """Return the columns as a container lists them, each with its indexes (section 11.3)."""
+    """Return the columns as a container lists them, each with its indexes.
+
+    See docs/format/java-hash-order.md#order-in-the-container.
+    """
     pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
     declared = [
         pairs[at] for at in _order_of_put_if_absent([_hash_column_key(*pair) for pair in pairs])

@@ -1,7 +1,9 @@
-"""In which order the reference's hash tables list their keys (file-index section 11).
+"""In which order the reference's hash tables list their keys.
 
 No reader depends on it; writing the same order makes the same bytes. Buckets that became trees (eight keys that collide
 in a table of 64 slots or more) have an order of their own, which is not reproduced.
+
+See docs/format/java-hash-order.md.
 """
 
 from collections.abc import Sequence

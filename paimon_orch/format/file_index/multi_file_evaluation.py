@@ -1,8 +1,10 @@
-"""Asking the indexes of many files at once whether any of their rows can match (file-index section 9.6).
+"""Asking the indexes of many files at once whether any of their rows can match.
 
 Containers of one table are alike but for the places of their indexes: those with equal heads are looked at together, a
 test a step for all of them. What is not of the usual form, and what takes the rows themselves to tell, is left to
 :mod:`paimon_orch.format.file_index.evaluation`.
+
+See docs/format/file-index-evaluation.md#use-in-planning.
 """
 
 import struct

@@ -1,4 +1,7 @@
-"""Range bitmaps: a sorted dictionary of values, and bit slices of their numbers (file-index section 5)."""
+"""Range bitmaps: a sorted dictionary of values, and bit slices of their numbers.
+
+See docs/format/range-bitmap-index.md.
+"""
 
 import struct
 from bisect import bisect_right
@@ -209,10 +212,12 @@ class RangeBitmapIndex:
         strict: bool,
         selection: BitMap | None = None,
     ) -> BitMap:
-        """Return the rows of the first ``k`` in an order by this column (section 5.5).
+        """Return the rows of the first ``k`` in an order by this column.
 
         ``strict`` returns exactly ``k`` rows; otherwise all that tie for the last place. Raises :class:`InputError`
         for a negative ``k``.
+
+        See docs/format/range-bitmap-index.md#first-rows-of-an-order.
         """
         if k < 0:
             raise InputError(f"the first {k} rows cannot be")

@@ -1,7 +1,9 @@
-"""Column values as file indexes see them: integers that sort as the format says, or bytes (file-index section 8).
+"""Column values as file indexes see them: integers that sort as the format says, or bytes.
 
 A *key* stands for a value everywhere in this package. Floating point numbers become integers in their total order,
 where ``-0.0`` is below ``0.0`` and NaN above all; a timestamp counts milliseconds or microseconds, by its precision.
+
+See docs/format/file-index-values.md.
 """
 
 from dataclasses import dataclass

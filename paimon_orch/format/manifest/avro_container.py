@@ -1,4 +1,7 @@
-"""Avro containers of manifests (format section 4.1): records in, bytes out, and back."""
+"""Avro containers of manifests: records in, bytes out, and back.
+
+See docs/format/manifest.md#container.
+"""
 
 import io
 import json
@@ -50,7 +53,10 @@ def union_with_null(schema: Any) -> list[Any]:
 
 
 def build_simple_stats_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a SimpleStats record (section 4.5)."""
+    """Return the schema of a SimpleStats record.
+
+    See docs/format/manifest.md#simplestats-record.
+    """
     counts = union_with_null({"type": "array", "items": union_with_null("long")})
     return build_record_schema(
         name, [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", counts)]

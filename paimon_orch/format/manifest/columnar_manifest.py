@@ -186,10 +186,12 @@ def read_live_entries(
     levels: range | None = None,
     choose: "Callable[[Manifest, Indices], Indices] | None" = None,
 ) -> list[ManifestEntry]:
-    """Return the ADD entries that no DELETE of any of the manifests speaks of (section 4.7), in order.
+    """Return the ADD entries that no DELETE of any of the manifests speaks of, in order.
 
     Objects are made of what is left: entries of these partitions and levels, and of those the ones that ``choose``
     returns, which is given the entries of a manifest by their numbers.
+
+    See docs/format/manifest.md#file-identity-and-merging.
     """
     deleted = _DeletedFiles.of(manifests)
     found = []

@@ -1,4 +1,7 @@
-"""Index manifests: hash indexes and deletion vectors of a snapshot (format sections 4.4, 4.8)."""
+"""Index manifests: hash indexes and deletion vectors of a snapshot.
+
+See docs/format/manifest.md.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +25,10 @@ DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRange:
-    """Where one data file's vector lies in an index file (section 5.4 of the merge-tree facts)."""
+    """Where one data file's vector lies in an index file .
+
+    See docs/format/deletion-vectors.md.
+    """
 
     data_file: str
     offset: int
@@ -224,10 +230,12 @@ def apply_index_changes(
     *,
     bucketed: bool,
 ) -> list[IndexManifestEntry]:
-    """Apply index changes: DELETEs first, then ADDs (section 4.8).
+    """Apply index changes: DELETEs first, then ADDs.
 
     In bucketed tables an ADD replaces the bucket's file of the same type. In unaware-bucket tables vectors are keyed
     by file name, and removing a file that is not there is a conflict.
+
+    See docs/format/manifest.md#lists-of-a-commit.
     """
 
     def key(entry: IndexManifestEntry) -> tuple[object, ...]:

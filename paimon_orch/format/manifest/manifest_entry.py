@@ -1,4 +1,7 @@
-"""Manifests: which data files a commit added and deleted (format sections 4.3, 4.6, 4.7)."""
+"""Manifests: which data files a commit added and deleted.
+
+See docs/format/manifest.md.
+"""
 
 import os
 import re
@@ -85,7 +88,10 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what makes an ADD and a DELETE speak of the same file (section 4.7)."""
+        """Return what makes an ADD and a DELETE speak of the same file.
+
+        See docs/format/manifest.md#file-identity-and-merging.
+        """
         file = self.file
         return (
             self.partition,
@@ -284,7 +290,10 @@ def check_file_name(name: str, path: str) -> str:
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Cancel ADD and DELETE of the same file, in order; unmatched DELETEs stay (section 4.7)."""
+    """Cancel ADD and DELETE of the same file, in order; unmatched DELETEs stay.
+
+    See docs/format/manifest.md#file-identity-and-merging.
+    """
     live: dict[tuple[object, ...], ManifestEntry] = {}
     for entry in entries:
         identity = entry.identity

@@ -1,4 +1,7 @@
-"""Manifest lists: the manifests of a snapshot with figures to skip them by (format section 4.2)."""
+"""Manifest lists: the manifests of a snapshot with figures to skip them by.
+
+See docs/format/manifest.md#manifest-list-record.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Table options: text in schema files, typed here, with the defaults of format section 13."""
+"""Table options: text in schema files, typed here, with the defaults of docs/format/options.md."""
 
 import re
 import sys
@@ -159,7 +159,10 @@ class Options:
 
     @property
     def needs_lookup(self) -> bool:
-        """Tell whether every level-0 row must meet its older version (merge-tree section 2.7)."""
+        """Tell whether every level-0 row must meet its older version.
+
+        See docs/format/universal-compaction.md#lookup-strategies.
+        """
         return (
             self.changelog_producer == "lookup"
             or self.has_deletion_vectors
@@ -184,7 +187,10 @@ class Options:
 
     @property
     def should_skip_level0(self) -> bool:
-        """Tell whether batch readers leave out level 0 (merge-tree section 7.2)."""
+        """Tell whether batch readers leave out level 0.
+
+        See docs/format/merge-tree-reads.md#visibility-of-level-0.
+        """
         merges = self.has_deletion_vectors and self.boolean("deletion-vectors.merge-on-read")
         return self.shows_compacted_rows and not merges
 
@@ -241,6 +247,9 @@ class Options:
 
     @property
     def manifest_codec(self) -> str:
-        """Return the Avro codec name of manifests (section 4.1)."""
+        """Return the Avro codec name of manifests.
+
+        See docs/format/manifest.md#container.
+        """
         name = self.text("avro.codec", self.text("manifest.compression", "zstd")).lower()
         return {"zstd": "zstandard", "none": "null"}.get(name, name)

@@ -1,4 +1,7 @@
-"""What options may say together, and which of them may change (format sections 2.4, 2.5)."""
+"""What options may say together, and which of them may change.
+
+See docs/format/schema.md.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,8 +1,10 @@
-"""BinaryRow: the row encoding of keys, partitions and statistics (format section 5).
+"""BinaryRow: the row encoding of keys, partitions and statistics.
 
 Values are *internal*: what Arrow stores. DATE is days, TIME milliseconds of the day, TIMESTAMP an integer in the
 unit that Arrow uses for its precision (ms, us, ns); DECIMAL is ``decimal.Decimal``, BINARY ``bytes``, ARRAY a list,
 MAP and MULTISET a list of pairs, ROW a tuple.
+
+See docs/format/binary-row.md.
 """
 
 import struct
@@ -57,7 +59,10 @@ def encode_row(values: Sequence[object], types: Sequence[DataType], kind: int = 
 
 
 def serialize_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """Encode one row with its arity in front, as manifests hold it (section 5.4)."""
+    """Encode one row with its arity in front, as manifests hold it.
+
+    See docs/format/binary-row.md#serialized-form.
+    """
     return _ARITY.pack(len(types)) + encode_row(values, types)
 
 
@@ -167,7 +172,10 @@ def _element_size(data_type: DataType) -> int:
 
 
 def _encode_array(values: Sequence[object], element: DataType) -> bytes:
-    """Encode an array; null elements are zero and reserve nothing (section 5.3)."""
+    """Encode an array; null elements are zero and reserve nothing.
+
+    See docs/format/binary-row.md#nested-values.
+    """
     head, size = 4 + (len(values) + 31) // 32 * 4, _element_size(element)
     array = bytearray(head + len(values) * size)
     array += bytes(-len(array) % 8)

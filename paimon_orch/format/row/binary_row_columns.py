@@ -1,4 +1,7 @@
-"""One field of many serialized rows at once (format section 5): the statistics of files, as columns."""
+"""One field of many serialized rows at once: the statistics of files, as columns.
+
+See docs/format/binary-row.md.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Row kinds: insert, update and delete, as codes and as text (format section 8.1)."""
+"""Row kinds: insert, update and delete, as codes and as text.
+
+See docs/format/data-files.md#physical-columns.
+"""
 
 from enum import IntEnum
 

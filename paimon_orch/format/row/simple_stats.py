@@ -1,4 +1,7 @@
-"""Column statistics of data files and manifests (format sections 4.5 and 6)."""
+"""Column statistics of data files and manifests.
+
+See docs/format/manifest.md#simplestats-record and docs/format/statistics.md.
+"""
 
 import re
 from collections.abc import Sequence
@@ -87,7 +90,10 @@ def _truncate_bounds(low: object, high: object, length: int) -> tuple[object, ob
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Tell whether a minimum and maximum are stored for columns of this type (section 6.4)."""
+    """Tell whether a minimum and maximum are stored for columns of this type.
+
+    See docs/format/statistics.md#sources-of-bounds.
+    """
     if not isinstance(data_type, AtomicType) or data_type.name in ("BINARY", "VARBINARY"):
         return False
     return not (data_type.name.startswith("TIMESTAMP") and data_type.params[0] > 6)
@@ -102,7 +108,9 @@ def truncate_max(value: Bound, length: int) -> Bound | None:
     """Return an upper bound of at most ``length`` code points or bytes; None if there is none.
 
     Java increments U+D7FF to a surrogate, which it then stores as ``?``: a bound that is too small. We go on to
-    U+E000 instead (section 6.2).
+    U+E000 instead.
+
+    See docs/format/statistics.md#truncation.
     """
     if len(value) <= length:
         return value

@@ -1,7 +1,9 @@
-"""Arrow forms of Paimon types, with the field ids that data files carry (format section 8.4).
+"""Arrow forms of Paimon types, with the field ids that data files carry.
 
 ``TIME`` is ``time32[ms]``; ``TIMESTAMP(p)`` is ``timestamp[ms]``, ``[us]`` or ``[ns]`` for p up to 3, 6 and 9;
 ``TIMESTAMP_LTZ`` the same in UTC; ``MULTISET<T>`` is ``map<T, int32>``.
+
+See docs/format/data-files.md#parquet.
 """
 
 from collections.abc import Iterable
@@ -59,7 +61,10 @@ def timestamp_unit(precision: int) -> str:
 
 
 def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int = 0) -> pa.DataType:
-    """Return the Arrow type; with ``field_id`` its nested children carry the ids of section 8.4."""
+    """Return the Arrow type; with ``field_id`` its nested children carry ids.
+
+    See docs/format/data-files.md#parquet.
+    """
     match data_type:
         case AtomicType(name="DECIMAL", params=params):
             return pa.decimal128(*params)

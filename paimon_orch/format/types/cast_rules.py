@@ -1,4 +1,7 @@
-"""Which type of a column may become which other one (format section 9.4)."""
+"""Which type of a column may become which other one.
+
+See docs/format/schema-evolution.md#casts.
+"""
 
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType
 

@@ -1,7 +1,9 @@
-"""Data types: the type grammar of schema files, and their Arrow forms (format sections 2.2, 8.4).
+"""Data types: the type grammar of schema files, and their Arrow forms.
 
 A type is a SQL-like string (``DECIMAL(10, 2) NOT NULL``) or, when nested, a JSON object. The parser also takes
 the usual SQL spelling of nested types, ``ARRAY<INT>``, ``MAP<K, V>``, ``MULTISET<T>``, ``ROW<a INT, b STRING>``.
+
+See docs/format/data-types.md and docs/format/data-files.md#parquet.
 """
 
 import re
@@ -223,7 +225,7 @@ class _TypeParser:
             self.accept(":")
             column = self.type()
             description = self.take()[1:-1].replace("''", "'") if self.accept("COMMENT") else None
-            # nested fields count before their parent (section 2.3)
+            # nested fields count before their parent (docs/format/schema.md#field-ids)
             fields.append(Field(self.next_id, name, column, description))
             self.next_id += 1
             if not self.accept(","):

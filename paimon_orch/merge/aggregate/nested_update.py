@@ -1,4 +1,7 @@
-"""Aggregate functions over tables in a column: ``nested_update``, ``nested_partial_update`` (merge-tree facts 3.6)."""
+"""Aggregate functions over tables in a column: ``nested_update``, ``nested_partial_update``.
+
+See docs/format/aggregate-functions.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

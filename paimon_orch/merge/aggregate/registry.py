@@ -1,4 +1,7 @@
-"""The aggregate function of a column, by the table's options (merge-tree facts 3.6)."""
+"""The aggregate function of a column, by the table's options.
+
+See docs/format/aggregate-functions.md.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial

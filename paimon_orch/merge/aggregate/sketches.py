@@ -1,4 +1,7 @@
-"""Aggregate functions over serialized sets: roaring bitmaps, theta and HLL sketches (merge-tree facts 3.6)."""
+"""Aggregate functions over serialized sets: roaring bitmaps, theta and HLL sketches.
+
+See docs/format/aggregate-functions.md.
+"""
 
 import struct
 from collections.abc import Callable

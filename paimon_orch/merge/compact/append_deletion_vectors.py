@@ -1,4 +1,7 @@
-"""The deletion vectors of append tables: marked rows, and index files written anew (merge-tree facts 4.8, 8.1)."""
+"""The deletion vectors of append tables: marked rows, and index files written anew.
+
+See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#tables-without-buckets.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Compacting the picked files of one bucket: upgrade, rewrite, look up (merge-tree facts 2.11, 2.12, 4)."""
+"""Compacting the picked files of one bucket: upgrade, rewrite, look up.
+
+See docs/format/compaction-rewrites.md and docs/format/lookup-compaction.md.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

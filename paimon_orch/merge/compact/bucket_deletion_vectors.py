@@ -1,4 +1,7 @@
-"""The deletion vectors of one bucket while it is compacted (merge-tree facts 4.5)."""
+"""The deletion vectors of one bucket while it is compacted.
+
+See docs/format/deletion-vectors-in-compaction.md#vectors-of-a-bucket.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

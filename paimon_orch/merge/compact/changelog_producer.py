@@ -1,4 +1,7 @@
-"""What a compaction tells readers of changes: the changelog producers lookup and full-compaction (merge-tree facts 6)."""
+"""What a compaction tells readers of changes: the changelog producers lookup and full-compaction.
+
+See docs/format/changelog-producers.md.
+"""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,10 @@
-"""Compaction of buckets whose files above level 0 are sorted by ``clustering.columns`` (merge-tree facts 2.16).
+"""Compaction of buckets whose files above level 0 are sorted by ``clustering.columns``.
 
 Rows of level 0 are merged by key. The older rows that they replace are found among all keys of the files above, and
 deletion vectors mark them; in first-row tables the new rows are dropped instead. What is left is written to level 1,
 sorted by the clustering columns, and files there whose ranges overlap are merged by these columns.
+
+See docs/format/clustered-primary-key-tables.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,9 @@
-"""Finding older versions of keys in higher levels, as a merge join over sorted files (merge-tree facts 4).
+"""Finding older versions of keys in higher levels, as a merge join over sorted files.
 
 Keys come in ascending windows. Files outside the window are never opened; of an open file only the row groups are read
 into whose bounds a key falls, of these only the key columns, and values only of the row groups where a key was found.
+
+See docs/format/lookup-compaction.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Merge engines: what becomes of the rows of one key (merge-tree facts 3)."""
+"""Merge engines: what becomes of the rows of one key.
+
+See docs/format/merge-engines.md.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

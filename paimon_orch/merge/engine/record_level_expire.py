@@ -1,7 +1,9 @@
-"""Record-level expiry: compaction drops rows that are too old by a time column (merge-tree facts 2.15).
+"""Record-level expiry: compaction drops rows that are too old by a time column.
 
 As in Java, rows are dropped as they are read, before they are merged, whatever their kind. An older row of the same key
 that is not too old by its own time comes back.
+
+See docs/format/record-level-expiration.md.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Folding whole rows: the engines ``aggregation`` and ``partial-update`` (merge-tree facts 3.5, 3.6)."""
+"""Folding whole rows: the engines ``aggregation`` and ``partial-update``.
+
+See docs/format/merge-engines.md#partial-update and docs/format/aggregate-functions.md.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -2,7 +2,9 @@
 
 Engines that merge (all but plain deduplicate) take a written row as a contribution, not as the row's new values: a sum
 adds it up, a null overwrites nothing. So the contribution is computed, and merged with the old row as readers and
-compactions will do it: what would not give the row that was asked for is refused (merge-tree facts 3.3 to 3.6).
+compactions will do it: what would not give the row that was asked for is refused.
+
+See docs/format/merge-engines.md and docs/format/aggregate-functions.md.
 """
 
 import numpy as np

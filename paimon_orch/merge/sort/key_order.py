@@ -1,7 +1,9 @@
-"""Order of keys: comparable values, sort order and group ends (format section 8.2).
+"""Order of keys: comparable values, sort order and group ends.
 
 Dates, times, timestamps, booleans and floats become integers that sort alike, so that Python, numpy and Arrow agree
 on the order: nulls first, ``-0.0`` before ``0.0``, NaN last, text and binary by unsigned bytes.
+
+See docs/format/data-files.md#order-and-sequence-numbers.
 """
 
 from bisect import bisect_left, bisect_right

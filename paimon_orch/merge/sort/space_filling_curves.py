@@ -1,4 +1,7 @@
-"""Space-filling curves: several columns as one sort key that keeps near rows near (merge-tree facts 8.3)."""
+"""Space-filling curves: several columns as one sort key that keeps near rows near.
+
+See docs/format/sort-compaction.md#sort-compaction.
+"""
 
 from collections.abc import Sequence
 

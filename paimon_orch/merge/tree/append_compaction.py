@@ -1,4 +1,7 @@
-"""Which files of an append table are compacted together (merge-tree facts 8.1, 8.2)."""
+"""Which files of an append table are compacted together.
+
+See docs/format/append-table-compaction.md.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

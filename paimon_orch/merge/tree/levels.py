@@ -1,4 +1,7 @@
-"""Levels, sorted runs and sections of one bucket (merge-tree facts 1 and 2.10)."""
+"""Levels, sorted runs and sections of one bucket.
+
+See docs/format/levels-and-sorted-runs.md and docs/format/compaction-rewrites.md#sections.
+"""
 
 import heapq
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,7 @@
-"""Which runs to compact: universal compaction and its variants (merge-tree facts 2.2-2.8)."""
+"""Which runs to compact: universal compaction and its variants.
+
+See docs/format/universal-compaction.md.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -83,7 +83,10 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
 
 
 def _choose_levels(schema: TableSchema) -> range:
-    """Return the levels that a stream begins with; files below them come again as changelog (merge-tree facts 7.8)."""
+    """Return the levels that a stream begins with; files below them come again as changelog.
+
+    See docs/format/incremental-and-streaming-reads.md#streaming-reads.
+    """
     producer = schema.typed_options.changelog_producer if schema.primary_keys else "none"
     if producer == "lookup":
         return range(1, ALL_LEVELS.stop)
@@ -153,7 +156,10 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         return found
 
     def _is_visible_overwrite(self, snapshot: Snapshot) -> bool:
-        """Tell whether a snapshot is an overwrite that the table wants to be read (merge-tree facts 7.8)."""
+        """Tell whether a snapshot is an overwrite that the table wants to be read.
+
+        See docs/format/incremental-and-streaming-reads.md#streaming-reads.
+        """
         schema = self._full_scan.schema
         name = f"streaming-read-{'' if schema.primary_keys else 'append-'}overwrite"
         return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.boolean(name)

@@ -1,8 +1,10 @@
-"""Removing files that nothing refers to, failing closed (maintenance facts 10).
+"""Removing files that nothing refers to, failing closed.
 
 What is listed, old, and named by no version of any branch is an orphan. Files are listed, and manifests read, by work
 units; names that are alike meet in one part, so that only orphans come back. After the listing, and again before anything
 goes, the versions are looked at once more. Whatever cannot be read ends the step, with nothing deleted.
+
+See docs/format/orphan-files.md.
 """
 
 import logging

@@ -1,4 +1,7 @@
-"""Taking data files that were lost out of a table, so that the rest can be read again (maintenance facts 10.2)."""
+"""Taking data files that were lost out of a table, so that the rest can be read again.
+
+See docs/format/orphan-files.md#removing-lost-files.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

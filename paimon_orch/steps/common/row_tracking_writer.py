@@ -1,4 +1,7 @@
-"""Writing rows that keep their ids: rewritten files beside new ones (format section 8.6)."""
+"""Writing rows that keep their ids: rewritten files beside new ones.
+
+See docs/format/row-tracking.md.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

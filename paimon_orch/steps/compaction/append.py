@@ -1,4 +1,7 @@
-"""Compaction of append tables: small files become large ones, hidden rows go (merge-tree facts 8.1, 8.2)."""
+"""Compaction of append tables: small files become large ones, hidden rows go.
+
+See docs/format/append-table-compaction.md.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

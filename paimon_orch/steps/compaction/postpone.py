@@ -1,4 +1,7 @@
-"""Moving rows that wait in ``bucket-postpone`` into real buckets, where readers see them (format section 7.7)."""
+"""Moving rows that wait in ``bucket-postpone`` into real buckets, where readers see them.
+
+See docs/format/postpone-buckets.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

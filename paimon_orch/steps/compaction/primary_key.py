@@ -1,4 +1,7 @@
-"""Compaction of primary-key tables: what their merge trees need, bucket by bucket (merge-tree facts 2 and 4)."""
+"""Compaction of primary-key tables: what their merge trees need, bucket by bucket.
+
+See docs/format/universal-compaction.md and docs/format/lookup-compaction.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Sort compaction of append tables: the rows of a partition in order, or along a curve (merge-tree facts 8.3)."""
+"""Sort compaction of append tables: the rows of a partition in order, or along a curve.
+
+See docs/format/sort-compaction.md#sort-compaction.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Expiring the changelogs that outlived their snapshots (maintenance facts 9.5)."""
+"""Expiring the changelogs that outlived their snapshots.
+
+See docs/format/snapshot-expiration.md#changelogs.
+"""
 
 import time
 from collections.abc import Mapping, Sequence

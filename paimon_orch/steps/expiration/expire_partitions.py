@@ -1,4 +1,7 @@
-"""Dropping partitions by their age (maintenance facts 9.6); their files go when the snapshots before that expire."""
+"""Dropping partitions by their age; their files go when the snapshots before that expire.
+
+See docs/format/partition-expiration.md.
+"""
 
 import logging
 import re

@@ -1,7 +1,9 @@
-"""Expiring snapshots: what only they name is deleted, and then they are (maintenance facts 9.2 to 9.5).
+"""Expiring snapshots: what only they name is deleted, and then they are.
 
 The hint EARLIEST moves first, so that no reader begins with a snapshot that is going. Then data files go, then
 metadata, and snapshot files last: a run that was killed is completed by the next one.
+
+See docs/format/snapshot-expiration.md.
 """
 
 import logging
@@ -119,7 +121,10 @@ def plan(
 def _find_first_retained(
     store: SnapshotStore, retention: Retention, waiting: Mapping[str, int]
 ) -> int | None:
-    """Return the oldest snapshot that stays (section 9.3); None if none goes."""
+    """Return the oldest snapshot that stays; None if none goes.
+
+    See docs/format/schema-evolution.md.
+    """
     latest, ids = store.latest_id(), store.ids()
     if latest is None or not ids:
         return None

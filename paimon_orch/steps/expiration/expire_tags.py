@@ -1,4 +1,7 @@
-"""Deleting tags, with the files that only they keep (maintenance facts 9.7)."""
+"""Deleting tags, with the files that only they keep.
+
+See docs/format/tags-branches-consumers.md#tags.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""How many versions of a table are kept, and how long: options, and what a caller says instead (maintenance facts 9.2, 9.5)."""
+"""How many versions of a table are kept, and how long: options, and what a caller says instead.
+
+See docs/format/snapshot-expiration.md.
+"""
 
 from dataclasses import dataclass
 from typing import TypedDict

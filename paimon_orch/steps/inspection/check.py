@@ -1,7 +1,9 @@
-"""Checking a table: every invariant that can be read off it (maintenance facts 13.1 to 13.3); nothing is changed.
+"""Checking a table: every invariant that can be read off it; nothing is changed.
 
 Without ``deep`` metadata is read, and files are looked for. With it every data file is read as well: rows, keys,
 sequence numbers, statistics, buckets, vectors.
+
+See docs/format/invariants.md.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""What data files and vectors hold, against what the metadata says of them (maintenance facts 13.1 to 13.3)."""
+"""What data files and vectors hold, against what the metadata says of them.
+
+See docs/format/invariants.md.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""What the metadata of a version promises: its files are there, and its figures agree (maintenance facts 13.1, 13.3)."""
+"""What the metadata of a version promises: its files are there, and its figures agree.
+
+See docs/format/invariants.md.
+"""
 
 import json
 from collections import Counter

@@ -1,4 +1,7 @@
-"""ANALYZE: how many rows a reader sees, and figures of columns, for those who plan queries (format section 3.4)."""
+"""ANALYZE: how many rows a reader sees, and figures of columns, for those who plan queries.
+
+See docs/format/statistics.md#statistics-file.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Merging the manifests of a table into few, without deleted entries (maintenance facts 11.2); rows stay as they are."""
+"""Merging the manifests of a table into few, without deleted entries; rows stay as they are.
+
+See docs/format/procedures.md#compact-manifests.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Making tags by themselves, one a period (maintenance facts 9.7)."""
+"""Making tags by themselves, one a period.
+
+See docs/format/tags-branches-consumers.md#tags.
+"""
 
 import re
 from dataclasses import dataclass

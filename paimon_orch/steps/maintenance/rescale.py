@@ -1,4 +1,7 @@
-"""Changing the number of buckets of partitions by rewriting them, in bounded memory (maintenance facts 11.3)."""
+"""Changing the number of buckets of partitions by rewriting them, in bounded memory.
+
+See docs/format/procedures.md#rescale.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

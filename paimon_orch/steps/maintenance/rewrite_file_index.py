@@ -1,4 +1,7 @@
-"""File indexes for files that were written before the table asked for them (maintenance facts 11.1)."""
+"""File indexes for files that were written before the table asked for them.
+
+See docs/format/procedures.md#rewrite-file-indexes.
+"""
 
 import logging
 import re

@@ -1,4 +1,7 @@
-"""Taking rows out of append tables: by deletion vectors, or by files without them (merge-tree facts 4.8, 8.5)."""
+"""Taking rows out of append tables: by deletion vectors, or by files without them.
+
+See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

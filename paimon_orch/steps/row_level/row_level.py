@@ -1,4 +1,7 @@
-"""Row-level writes: find rows, take them out or write their new versions, commit (merge-tree facts 4.8, 8.5)."""
+"""Row-level writes: find rows, take them out or write their new versions, commit.
+
+See docs/format/deletion-vectors-in-compaction.md#append-tables and docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
+"""
 
 import time
 from collections import Counter

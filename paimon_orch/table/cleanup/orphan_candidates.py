@@ -1,4 +1,7 @@
-"""Where files that nothing refers to may lie: the candidates of orphan cleanup (maintenance facts 10.1)."""
+"""Where files that nothing refers to may lie: the candidates of orphan cleanup.
+
+See docs/format/orphan-files.md#removing-orphan-files.
+"""
 
 import json
 import zlib

@@ -1,7 +1,9 @@
 """What keeps files: the snapshots, tags and long-lived changelogs of all branches, and what each of them names.
 
 Whoever deletes asks here first. A file that should be there and cannot be read is an error, never "nothing is named":
-only what is optional by the format may be missing (maintenance facts 9.4, 9.5, 9.7, 9.9).
+only what is optional by the format may be missing.
+
+See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
 import time

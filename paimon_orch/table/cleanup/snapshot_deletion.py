@@ -1,4 +1,7 @@
-"""What becomes garbage when versions of a table go: what they name and nothing that stays names (maintenance facts 9.4)."""
+"""What becomes garbage when versions of a table go: what they name and nothing that stays names.
+
+See docs/format/snapshot-expiration.md#deleting-files.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Committing: one new snapshot, atomically, or nothing (format section 10)."""
+"""Committing: one new snapshot, atomically, or nothing.
+
+See docs/format/commit.md.
+"""
 
 import logging
 import time
@@ -38,10 +41,12 @@ _MAX_UNKNOWN_OUTCOMES = 3  # of one commit; then the caller is told
 
 @dataclass(frozen=True, slots=True)
 class CommitId:
-    """Names one commit of one job: committed a second time, after a crash say, it changes nothing (section 10.5).
+    """Names one commit of one job: committed a second time, after a crash say, it changes nothing.
 
     ``user`` is the job's name, the same in all its runs and no other job's; ``identifier`` grows from commit to commit,
     such as a date or an offset. What is not above the newest identifier of the user counts as committed.
+
+    See docs/format/commit.md#duplicates-after-a-restart.
     """
 
     user: str
@@ -57,7 +62,10 @@ class CommitId:
 
 
 def create_commit_user(schema: TableSchema) -> str:
-    """Return a fresh commit user, as batch commits must use (section 10.5)."""
+    """Return a fresh commit user, as batch commits must use.
+
+    See docs/format/commit.md#duplicates-after-a-restart.
+    """
     prefix = schema.typed_options.text("commit.user-prefix")
     return f"{prefix}_{uuid4()}" if prefix else str(uuid4())
 

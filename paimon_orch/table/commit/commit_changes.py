@@ -1,4 +1,7 @@
-"""What one snapshot changes, as a step hands it over to be committed (format section 10)."""
+"""What one snapshot changes, as a step hands it over to be committed.
+
+See docs/format/commit.md.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

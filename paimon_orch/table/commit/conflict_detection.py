@@ -1,4 +1,7 @@
-"""What makes a commit collide with the latest snapshot (format section 10.4)."""
+"""What makes a commit collide with the latest snapshot.
+
+See docs/format/commit.md#conflicts.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Row ids and sequence numbers that a commit gives to new rows (format sections 8.6, 10.4)."""
+"""Row ids and sequence numbers that a commit gives to new rows.
+
+See docs/format/row-tracking.md and docs/format/commit.md#conflicts.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

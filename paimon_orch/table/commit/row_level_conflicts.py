@@ -1,4 +1,7 @@
-"""Conflicts of commits that were computed from rows: vectors without a file, rows that changed since (section 10.4)."""
+"""Conflicts of commits that were computed from rows: vectors without a file, rows that changed since.
+
+See docs/format/commit.md#conflicts.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -59,10 +62,12 @@ def check_deletion_vectors(
     previous: Sequence[IndexManifestEntry],
     changes: Sequence[IndexManifestEntry],
 ) -> None:
-    """Raise :class:`CommitConflictError` if an append table would have a vector too many (section 10.4, rule 5).
+    """Raise :class:`CommitConflictError` if an append table would have a deletion vector too many.
 
     That is one for a file that is gone, whose deleted rows would come back elsewhere, or a second one for a file.
     ``base`` holds every live entry of the partitions that ``delta`` and ``changes`` touch.
+
+    See docs/format/commit.md#conflicts.
     """
     if schema.primary_keys:
         return

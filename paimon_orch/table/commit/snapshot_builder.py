@@ -1,6 +1,6 @@
 """The next snapshot of a table: changes on top of the latest one, checked against it and written as manifests.
 
-Everything but the snapshot file itself, which makes it one (format section 10, ``table/commit.py``).
+Everything but the snapshot file itself, which makes it one (docs/format/commit.md, ``table/commit.py``).
 """
 
 import logging

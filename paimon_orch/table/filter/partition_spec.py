@@ -129,9 +129,11 @@ def build_overwrite_filter(
     spec: PartitionSpec | Sequence[PartitionSpec] | None,
     schema: TableSchema,
 ) -> Callable[[bytes], bool] | None:
-    """Return which partitions an overwrite replaces (section 10.6); None for none at all.
+    """Return which partitions an overwrite replaces; None for none at all.
 
     ``written`` are the partitions of the new files, which must all lie in ``spec``, or one of several, if there is one.
+
+    See docs/format/commit.md#overwrite-and-drop.
     """
     dynamic = schema.typed_options.boolean("dynamic-partition-overwrite", default=True)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:

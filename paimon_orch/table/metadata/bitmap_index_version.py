@@ -1,4 +1,7 @@
-"""The version of bitmap indexes that writers of a table keep, where its options name none (file-index section 4)."""
+"""The version of bitmap indexes that writers of a table keep, where its options name none.
+
+See docs/format/bitmap-index.md.
+"""
 
 from collections.abc import Iterator
 

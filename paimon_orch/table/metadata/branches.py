@@ -1,4 +1,7 @@
-"""Branches: schemas, snapshots and tags of their own over the same data files (format section 3.3)."""
+"""Branches: schemas, snapshots and tags of their own over the same data files.
+
+See docs/format/tags-branches-consumers.md#overview-of-the-files.
+"""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,7 @@
-"""Consumers: streaming readers that hold back expiration (maintenance facts 9.10)."""
+"""Consumers: streaming readers that hold back expiration.
+
+See docs/format/tags-branches-consumers.md#consumers.
+"""
 
 import json
 import time

@@ -1,4 +1,7 @@
-"""Reading and writing the manifests of a table (format section 4)."""
+"""Reading and writing the manifests of a table.
+
+See docs/format/manifest.md.
+"""
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Keeping the list of manifests short at every commit (format section 4.9)."""
+"""Keeping the list of manifests short at every commit.
+
+See docs/format/manifest.md#manifest-merging.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Schema files of a table (format section 2.5)."""
+"""Schema files of a table.
+
+See docs/format/schema.md#schema-changes.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Finding and reading snapshots and tags; the hint files (format section 3.2)."""
+"""Finding and reading snapshots and tags; the hint files.
+
+See docs/format/snapshot.md#hint-files.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Tags, and going back to an older snapshot (format sections 3.3, 10.8)."""
+"""Tags, and going back to an older snapshot.
+
+See docs/format/tags-branches-consumers.md#overview-of-the-files and docs/format/rollback.md#rollback-in-the-format.
+"""
 
 import json
 import re

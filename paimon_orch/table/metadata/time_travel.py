@@ -1,4 +1,7 @@
-"""Which snapshot a reader means: by id, tag, time or watermark (merge-tree facts 7.6)."""
+"""Which snapshot a reader means: by id, tag, time or watermark.
+
+See docs/format/time-travel.md.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Reading buckets: raw where no merge is needed, else merged; vectors applied (format section 11)."""
+"""Reading buckets: raw where no merge is needed, else merged; vectors applied.
+
+See docs/format/scan.md.
+"""
 
 from collections.abc import Iterator, Sequence
 

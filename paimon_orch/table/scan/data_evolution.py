@@ -1,7 +1,9 @@
-"""Rows whose columns are spread over files: data evolution (format section 8.6).
+"""Rows whose columns are spread over files: data evolution.
 
 An update of some columns adds files with those columns alone. Files of the same rows have the same row ids; of each
 column the newest file that holds it counts. A deletion vector belongs to the oldest file and hides rows in all.
+
+See docs/format/row-tracking.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

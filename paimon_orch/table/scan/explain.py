@@ -1,4 +1,7 @@
-"""What file indexes save a scan: files that are not opened, and rows that are not looked at (file-index section 9)."""
+"""What file indexes save a scan: files that are not opened, and rows that are not looked at.
+
+See docs/format/file-index-evaluation.md.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field

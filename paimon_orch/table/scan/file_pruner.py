@@ -1,7 +1,9 @@
-"""What a filter lets a scan leave out: manifests, partitions, buckets and files (format sections 6.5 and 11).
+"""What a filter lets a scan leave out: manifests, partitions, buckets and files.
 
 Everything here only ever says that no row *can* match; what stays is filtered row by row. Where rows of a key are
 merged, a file is left out by the key alone, or together with all files that its keys may be in.
+
+See docs/format/statistics.md#use-on-read and docs/format/scan.md.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

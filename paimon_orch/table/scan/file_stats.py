@@ -1,4 +1,7 @@
-"""Statistics of data files by the columns of a read schema (format sections 6.5 and 9)."""
+"""Statistics of data files by the columns of a read schema.
+
+See docs/format/statistics.md#use-on-read and docs/format/schema-evolution.md.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

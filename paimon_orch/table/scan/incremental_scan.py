@@ -1,4 +1,7 @@
-"""What changed between two snapshots (merge-tree facts 7.7)."""
+"""What changed between two snapshots.
+
+See docs/format/incremental-and-streaming-reads.md#incremental-reads.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

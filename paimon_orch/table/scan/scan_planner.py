@@ -1,4 +1,7 @@
-"""Planning a read: which files of a snapshot, grouped by bucket (format section 11)."""
+"""Planning a read: which files of a snapshot, grouped by bucket.
+
+See docs/format/scan.md.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

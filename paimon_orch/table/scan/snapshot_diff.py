@@ -1,4 +1,7 @@
-"""The difference of two states of a bucket: rows that came, went or changed (merge-tree facts 7.7)."""
+"""The difference of two states of a bucket: rows that came, went or changed.
+
+See docs/format/incremental-and-streaming-reads.md#incremental-reads.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""Which files may hold the first rows of an order, by their statistics (file-index section 9.7)."""
+"""Which files may hold the first rows of an order, by their statistics.
+
+See docs/format/file-index-evaluation.md#use-in-reading.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

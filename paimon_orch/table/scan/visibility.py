@@ -1,7 +1,9 @@
-"""Rows that batch readers do not see before compaction (format sections 11.3, 11.4 and 11.11).
+"""Rows that batch readers do not see before compaction.
 
 Tables with deletion vectors and tables of the merge engine ``first-row`` are read from level 1 on; rows in postpone buckets
 are read by no scan.
+
+See docs/format/scan.md#rules.
 """
 
 import shlex

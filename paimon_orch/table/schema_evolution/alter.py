@@ -1,4 +1,7 @@
-"""Changing a table's schema: what each change does, and what it must not do (format section 2.5)."""
+"""Changing a table's schema: what each change does, and what it must not do.
+
+See docs/format/schema.md#schema-changes.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

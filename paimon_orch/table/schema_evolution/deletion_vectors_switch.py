@@ -1,4 +1,7 @@
-"""Switching deletion vectors on or off in a table that has rows (merge-tree facts 4.1)."""
+"""Switching deletion vectors on or off in a table that has rows.
+
+See docs/format/lookup-compaction.md#options-for-deletion-vectors.
+"""
 
 from collections.abc import Iterable
 

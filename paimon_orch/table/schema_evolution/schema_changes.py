@@ -1,4 +1,7 @@
-"""What can be changed about a table: one small class a change (format section 2.5)."""
+"""What can be changed about a table: one small class a change.
+
+See docs/format/schema.md#schema-changes.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,8 +1,10 @@
-"""Dynamic buckets: a key stays in the bucket that it came to first (format section 7.5).
+"""Dynamic buckets: a key stays in the bucket that it came to first.
 
 Of each bucket, a hash index file lists the hashes of its keys. A writer loads those of the partitions it writes to,
 gives new hashes to buckets that have room, and writes the files of changed buckets anew. Two writers of one partition
 could send one key to two buckets, so a commit is refused if the index of a bucket it wrote to was changed since.
+
+See docs/format/dynamic-buckets.md#hash-index.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,9 @@
-"""``overwrite-upgrade``: the files of an overwrite are committed at the highest level where no key is in two of them (section 10.6).
+"""``overwrite-upgrade``: the files of an overwrite are committed at the highest level where no key is in two of them.
 
 Nothing else is in the buckets that an overwrite fills, so that such files are sorted and merged already. Readers that leave
 level 0 out see their rows at once.
+
+See docs/format/commit.md#overwrite-and-drop.
 """
 
 from collections.abc import Sequence

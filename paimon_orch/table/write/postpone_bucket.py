@@ -1,4 +1,7 @@
-"""Postpone buckets (``bucket`` = -2): how many buckets a partition has, and the files that wait for one (section 7.7)."""
+"""Postpone buckets (``bucket`` = -2): how many buckets a partition has, and the files that wait for one.
+
+See docs/format/postpone-buckets.md.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,7 @@
-"""Writing rows: check, route to buckets, sort, and flush as level-0 files (format sections 7 and 8.2)."""
+"""Writing rows: check, route to buckets, sort, and flush as level-0 files.
+
+See docs/format/buckets.md and docs/format/data-files.md#order-and-sequence-numbers.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

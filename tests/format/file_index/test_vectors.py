@@ -39,7 +39,7 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
 
-# Java keeps many keys that collide in a tree, whose order is not reproduced (section 11.1)
+# Java keeps many keys that collide in a tree, whose order is not reproduced (docs/format/java-hash-order.md#hash-table)
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}
 
 
