@@ -109,7 +109,7 @@ def main(
         with tempfile.TemporaryDirectory() as folder:
             warehouse = Path(folder) / "warehouse"
             table = make_table(warehouse, kind, rows, options).identifier
-            line = measure(contestants, warehouse, table, mode, repeat)
+            line = measure(contestants, warehouse, table=table, mode=mode, repeat=repeat)
             lines.append((f"{mode} {engine}, {kind}", *line))
             console.print(*lines[-1], sep=" | ")
     if len(contestants) > 1:

@@ -198,9 +198,15 @@ def _entry(fields: list[Field], specs: list[IndexSpec], number: int) -> Manifest
     stats = SimpleStats.of(bounds, [field.type for field in fields])
     container = builder.finish()
     file = DataFileMeta(
-        f"data-{number}.parquet", 1000, 20, value_stats=stats, embedded_index=container
+        file_name=f"data-{number}.parquet",
+        file_size=1000,
+        row_count=20,
+        value_stats=stats,
+        embedded_index=container,
     )
-    return ManifestEntry(FileKind.ADD, b"\0" * 12, 0, -1, file)
+    return ManifestEntry(
+        kind=FileKind.ADD, partition=b"\0" * 12, bucket=0, total_buckets=-1, file=file
+    )
 
 
 def make_orders(root: Path, rows: int, chosen: np.ndarray, *, indexed: bool) -> Table:

@@ -75,8 +75,8 @@ class Past:
             self.listed = self.writer.manifests(list(self.live.values()))
         self.rows += added - deleted
         snapshot = Snapshot(
-            number, 0, base[0], delta[0], "bench", BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE,
-            int(OLD * 1000) + number, self.rows, added - deleted, base[1], delta[1], next_row_id=0,
+            id=number, schema_id=0, base_manifest_list=base[0], delta_manifest_list=delta[0], commit_user="bench", commit_identifier=BATCH_COMMIT_IDENTIFIER, commit_kind=CommitKind.OVERWRITE,
+            time_millis=int(OLD * 1000) + number, total_record_count=self.rows, delta_record_count=added - deleted, base_manifest_list_size=base[1], delta_manifest_list_size=delta[1], next_row_id=0,
         )  # fmt: skip
         store.io.write(store.path(number), snapshot.to_json())
         store.write_hint("LATEST", number)
@@ -87,11 +87,17 @@ class Past:
         directory = Path(self.table.paths.root) / f"p={partition}" / "bucket-0"
         directory.mkdir(parents=True, exist_ok=True)
         file = DataFileMeta(
-            f"data-{uuid4()}-0.parquet", 4, 1, file_source=0, delete_row_count=0,
+            file_name=f"data-{uuid4()}-0.parquet", file_size=4, row_count=1, file_source=0, delete_row_count=0,
             value_stats=SimpleStats(), value_stats_cols=(),
         )  # fmt: skip
         stray(directory / file.file_name)
-        return ManifestEntry(FileKind.ADD, self.partitions[partition], 0, -1, file)
+        return ManifestEntry(
+            kind=FileKind.ADD,
+            partition=self.partitions[partition],
+            bucket=0,
+            total_buckets=-1,
+            file=file,
+        )
 
 
 def stray(path: Path) -> None:

@@ -45,7 +45,9 @@ def make_table(warehouse: Path, files: int) -> Table:
     step = -(-files // COMMITS)
     for start in range(0, files, step):
         entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
-        table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.APPEND, entries))
+        table.new_commit(StepKind.WRITE_ROWS).commit(
+            CommitChanges(kind=CommitKind.APPEND, entries=entries)
+        )
     return table
 
 
@@ -62,20 +64,27 @@ def _entry(table: Table, number: int) -> ManifestEntry:
     keys = [serialize_row([n], key_types) for n in (low, high)]
     counts = (0, 0, number % 17, 0, number % 5, 0, number % 1_009, 1_000)
     file = DataFileMeta(
-        f"data-{uuid4()}-0.parquet",
-        40_000 + number % 1_000,
-        1_000,
-        *keys,
-        SimpleStats(*keys, (0,)),
-        SimpleStats(*bounds, counts),
-        low,
-        high,
+        file_name=f"data-{uuid4()}-0.parquet",
+        file_size=40_000 + number % 1_000,
+        row_count=1_000,
+        min_key=keys[0],
+        max_key=keys[1],
+        key_stats=SimpleStats(*keys, (0,)),
+        value_stats=SimpleStats(*bounds, counts),
+        min_sequence_number=low,
+        max_sequence_number=high,
         creation_time=1_767_225_600_000 + number,
         delete_row_count=0,
         file_source=0,
     )
     partition = serialize_row([day], [field.type for field in schema.partition_fields])
-    return ManifestEntry(FileKind.ADD, partition, number % BUCKETS, BUCKETS, file)
+    return ManifestEntry(
+        kind=FileKind.ADD,
+        partition=partition,
+        bucket=number % BUCKETS,
+        total_buckets=BUCKETS,
+        file=file,
+    )
 
 
 def main(

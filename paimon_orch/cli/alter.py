@@ -131,7 +131,7 @@ def _parse_add(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:
     if match is None:
         raise InputError(f"--add {text!r} must be a name and a type, such as 'note STRING'")
     name, data_type, first, after = match.groups()
-    return AddColumn(path(name), data_type, first=bool(first), after=after)
+    return AddColumn(column=path(name), type=data_type, first=bool(first), after=after)
 
 
 def _parse_default(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:

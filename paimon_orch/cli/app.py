@@ -430,7 +430,7 @@ def compact(
         target, partitions=specs, where=where
     )
     if not planned and not waiting:
-        nothing = compact_step.CompactionResult(planned)
+        nothing = compact_step.CompactionResult(plan=planned)
         print_result(nothing.to_dict(), as_json, "nothing to compact")
         return
     with Progress(console=error_console, transient=True) as bars:

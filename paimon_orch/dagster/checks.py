@@ -33,7 +33,7 @@ class Limit(Attributes):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _HealthMetric:
     """A figure that is checked: how it is read, the default limit, and what to do about it.
 
@@ -54,53 +54,59 @@ class _HealthMetric:
 
 HEALTH_METRICS: Mapping[str, _HealthMetric] = {
     "level0_backlog": _HealthMetric(
-        "Files in level 0, which compaction has not seen.",
-        lambda h: h.level0_files,
-        100,
-        "run the compaction",
+        description="Files in level 0, which compaction has not seen.",
+        read=lambda h: h.level0_files,
+        default=100,
+        remedy="run the compaction",
     ),
     "sorted_runs": _HealthMetric(
-        "Sorted runs in the bucket with the most: what a reader of it merges.",
-        lambda h: h.max_sorted_runs,
-        10,
-        "run the compaction",
+        description="Sorted runs in the bucket with the most: what a reader of it merges.",
+        read=lambda h: h.max_sorted_runs,
+        default=10,
+        remedy="run the compaction",
     ),
     "small_files": _HealthMetric(
-        "Share of files far below the target size that have neighbours to join.",
-        lambda h: h.small_files / h.files if h.files else 0.0,
-        0.5,
-        "run the compaction, or write less often",
+        description="Share of files far below the target size that have neighbours to join.",
+        read=lambda h: h.small_files / h.files if h.files else 0.0,
+        default=0.5,
+        remedy="run the compaction, or write less often",
     ),
     "deletion_vector_ratio": _HealthMetric(
-        "Share of rows that are stored but hidden or retracted.",
-        lambda h: h.deleted_ratio,
-        0.3,
-        "run the compaction with strategy: full",
+        description="Share of rows that are stored but hidden or retracted.",
+        read=lambda h: h.deleted_ratio,
+        default=0.3,
+        remedy="run the compaction with strategy: full",
     ),
     "bucket_skew": _HealthMetric(
-        "The largest bucket beside the mean of its partition.",
-        lambda h: h.bucket_skew,
-        None,
-        "choose another bucket key",
+        description="The largest bucket beside the mean of its partition.",
+        read=lambda h: h.bucket_skew,
+        default=None,
+        remedy="choose another bucket key",
     ),
     "file_index_coverage": _HealthMetric(
-        "Share of files that have a file index, if the table asks for any.",
-        lambda h: h.index_coverage,
-        0.9,
-        "materialize the file indexes",
+        description="Share of files that have a file index, if the table asks for any.",
+        read=lambda h: h.index_coverage,
+        default=0.9,
+        remedy="materialize the file indexes",
         is_minimum=True,
     ),
     "snapshot_count": _HealthMetric(
-        "Snapshots that are kept.", lambda h: h.snapshots, 1000, "run expire_snapshots"
+        description="Snapshots that are kept.",
+        read=lambda h: h.snapshots,
+        default=1000,
+        remedy="run expire_snapshots",
     ),
     "snapshot_age_days": _HealthMetric(
-        "Age of the oldest snapshot that is kept.",
-        lambda h: h.oldest_snapshot_age / _SECONDS_PER_DAY,
-        7,
-        "run expire_snapshots",
+        description="Age of the oldest snapshot that is kept.",
+        read=lambda h: h.oldest_snapshot_age / _SECONDS_PER_DAY,
+        default=7,
+        remedy="run expire_snapshots",
     ),
     "manifest_count": _HealthMetric(
-        "Manifests of the newest snapshot.", lambda h: h.manifests, 500, "run compact_manifests"
+        description="Manifests of the newest snapshot.",
+        read=lambda h: h.manifests,
+        default=500,
+        remedy="run compact_manifests",
     ),
 }
 """Checks by name; those without a default limit run only where one is given."""
@@ -154,7 +160,9 @@ def build_paimon_table_checks(
             loaded = paimon.load_table(table)
             found = compute_health(loaded) if selected & HEALTH_METRICS.keys() else TableHealth()
             for name in sorted(selected & HEALTH_METRICS.keys()):
-                yield _build_metric_result(key, name, HEALTH_METRICS[name], found, chosen[name])
+                yield _build_metric_result(
+                    key, name, measure=HEALTH_METRICS[name], found=found, limit=chosen[name]
+                )
             if FILE_REFERENCES in selected:
                 yield _check_file_references(key, loaded, chosen[FILE_REFERENCES])
 
@@ -183,7 +191,7 @@ def _build_metric_result(
         passed = measure.is_within_limit(value, limit.limit)
         text = "Within the limit." if passed else f"To mend it, {measure.remedy}."
     figures = {} if value is None else {"paimon/value": round(value, 4)}
-    return _build_check_result(key, name, passed, limit, text, figures)
+    return _build_check_result(key, name, passed=passed, limit=limit, text=text, figures=figures)
 
 
 def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
@@ -196,7 +204,9 @@ def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.A
         "paimon/data_files": report.data_files,
     }
     text = shown or "Every file that a version names is there."
-    return _build_check_result(key, FILE_REFERENCES, passed, limit, text, figures)
+    return _build_check_result(
+        key, FILE_REFERENCES, passed=passed, limit=limit, text=text, figures=figures
+    )
 
 
 def _build_check_result(

@@ -46,7 +46,7 @@ def format_partition_path(spec: Mapping[str, str]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionKeys:
     """Translates for a table with these partition columns, of which there is at least one.
 
@@ -88,7 +88,13 @@ class PartitionKeys:
             for field in schema.partition_fields
             if by_number and isinstance(field.type, AtomicType) and field.type.name == "DATE"
         )
-        return cls(columns, frozenset(dates), dimensions, (*typed,), schema.typed_options)
+        return cls(
+            columns=columns,
+            days=frozenset(dates),
+            dimensions=dimensions,
+            multi_spelling_fields=(*typed,),
+            options=schema.typed_options,
+        )
 
     def render(self, spec: Mapping[str, str]) -> str:
         """Return the Dagster key of a partition; the spec's order does not matter."""

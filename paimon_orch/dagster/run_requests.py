@@ -60,7 +60,9 @@ class CompactionTarget:
                 "%s: the asset has no partition for %s", self.table.identifier, named
             )
         return [
-            self._build_run_request(path, run_keys[path], key, decisions.get(path), seen)
+            self._build_run_request(
+                path, run_keys[path], key=key, decision=decisions.get(path), seen=seen
+            )
             for path, key in keys.items()
         ]
 

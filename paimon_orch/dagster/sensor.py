@@ -166,7 +166,10 @@ def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecis
     first = decisions[0]
     others = f", and {len(decisions) - 1} other partitions" if len(decisions) > 1 else ""
     return CompactionDecision(
-        "", True, f"{first.partition}: {first.reason}{others}", CompactionMetrics()
+        partition="",
+        compact=True,
+        reason=f"{first.partition}: {first.reason}{others}",
+        figures=CompactionMetrics(),
     )
 
 

@@ -83,7 +83,7 @@ class Cursor:
 _CURSOR_ADAPTER = TypeAdapter(Cursor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesSinceCursor:
     """What to take up now.
 
@@ -168,7 +168,11 @@ def collect_changes(
     if latest.id < cursor.handled.snapshot_id or _is_replaced(watch.table, cursor.handled):
         # What is touched now may have been requested before, under the same snapshot.
         return _collect_all_partitions(
-            watch, name, latest, "the table was rolled back", f" after {cursor.handled}"
+            watch,
+            name,
+            latest=latest,
+            reason="the table was rolled back",
+            suffix=f" after {cursor.handled}",
         )
     try:
         return _collect_snapshot_changes(watch, cursor, latest, limit)
@@ -209,7 +213,13 @@ def _collect_snapshot_changes(
     snapshots = last - first + 1
     occasion = str(handled) if snapshots else " ".join([str(handled), *touched.values()])
     return ChangesSinceCursor(
-        following, occasion, tuple(data), snapshots, None, frozenset(touched), decisions
+        cursor=following,
+        run_key_suffix=occasion,
+        data=tuple(data),
+        snapshots=snapshots,
+        whole_table_reason=None,
+        touched_partitions=frozenset(touched),
+        decisions=decisions,
     )
 
 
@@ -241,9 +251,9 @@ def _collect_all_partitions(
     occasion, decisions = f"{version}{suffix}", watch.decide()
     pending = {found.partition: occasion for found in decisions if found.compact}
     return ChangesSinceCursor(
-        Cursor(name, version, pending, _compute_waiting_since(decisions, {})),
-        occasion,
-        tuple(_find_latest_data_snapshot(watch.table, latest)),
+        cursor=Cursor(name, version, pending, _compute_waiting_since(decisions, {})),
+        run_key_suffix=occasion,
+        data=tuple(_find_latest_data_snapshot(watch.table, latest)),
         whole_table_reason=reason,
         decisions=decisions,
     )

@@ -106,13 +106,19 @@ def read_carriers() -> pa.Table:
 def create_flight_board(catalog: Catalog) -> Table:
     """Create ``nyc.flight_board`` unless it is there: partitioned by month, with deletion vectors."""
     text = "Flights that left New York in 2013"
-    return _create_board(catalog, FLIGHT_BOARD_TABLE, "flight_month", text, {"bucket": "2"})
+    return _create_board(
+        catalog, FLIGHT_BOARD_TABLE, partition="flight_month", comment=text, options={"bucket": "2"}
+    )
 
 
 def create_live_board(catalog: Catalog) -> Table:
     """Create ``nyc.live_board`` unless it is there: the same by day."""
     return _create_board(
-        catalog, LIVE_BOARD_TABLE, "flight_date", "The board of each day", {"bucket": "1"}
+        catalog,
+        LIVE_BOARD_TABLE,
+        partition="flight_date",
+        comment="The board of each day",
+        options={"bucket": "1"},
     )
 
 

@@ -166,7 +166,10 @@ def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
         value = value.with_nullable(True)  # as in the reference, though counts are never null
     if isinstance(key, AtomicType) and key.name in ("CHAR", "VARCHAR"):
         return {"type": "map", "values": _build_type(value, name)}
-    entry = (Field(0, "key", key.with_nullable(False)), Field(1, "value", value))
+    entry = (
+        Field(id=0, name="key", type=key.with_nullable(False)),
+        Field(id=1, name="value", type=value),
+    )
     return {"type": "array", "logicalType": "map", "items": _build_record_type(entry, name)}
 
 

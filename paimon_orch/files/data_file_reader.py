@@ -104,14 +104,14 @@ class FileReader:
         """
         path = self.path(at)
         hidden = None if deletions is None else DeletedRowMask.of(deletions)
-        chosen = self._chosen(at, path, predicate, first, deletions)
+        chosen = self._chosen(at, path, predicate=predicate, first=first, deletions=deletions)
         if chosen is not None and not len(chosen):
             return
         tracked = not self.schema.primary_keys and any(
             field in ROW_TRACKING_FIELDS for field in fields
         )
         for numbers, batch in self._read_physical_rows(
-            at, path, fields, batch_rows, predicate, chosen
+            at, path, fields=fields, batch_rows=batch_rows, predicate=predicate, chosen=chosen
         ):
             rows = fill_row_tracking(batch, at.file, numbers) if tracked else batch
             if positions:
@@ -183,7 +183,9 @@ class FileReader:
             rows = indexed.evaluate(at.file, path, self.io).rows
         else:
             rows = (
-                None if first is None else indexed.first(first, at.file, path, self.io, hidden).rows
+                None
+                if first is None
+                else indexed.first(first, at.file, path=path, io=self.io, deleted=hidden).rows
             )
         if rows is None:
             return None
@@ -208,7 +210,14 @@ class FileReader:
                 groups: Sequence[int] = range(opened.num_row_groups)
                 if predicate is not None:
                     groups = self._find_matching_row_groups(at, opened, predicate)
-                rows = read_parquet_rows(opened, path, wanted, batch_rows, groups, chosen)
+                rows = read_parquet_rows(
+                    opened,
+                    path,
+                    columns=wanted,
+                    batch_rows=batch_rows,
+                    groups=groups,
+                    chosen=chosen,
+                )
             else:
                 rows = read_file_rows(opened, wanted, batch_rows, chosen)
             for numbers, batch in rows:

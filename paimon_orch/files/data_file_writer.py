@@ -109,7 +109,13 @@ class FileWriterFactory:
             prefix = options.text("changelog-file.prefix", "changelog-")
         placement = self.paths.create_data_file_path_factory(self.schema, partition, bucket)
         writer = RollingFileWriter(
-            self.io, placement, prefix, schema, level, source, first_sequence
+            self.io,
+            placement,
+            prefix=prefix,
+            schema=schema,
+            level=level,
+            source=source,
+            first_sequence=first_sequence,
         )
         writer.indexed, writer.bitmap_version = not changelog, self.bitmap_version
         if source is FileSource.APPEND and not changelog:
@@ -210,10 +216,10 @@ class RollingFileWriter:
             writer = open_writer(
                 sink,
                 kind,
-                self._layout,
-                options,
-                self._level,
-                self._target,
+                fields=self._layout,
+                options=options,
+                level=self._level,
+                target=self._target,
                 small_pages=self.indexed and self._has_row_level_index,
             )
         except BaseException:
@@ -280,7 +286,7 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
     keys = []
     if not schema.typed_options.boolean("data-file.thin-mode"):
         keys = [
-            Field(SYSTEM_FIELD_ID + field.id, KEY_PREFIX + field.name, field.type)
+            Field(id=SYSTEM_FIELD_ID + field.id, name=KEY_PREFIX + field.name, type=field.type)
             for field in schema.key_fields
         ]
     return [*keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.fields]
@@ -359,17 +365,17 @@ class _OpenFile:
         if self._sequence_range is not None:
             low, high = self._sequence_range.bounds
         return DataFileMeta(
-            self.name,
-            size,
-            self._rows,
-            self._min_key,
-            self._max_key,
-            build_key_stats(self._stats, schema.key_fields),
-            stats,
-            low,
-            high,
-            schema.id,
-            level,
+            file_name=self.name,
+            file_size=size,
+            row_count=self._rows,
+            min_key=self._min_key,
+            max_key=self._max_key,
+            key_stats=build_key_stats(self._stats, schema.key_fields),
+            value_stats=stats,
+            min_sequence_number=low,
+            max_sequence_number=high,
+            schema_id=schema.id,
+            level=level,
             creation_time=local_wall_clock_millis(),
             delete_row_count=self._delete_row_count,
             file_source=int(source),

@@ -211,7 +211,11 @@ class FileIndexEvaluator:
     ) -> IndexEvaluation:
         """Return rows of a file among which are its first ones; ``deleted`` are those that nobody sees."""
         if isinstance(rows, int):
-            return IndexEvaluation(select_rows(rows, None, lambda _: None, file.row_count, deleted))
+            return IndexEvaluation(
+                select_rows(
+                    rows, None, column_of=lambda _: None, row_count=file.row_count, deleted=deleted
+                )
+            )
         if not self._is_enabled or file.write_cols is not None:
             return _NOT_EVALUATED
         stored = self._column_of(file.schema_id, ".orc" in file.file_name)
@@ -231,7 +235,9 @@ class FileIndexEvaluator:
 
         try:
             with open_indexes(io, path, file, self._decoder) as indexes:
-                found = select_rows(rows, indexes, column_of, file.row_count, deleted)
+                found = select_rows(
+                    rows, indexes, column_of=column_of, row_count=file.row_count, deleted=deleted
+                )
         except CorruptFileError as error:
             if self._is_strict:
                 raise

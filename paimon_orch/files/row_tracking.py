@@ -16,8 +16,8 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.format.types.data_types import AtomicType, Field
 
 _BIGINT = AtomicType(True, "BIGINT")
-ROW_ID = Field(2147483642, "_ROW_ID", _BIGINT)
-ROW_SEQUENCE_NUMBER = Field(SEQUENCE_NUMBER.id, SEQUENCE_NUMBER.name, _BIGINT)
+ROW_ID = Field(id=2147483642, name="_ROW_ID", type=_BIGINT)
+ROW_SEQUENCE_NUMBER = Field(id=SEQUENCE_NUMBER.id, name=SEQUENCE_NUMBER.name, type=_BIGINT)
 ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
 
 

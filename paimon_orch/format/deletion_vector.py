@@ -137,7 +137,11 @@ def encode_deletion_vector_file(
         length = len(payload) + 8 if bitmap64 else len(payload)
         ranges.append(
             DeletionVectorRange(
-                data_file, len(out), length, vector.cardinality, additional=vector.additional
+                data_file=data_file,
+                offset=len(out),
+                length=length,
+                cardinality=vector.cardinality,
+                additional=vector.additional,
             )
         )
         out += _BE.pack(len(payload)) + payload + _CRC.pack(zlib.crc32(payload))

@@ -35,8 +35,8 @@ from paimon_orch.format.types.data_types import (
 
 SCHEMA_VERSION = 3
 SYSTEM_FIELD_ID = 1073741823
-SEQUENCE_NUMBER = Field(2147483646, "_SEQUENCE_NUMBER", AtomicType(False, "BIGINT"))
-VALUE_KIND = Field(2147483645, "_VALUE_KIND", AtomicType(False, "TINYINT"))
+SEQUENCE_NUMBER = Field(id=2147483646, name="_SEQUENCE_NUMBER", type=AtomicType(False, "BIGINT"))
+VALUE_KIND = Field(id=2147483645, name="_VALUE_KIND", type=AtomicType(False, "TINYINT"))
 KEY_PREFIX = "_KEY_"
 _KNOWN_KEYS = frozenset(
     (
@@ -47,7 +47,7 @@ _KNOWN_KEYS = frozenset(
 _RESERVED_NAMES = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
     """One version of a table's schema. ``fields`` is the logical column order."""
 
@@ -155,15 +155,15 @@ class TableSchema:
                 options.setdefault("file.format", "orc")
             fields = tuple(_parse_field(field, path) for field in value["fields"])
             return cls(
-                int(value["id"]),
-                fields,
-                int(value["highestFieldId"]),
-                _parse_key_columns(value, "partitionKeys", fields),
-                _parse_key_columns(value, "primaryKeys", fields),
-                options,
-                value.get("comment"),
-                int(value.get("timeMillis") or 0),
-                {key: item for key, item in value.items() if key not in _KNOWN_KEYS},
+                id=int(value["id"]),
+                fields=fields,
+                highest_field_id=int(value["highestFieldId"]),
+                partition_keys=_parse_key_columns(value, "partitionKeys", fields),
+                primary_keys=_parse_key_columns(value, "primaryKeys", fields),
+                options=options,
+                comment=value.get("comment"),
+                time_millis=int(value.get("timeMillis") or 0),
+                additional={key: item for key, item in value.items() if key not in _KNOWN_KEYS},
             )
 
 
@@ -218,14 +218,14 @@ def build_table_schema(
         for field in numbered
     ]
     schema = TableSchema(
-        0,
-        tuple(fields),
-        highest,
-        tuple(partition_by),
-        tuple(primary_key),
-        stored,
-        comment,
-        time_millis,
+        id=0,
+        fields=tuple(fields),
+        highest_field_id=highest,
+        partition_keys=tuple(partition_by),
+        primary_keys=tuple(primary_key),
+        options=stored,
+        comment=comment,
+        time_millis=time_millis,
     )
     validate_schema(schema)
     return schema

@@ -47,7 +47,7 @@ class CommitKind(StrEnum):
     ANALYZE = "ANALYZE"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One version of a table. Lists and manifests are file names; times are epoch milliseconds."""
 
@@ -119,28 +119,32 @@ class Snapshot:
                     f"{path}: snapshot version {version} is newer than {SNAPSHOT_VERSION}, the newest known"
                 )
             return cls(
-                _parse_integer(value, "id", FIRST_SNAPSHOT_ID),
-                _parse_integer(value, "schemaId", 0),
-                check_file_name(value["baseManifestList"], path),
-                check_file_name(value["deltaManifestList"], path),
-                replace_surrogates(str(value["commitUser"])),
-                _parse_integer(value, "commitIdentifier"),
-                CommitKind(value["commitKind"]),
-                _parse_integer(value, "timeMillis"),
-                _parse_integer(value, "totalRecordCount", default=0),
-                _parse_integer(value, "deltaRecordCount", default=0),
-                _parse_optional_integer(value, "baseManifestListSize", 0),
-                _parse_optional_integer(value, "deltaManifestListSize", 0),
-                _check_optional_file_name(value.get("changelogManifestList"), path),
-                _parse_optional_integer(value, "changelogManifestListSize", 0),
-                _parse_optional_integer(value, "changelogRecordCount", 0),
-                _check_optional_file_name(value.get("indexManifest"), path),
-                _parse_optional_integer(value, "watermark"),
-                _check_optional_file_name(value.get("statistics"), path),
-                value.get("properties") or {},
-                _parse_optional_integer(value, "nextRowId", 0),
-                version,
-                {key: item for key, item in value.items() if key not in _KNOWN_KEYS},
+                id=_parse_integer(value, "id", FIRST_SNAPSHOT_ID),
+                schema_id=_parse_integer(value, "schemaId", 0),
+                base_manifest_list=check_file_name(value["baseManifestList"], path),
+                delta_manifest_list=check_file_name(value["deltaManifestList"], path),
+                commit_user=replace_surrogates(str(value["commitUser"])),
+                commit_identifier=_parse_integer(value, "commitIdentifier"),
+                commit_kind=CommitKind(value["commitKind"]),
+                time_millis=_parse_integer(value, "timeMillis"),
+                total_record_count=_parse_integer(value, "totalRecordCount", default=0),
+                delta_record_count=_parse_integer(value, "deltaRecordCount", default=0),
+                base_manifest_list_size=_parse_optional_integer(value, "baseManifestListSize", 0),
+                delta_manifest_list_size=_parse_optional_integer(value, "deltaManifestListSize", 0),
+                changelog_manifest_list=_check_optional_file_name(
+                    value.get("changelogManifestList"), path
+                ),
+                changelog_manifest_list_size=_parse_optional_integer(
+                    value, "changelogManifestListSize", 0
+                ),
+                changelog_record_count=_parse_optional_integer(value, "changelogRecordCount", 0),
+                index_manifest=_check_optional_file_name(value.get("indexManifest"), path),
+                watermark=_parse_optional_integer(value, "watermark"),
+                statistics=_check_optional_file_name(value.get("statistics"), path),
+                properties=value.get("properties") or {},
+                next_row_id=_parse_optional_integer(value, "nextRowId", 0),
+                version=version,
+                additional={key: item for key, item in value.items() if key not in _KNOWN_KEYS},
             )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from paimon_orch.errors import wrap_decode_errors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatistics:
     """What is known of one column. Bounds are text as a cast gives it; lengths are of characters or bytes."""
 
@@ -35,7 +35,7 @@ _COLUMN_KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
     """Figures of one snapshot: rows as a reader sees them, and their share of the bytes."""
 
@@ -64,11 +64,14 @@ class TableStatistics:
         with wrap_decode_errors(path):
             value = json.loads(data)
             return cls(
-                int(value["snapshotId"]),
-                int(value["schemaId"]),
-                _parse_count(value, "mergedRecordCount"),
-                _parse_count(value, "mergedRecordSize"),
-                {name: _parse_column(item) for name, item in (value.get("colStats") or {}).items()},
+                snapshot_id=int(value["snapshotId"]),
+                schema_id=int(value["schemaId"]),
+                row_count=_parse_count(value, "mergedRecordCount"),
+                size=_parse_count(value, "mergedRecordSize"),
+                columns={
+                    name: _parse_column(item)
+                    for name, item in (value.get("colStats") or {}).items()
+                },
             )
 
 

@@ -94,9 +94,14 @@ def update(
         return rows.select(ADDRESS_COLUMN, fn.lit("+U").alias(KIND_COLUMN), *columns, *beside)
 
     label = f"update rows of {table.identifier}"
-    return _RowLevelWrite(session, table, changed, label, where=where, assigned=assignments).run(
-        progress
-    )
+    return _RowLevelWrite(
+        session=session,
+        table=table,
+        changed=changed,
+        label=label,
+        where=where,
+        assigned=assignments,
+    ).run(progress)
 
 
 def merge_into(
@@ -169,17 +174,17 @@ def _build_merge(
     _check_columns_exist(schema, inserts or {})
 
     return _RowLevelWrite(
-        source.sparkSession,
-        table,
-        _MergeQuery(source, on, updates, delete, inserts),
-        f"merge into {table.identifier}",
+        session=source.sparkSession,
+        table=table,
+        changed=_MergeQuery(source=source, on=on, updates=updates, delete=delete, inserts=inserts),
+        label=f"merge into {table.identifier}",
         operation=_choose_operation(updates, delete),
         guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeQuery:
     """What a merge makes of the rows of a table."""
 
@@ -223,7 +228,7 @@ class _MergeQuery:
         return kind if self.updates is None else kind.otherwise(fn.lit("+U"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _RowLevelWrite:
     """Plans, writes what ``changed`` returns and commits; ``guarded`` lets no other commit change any row meanwhile."""
 

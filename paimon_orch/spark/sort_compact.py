@@ -56,9 +56,11 @@ def sort_table(
 
     def attempt(number: int) -> CompactionResult:
         planned = sort_compact.plan(table, order, partitions=partitions, where=where)
-        done = CompactionResult(planned)
+        done = CompactionResult(plan=planned)
         if planned:
-            messages = _write_sorted(session, table, planned, order, progress)
+            messages = _write_sorted(
+                session, table, planned=planned, order=order, progress=progress
+            )
             done = build_append_result(
                 planned, messages, sort_compact.commit(table, planned, messages)
             )

@@ -70,7 +70,13 @@ def write(
     )
     committed = table.find_committed(commit_id)
     if committed is not None:
-        return IngestResult(committed.id, 0, 0, 0, time.monotonic() - started)
+        return IngestResult(
+            snapshot_id=committed.id,
+            rows=0,
+            files=0,
+            bytes=0,
+            duration_seconds=time.monotonic() - started,
+        )
     clustered = cluster_by_bucket(frame, planned.factory.schema)
     results = SparkExecutor(frame.sparkSession).collect_results(
         lambda _: clustered.written(planned.write),

@@ -36,7 +36,7 @@ from paimon_orch.table.write.table_write import (
 WriteMode = Literal["append", "overwrite"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
     """What every task of an ingest needs to know; ``first_sequence`` numbers the rows of each bucket.
 
@@ -62,13 +62,21 @@ class IngestPlan:
         """
         index = None if self.hashes is None else HashIndexWriter(self.hashes)
         overwrites = self.mode == "overwrite"
-        writer = TableWriter(self.factory, self.first_sequence, index, overwrites, self.postponed)
+        writer = TableWriter(
+            factory=self.factory,
+            first_sequence=self.first_sequence,
+            index=index,
+            is_overwrite=overwrites,
+            postponed=self.postponed,
+        )
         try:
             for batch in batches:
                 writer.write(self._conform(pa.Table.from_batches([batch])))
             entries = writer.close()
             index_entries = tuple(writer.close_index())
-            return CommitMessage(tuple(entries), index_entries, tuple(writer.changelog)).encode()
+            return CommitMessage(
+                entries=tuple(entries), index=index_entries, changelog=tuple(writer.changelog)
+            ).encode()
         except BaseException:
             writer.abort()
             raise
@@ -96,7 +104,7 @@ class IngestPlan:
         return conformed.append_column(SEQUENCE_NUMBER.name, order)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
     """What an ingest did; ``snapshot_id`` is None if there were no rows. ``bytes`` are of the new files.
 
@@ -137,7 +145,16 @@ def plan(
     hashes = table.load_hash_index(fresh=mode == "overwrite")
     first = {} if mode == "overwrite" else table.read_next_sequences()
     postponed = table.load_postpone_buckets(fresh=mode == "overwrite")
-    return IngestPlan(factory, first, mode, row_kind, hashes, partitions, commit_id, postponed)
+    return IngestPlan(
+        factory=factory,
+        first_sequence=first,
+        mode=mode,
+        row_kind=row_kind,
+        hashes=hashes,
+        partitions=partitions,
+        commit_id=commit_id,
+        postponed=postponed,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +208,12 @@ def commit(
             commit_id=planned.commit_id,
         )
     return IngestResult(
-        None if snapshot is None else snapshot.id,
-        sum(entry.file.row_count for entry in entries),
-        len(entries),
-        sum(entry.file.file_size for entry in entries),
-        seconds,
-        table.count_rows_not_visible_of(entries, overwrite=planned.mode == "overwrite"),
+        snapshot_id=None if snapshot is None else snapshot.id,
+        rows=sum(entry.file.row_count for entry in entries),
+        files=len(entries),
+        bytes=sum(entry.file.file_size for entry in entries),
+        duration_seconds=seconds,
+        rows_not_visible=table.count_rows_not_visible_of(
+            entries, overwrite=planned.mode == "overwrite"
+        ),
     )

@@ -12,7 +12,7 @@ from paimon_orch.errors import CorruptFileError
 _UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
     """One entry of a listing; ``modified`` is epoch seconds, ``size`` bytes. A link is no directory."""
 

@@ -67,7 +67,13 @@ class LocalFileIO:
                 except FileNotFoundError:
                     continue  # removed since it was listed
                 is_dir, is_link = entry.is_dir(follow_symlinks=False), entry.is_symlink()
-                yield FileInfo(entry.path, stat.st_size, stat.st_mtime, is_dir, is_link)
+                yield FileInfo(
+                    path=entry.path,
+                    size=stat.st_size,
+                    modified=stat.st_mtime,
+                    is_dir=is_dir,
+                    is_link=is_link,
+                )
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory is there."""

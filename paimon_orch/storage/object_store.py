@@ -183,7 +183,10 @@ class FsspecFileIO:
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             is_dir = entry["type"] == "directory"
             yield FileInfo(
-                f"{base}/{name}", entry["size"] or 0, _get_modification_time(entry), is_dir
+                path=f"{base}/{name}",
+                size=entry["size"] or 0,
+                modified=_get_modification_time(entry),
+                is_dir=is_dir,
             )
 
     def exists(self, path: str) -> bool:

@@ -81,7 +81,14 @@ class SystemTable:
             rows = replace(rows, merge_level_0=merge_level_0)
         if order_by is None:
             return rows
-        schema = TableSchema(0, tuple(to_paimon_fields(rows.arrow_schema)), 0, (), (), {})
+        schema = TableSchema(
+            id=0,
+            fields=tuple(to_paimon_fields(rows.arrow_schema)),
+            highest_field_id=0,
+            partition_keys=(),
+            primary_keys=(),
+            options={},
+        )
         return SortedScan(rows, parse_order(order_by, schema), limit)
 
     def _rows(
@@ -94,11 +101,25 @@ class SystemTable:
         if self.name in _DATA_TABLES:
             return self._data(columns, filter, limit, moment)
         form, make = _METADATA_TABLES[self.name]
-        schema = TableSchema(0, tuple(to_paimon_fields(form)), 0, (), (), {})
+        schema = TableSchema(
+            id=0,
+            fields=tuple(to_paimon_fields(form)),
+            highest_field_id=0,
+            partition_keys=(),
+            primary_keys=(),
+            options={},
+        )
         names = schema.names if columns is None else [f.name for f in schema.select(columns)]
         target = pa.schema([form.field(name) for name in names])
         predicate = bind_filter(filter, schema)
-        return _MetadataScan(self.table, make, moment, target, predicate, limit)
+        return _MetadataScan(
+            table=self.table,
+            make=make,
+            moment=moment,
+            target=target,
+            predicate=predicate,
+            limit=limit,
+        )
 
     def _data(
         self,
@@ -129,7 +150,7 @@ class SystemTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _MetadataScan(BaseScan):
     """Rows that describe a table, made when they are asked for."""
 

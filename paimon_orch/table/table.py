@@ -182,7 +182,16 @@ class Table:
         readable = replace(schema, fields=(*schema.fields, *row_tracking_fields(schema)))
         predicate = bind_filter(filter, readable)
         fields = schema.fields if columns is None else tuple(readable.select(columns))
-        scan = Scan(self.io, self.paths, self.schemas, schema, snapshot, fields, predicate, limit)
+        scan = Scan(
+            io=self.io,
+            paths=self.paths,
+            schemas=self.schemas,
+            schema=schema,
+            snapshot=snapshot,
+            fields=fields,
+            predicate=predicate,
+            limit=limit,
+        )
         scan = replace(scan, merge_postponed=should_merge_postponed(newest))
         branch = newest.typed_options.text(FALLBACK_BRANCH_OPTION).strip()
         if branch and branch != self.paths.branch:
@@ -232,9 +241,15 @@ class Table:
         fields = schema.fields if columns is None else tuple(schema.select(columns))
         span = SnapshotRange.of(self.snapshots, start, end, mode, schema)
         predicate = bind_filter(filter, schema)
-        at = self.io, self.paths, self.schemas
         return IncrementalScan(
-            *at, schema, span, fields, predicate=predicate, merge_level_0=merge_level_0
+            io=self.io,
+            paths=self.paths,
+            schemas=self.schemas,
+            schema=schema,
+            snapshot_range=span,
+            fields=fields,
+            predicate=predicate,
+            merge_level_0=merge_level_0,
         )
 
     def system(self, name: str) -> SystemTable:
@@ -303,10 +318,10 @@ class Table:
         """Return a committer for one job, which does ``step``."""
         schemas = self.schemas
         return TableCommit(
-            schemas,
-            self.snapshots,
-            self.manifests,
-            user or create_commit_user(schemas.latest()),
+            schemas=schemas,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+            user=user or create_commit_user(schemas.latest()),
             check=partial(self.check_step, step),
         )
 
@@ -404,7 +419,7 @@ class Table:
         if not any(chosen(split.partition) for split in self.files()):
             return None
         return self.new_commit(StepKind.WRITE_ROWS).commit(
-            CommitChanges(CommitKind.OVERWRITE, overwrite=chosen)
+            CommitChanges(kind=CommitKind.OVERWRITE, overwrite=chosen)
         )
 
     def _write(
@@ -426,11 +441,11 @@ class Table:
         conformed = conform_rows(to_arrow_table(rows), schema, row_kind=row_kind, kind=kind)
         hashes = self.load_hash_index(fresh=overwrite)
         writer = TableWriter(
-            self.build_writer_factory(),
-            {} if overwrite else self.read_next_sequences(),
-            None if hashes is None else HashIndexWriter(hashes),
-            overwrite,
-            self.load_postpone_buckets(fresh=overwrite),
+            factory=self.build_writer_factory(),
+            first_sequence={} if overwrite else self.read_next_sequences(),
+            index=None if hashes is None else HashIndexWriter(hashes),
+            is_overwrite=overwrite,
+            postponed=self.load_postpone_buckets(fresh=overwrite),
         )
         try:
             writer.write(conformed)
@@ -521,15 +536,15 @@ class Table:
             self._warn_of_unseen_rows(replaced)
             added = tuple(upgrade_after_overwrite(entries, self.schema))
             changes = CommitChanges(
-                CommitKind.OVERWRITE, added, index=tuple(index), overwrite=replaced
+                kind=CommitKind.OVERWRITE, entries=added, index=tuple(index), overwrite=replaced
             )
         elif entries or self.options.boolean("commit.force-create-snapshot"):
             guards = () if hashes is None else hashes.guards(entries, index)
             changes = CommitChanges(
-                CommitKind.APPEND,
-                tuple(entries),
-                tuple(changelog),
-                tuple(index),
+                kind=CommitKind.APPEND,
+                entries=tuple(entries),
+                changelog=tuple(changelog),
+                index=tuple(index),
                 hash_index_guards=guards,
             )
         else:
@@ -539,6 +554,8 @@ class Table:
         commit = self.new_commit(StepKind.WRITE_ROWS, None if commit_id is None else commit_id.user)
         snapshot = commit.commit(changes)
         if commit.is_duplicate:
-            written = CommitMessage(tuple(entries), tuple(index), tuple(changelog))
+            written = CommitMessage(
+                entries=tuple(entries), index=tuple(index), changelog=tuple(changelog)
+            )
             discard_written_files(self.reader(), [written])
         return snapshot

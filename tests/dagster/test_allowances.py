@@ -312,7 +312,9 @@ def test_load_reports_rows_that_readers_do_not_see_and_compaction_that_none_is_l
         snapshot = catalog.table("lake.orders").upsert(
             pa.Table.from_pylist([{"dt": DAY, "id": 9, "amount": 9}])
         )
-        return [IngestResult(snapshot.id, 1, 1, 1, 0.1)]
+        return [
+            IngestResult(snapshot_id=snapshot.id, rows=1, files=1, bytes=1, duration_seconds=0.1)
+        ]
 
     assets = [
         build_table_asset("lake.orders", load),

@@ -201,7 +201,7 @@ def test_a_range_is_one_commit_with_figures_for_each_partition(
     upsert(orders, DAYS[1])
 
     found = metadata_by_partition(
-        materialize_range(compaction, resources, DAYS[0], DAYS[2], instance)
+        materialize_range(compaction, resources, first=DAYS[0], last=DAYS[2], instance=instance)
     )
 
     assert orders.snapshots.latest_id() == 3
@@ -221,7 +221,9 @@ def test_a_long_range_is_committed_in_groups(
     )
     upsert(orders, *DAYS)
 
-    assert materialize_range(asset, resources, DAYS[0], DAYS[-1], instance).success
+    assert materialize_range(
+        asset, resources, first=DAYS[0], last=DAYS[-1], instance=instance
+    ).success
     assert orders.snapshots.latest_id() == 3
     assert inspect(orders).level0_files == 0
 

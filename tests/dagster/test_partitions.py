@@ -37,7 +37,7 @@ SPECS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=3)
 
 @given(SPECS)
 def test_a_key_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str]) -> None:
-    keys = PartitionKeys(tuple(spec))
+    keys = PartitionKeys(columns=tuple(spec))
 
     assert spec == keys.parse(keys.render(spec))
 
@@ -49,7 +49,7 @@ def test_a_path_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str
 
 @given(SPECS)
 def test_keys_and_paths_translate_into_each_other(spec: dict[str, str]) -> None:
-    keys = PartitionKeys(tuple(spec))
+    keys = PartitionKeys(columns=tuple(spec))
     path = format_partition_path(spec)
 
     assert path == keys.path_of(keys.key_of(path))
@@ -59,14 +59,14 @@ def test_keys_and_paths_translate_into_each_other(spec: dict[str, str]) -> None:
 def test_any_text_parses_or_is_refused_with_our_error(text: str) -> None:
     for columns in (("dt",), ("dt", "region")):
         try:
-            spec = PartitionKeys(columns).parse(text)
+            spec = PartitionKeys(columns=columns).parse(text)
         except PaimonError:
             continue
         assert columns == tuple(spec)
 
 
 def test_the_key_of_one_column_is_the_value_as_stored() -> None:
-    keys = PartitionKeys(("flight_month",))
+    keys = PartitionKeys(columns=("flight_month",))
 
     assert keys.key_of("flight_month=2013-01") == "2013-01"
     assert keys.path_of("2013-01") == "flight_month=2013-01"
@@ -74,7 +74,7 @@ def test_the_key_of_one_column_is_the_value_as_stored() -> None:
 
 
 def test_the_key_of_several_columns_is_the_directory_path_in_the_tables_order() -> None:
-    keys = PartitionKeys(("dt", "region"))
+    keys = PartitionKeys(columns=("dt", "region"))
 
     assert (
         keys.render({"region": "eu/west", "dt": "2026-01-01"}) == "dt=2026-01-01/region=eu%2Fwest"
@@ -87,7 +87,7 @@ def test_the_key_of_several_columns_is_the_directory_path_in_the_tables_order() 
 )
 def test_a_key_that_does_not_fit_the_table_is_refused(key: str) -> None:
     with pytest.raises(InputError):
-        PartitionKeys(("dt", "region")).parse(key)
+        PartitionKeys(columns=("dt", "region")).parse(key)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_key_that_does_not_fit_the_table_is_refused(key: str) -> None:
 )
 def test_an_incomplete_partition_has_no_key(spec: dict[str, str]) -> None:
     with pytest.raises(InputError, match="dt, region"):
-        PartitionKeys(("dt", "region")).render(spec)
+        PartitionKeys(columns=("dt", "region")).render(spec)
 
 
 def test_an_unpartitioned_table_has_no_keys() -> None:
@@ -159,7 +159,7 @@ def test_each_key_of_two_dimensions_survives_its_path(columns: tuple[str, ...]) 
 
 @given(VALUES, VALUES)
 def test_any_two_values_have_a_key_of_two_dimensions_or_are_refused(one: str, two: str) -> None:
-    keys = PartitionKeys(("a", "b"), dimensions=("b", "a"))
+    keys = PartitionKeys(columns=("a", "b"), dimensions=("b", "a"))
     try:
         key = keys.render({"a": one, "b": two})
     except InputError:
@@ -171,7 +171,7 @@ def test_any_two_values_have_a_key_of_two_dimensions_or_are_refused(one: str, tw
 @pytest.mark.parametrize("key", ["", "a", "a|", "|", "a|b|c"])
 def test_a_key_of_other_dimensions_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="does not fit"):
-        PartitionKeys(("a", "b"), dimensions=("a", "b")).parse(key)
+        PartitionKeys(columns=("a", "b"), dimensions=("a", "b")).parse(key)
 
 
 def test_dimensions_are_the_partition_columns() -> None:
@@ -274,7 +274,7 @@ def test_the_key_of_a_stored_partition_finds_its_files(
 
 
 def test_dagster_takes_the_keys_of_paths() -> None:
-    keys = PartitionKeys(("dt", "region"))
+    keys = PartitionKeys(columns=("dt", "region"))
     rendered = [
         keys.render({"dt": "2026-01-01", "region": name}) for name in ("eu west", "a|b", "é")
     ]

@@ -36,7 +36,9 @@ def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[In
     for key in keys:
         snapshot = table.upsert(pa.table({"dt": [key, key], "id": [1, 2]}))
         assert snapshot
-        yield IngestResult(snapshot.id, 2, 1, 100, 0.5)
+        yield IngestResult(
+            snapshot_id=snapshot.id, rows=2, files=1, bytes=100, duration_seconds=0.5
+        )
 
 
 def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
@@ -45,7 +47,7 @@ def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
     resources = {"paimon": paimon, "spark": NoSession()}
     asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
 
-    result = materialize_range(asset, resources, DAYS[0], DAYS[1], instance)
+    result = materialize_range(asset, resources, first=DAYS[0], last=DAYS[1], instance=instance)
 
     found = metadata_by_partition(result)
     assert set(found) == set(DAYS[:2])
@@ -87,7 +89,9 @@ def test_sums_over_several_partitions_are_not_shown_at_each(
     resources = {"paimon": paimon, "spark": NoSession()}
     asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
 
-    several = metadata_by_partition(materialize_range(asset, resources, DAYS[0], DAYS[1], instance))
+    several = metadata_by_partition(
+        materialize_range(asset, resources, first=DAYS[0], last=DAYS[1], instance=instance)
+    )
     one = metadata_by_partition(materialize(asset, resources, DAYS[2]))
 
     assert "paimon/rows_written" not in several[DAYS[0]]

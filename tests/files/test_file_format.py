@@ -26,7 +26,9 @@ FORMATS = ("parquet", "orc", "avro")
 
 def write(kind: str, fields: Sequence[Field], tables: Sequence[pa.Table], **options: str) -> bytes:
     sink = io.BytesIO()
-    writer = open_writer(sink, kind, fields, Options(options), 0, 1 << 20)
+    writer = open_writer(
+        sink, kind, fields=fields, options=Options(options), level=0, target=1 << 20
+    )
     for table in tables:
         writer.write(table)
     writer.close()

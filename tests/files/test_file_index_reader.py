@@ -30,14 +30,21 @@ def container() -> bytes:
 
 
 def meta(name: str = NAME, rows: int = 3, **parts: object) -> DataFileMeta:
-    return DataFileMeta(name, 100, rows, **parts)  # type: ignore[arg-type]
+    return DataFileMeta(file_name=name, file_size=100, row_count=rows, **parts)  # type: ignore[arg-type]
 
 
 K_IS_5 = Leaf("k", "=", (pa.scalar(5, pa.int32()),))
 
 
 def asked(predicate: Leaf = K_IS_5, *, strict: bool = False) -> FileIndexEvaluator:
-    schema = TableSchema(0, FIELDS, 1, (), (), {"file-index.strict": str(strict).lower()})
+    schema = TableSchema(
+        id=0,
+        fields=FIELDS,
+        highest_field_id=1,
+        partition_keys=(),
+        primary_keys=(),
+        options={"file-index.strict": str(strict).lower()},
+    )
     return FileIndexEvaluator(schema, lambda _: schema, predicate)
 
 

@@ -32,10 +32,16 @@ def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
     table = new_table(tmp_path, file__format=file_format)
     reader = table.reader()
     name = f"data-0.{file_format}"
-    path = Path(reader.path(BucketFile(EMPTY_ROW, 0, DataFileMeta(name, 0, 3))))
+    path = Path(
+        reader.path(
+            BucketFile(EMPTY_ROW, 0, DataFileMeta(file_name=name, file_size=0, row_count=3))
+        )
+    )
     path.parent.mkdir(parents=True)
     (pq.write_table if file_format == "parquet" else orc.write_table)(ROWS, path)
-    at = BucketFile(EMPTY_ROW, 0, DataFileMeta(name, path.stat().st_size, 3))
+    at = BucketFile(
+        EMPTY_ROW, 0, DataFileMeta(file_name=name, file_size=path.stat().st_size, row_count=3)
+    )
 
     found = pa.Table.from_batches(reader.read(at, table.schema.fields))
 
@@ -45,11 +51,21 @@ def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
 def test_files_without_key_columns_hold_the_key_among_the_values(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     reader = table.reader()
-    path = Path(reader.path(BucketFile(EMPTY_ROW, 0, DataFileMeta("data-0.parquet", 0, 3))))
+    path = Path(
+        reader.path(
+            BucketFile(
+                EMPTY_ROW, 0, DataFileMeta(file_name="data-0.parquet", file_size=0, row_count=3)
+            )
+        )
+    )
     path.parent.mkdir(parents=True)
     keys = pa.array([1, 2, 3], pa.int64())
     pq.write_table(ROWS.drop_columns(["_KEY_k", "k"]).append_column("k", keys), path)
-    at = BucketFile(EMPTY_ROW, 0, DataFileMeta("data-0.parquet", path.stat().st_size, 3))
+    at = BucketFile(
+        EMPTY_ROW,
+        0,
+        DataFileMeta(file_name="data-0.parquet", file_size=path.stat().st_size, row_count=3),
+    )
 
     (batch,) = reader.read(at, table.schema.fields)
 

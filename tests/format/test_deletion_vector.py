@@ -59,7 +59,12 @@ def test_one_vector_is_encoded_to_the_byte(entry: dict[str, Any]) -> None:
 @pytest.mark.parametrize("file", [pytest.param(f, id=f["name"]) for f in DATA["files"]])
 def test_index_files_are_decoded(file: dict[str, Any]) -> None:
     ranges = [
-        DeletionVectorRange(r["dataFileName"], r["offset"], r["length"], r["cardinality"])
+        DeletionVectorRange(
+            data_file=r["dataFileName"],
+            offset=r["offset"],
+            length=r["length"],
+            cardinality=r["cardinality"],
+        )
         for r in file["dv_ranges"]
     ]
 
@@ -115,5 +120,7 @@ def test_a_flipped_bit_is_found_by_the_checksum() -> None:
 def test_garbage_is_reported_and_never_believed(data: bytes, offset: int, length: int) -> None:
     with pytest.raises(PaimonError):
         decode_deletion_vector_file(
-            b"\x01" + data, [DeletionVectorRange("f", offset, length, 77_777)], "index-0"
+            b"\x01" + data,
+            [DeletionVectorRange(data_file="f", offset=offset, length=length, cardinality=77_777)],
+            "index-0",
         )

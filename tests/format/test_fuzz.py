@@ -44,24 +44,68 @@ from paimon_orch.format.types.data_types import AtomicType, Field
 STATS = SimpleStats(b"\0" * 12, b"\1" * 20, (0, None, 5))
 ENTRIES = [
     ManifestEntry(
-        FileKind(number % 2),
-        b"\0\0\0\0" + bytes(8),
-        number,
-        4,
-        DataFileMeta(
-            f"data-{number}.parquet", 9, 9, b"k", b"l", STATS, STATS, extra_files=("a", "b")
+        kind=FileKind(number % 2),
+        partition=b"\0\0\0\0" + bytes(8),
+        bucket=number,
+        total_buckets=4,
+        file=DataFileMeta(
+            file_name=f"data-{number}.parquet",
+            file_size=9,
+            row_count=9,
+            min_key=b"k",
+            max_key=b"l",
+            key_stats=STATS,
+            value_stats=STATS,
+            extra_files=("a", "b"),
         ),
     )
     for number in range(4)
 ]
-RANGES = (DeletionVectorRange("data-0.parquet", 1, 22, 1),)
+RANGES = (DeletionVectorRange(data_file="data-0.parquet", offset=1, length=22, cardinality=1),)
 INDEXES = [
-    IndexManifestEntry(FileKind.ADD, b"", 0, DELETION_VECTORS_INDEX, "index-0", 31, 1, RANGES)
+    IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=b"",
+        bucket=0,
+        index_type=DELETION_VECTORS_INDEX,
+        file_name="index-0",
+        file_size=31,
+        row_count=1,
+        ranges=RANGES,
+    )
 ]
-LISTED = [ManifestFileMeta(f"manifest-{number}", 9, 1, 0, EMPTY_STATS, 0) for number in range(3)]
-SNAPSHOT = Snapshot(3, 0, "base", "delta", "user", 7, CommitKind.APPEND, 1_700_000_000_000, 5, 5)
+LISTED = [
+    ManifestFileMeta(
+        file_name=f"manifest-{number}",
+        file_size=9,
+        num_added_files=1,
+        num_deleted_files=0,
+        partition_stats=EMPTY_STATS,
+        schema_id=0,
+    )
+    for number in range(3)
+]
+SNAPSHOT = Snapshot(
+    id=3,
+    schema_id=0,
+    base_manifest_list="base",
+    delta_manifest_list="delta",
+    commit_user="user",
+    commit_identifier=7,
+    commit_kind=CommitKind.APPEND,
+    time_millis=1_700_000_000_000,
+    total_record_count=5,
+    delta_record_count=5,
+)
 SCHEMA = TableSchema(
-    0, (Field(0, "id", AtomicType(False, "BIGINT")),), 0, (), ("id",), {"bucket": "1"}, None, 7
+    id=0,
+    fields=(Field(id=0, name="id", type=AtomicType(False, "BIGINT")),),
+    highest_field_id=0,
+    partition_keys=(),
+    primary_keys=("id",),
+    options={"bucket": "1"},
+    comment=None,
+    time_millis=7,
 )
 
 FILE = "db.db/t/some/file"

@@ -52,9 +52,9 @@ def deployment(
     made = Deployment(
         tmp_path_factory.mktemp("live") / "home",
         repository,
-        ["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")],
-        environment,
-        {
+        location=["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")],
+        environment=environment,
+        config={
             **FAST_INSTANCE_CONFIG,
             "run_retries": {"enabled": True, "max_retries": 1},
             "run_monitoring": {

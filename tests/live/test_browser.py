@@ -102,9 +102,9 @@ def demo(
     made = Deployment(
         tmp_path_factory.mktemp("demo") / "home",
         repository,
-        ["-m", "definitions"],
-        {"PAIMON_WAREHOUSE": str(Path(board.paths.root).parents[1])},
-        FAST_INSTANCE_CONFIG,
+        location=["-m", "definitions"],
+        environment={"PAIMON_WAREHOUSE": str(Path(board.paths.root).parents[1])},
+        config=FAST_INSTANCE_CONFIG,
     )
     try:
         made.start()

@@ -56,7 +56,12 @@ def deployment(
 ) -> Iterator[Deployment]:
     location = ["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")]
     made = Deployment(
-        tmp_path / "home", repository, location, environment, FAST_INSTANCE_CONFIG, documented
+        tmp_path / "home",
+        repository,
+        location=location,
+        environment=environment,
+        config=FAST_INSTANCE_CONFIG,
+        more_config=documented,
     )
     try:
         made.start()

@@ -54,7 +54,9 @@ def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
 
 def writer_of(table: Table) -> TableWriter:
     """A writer that knows the table as it is now."""
-    return TableWriter(table.build_writer_factory(), table.read_next_sequences())
+    return TableWriter(
+        factory=table.build_writer_factory(), first_sequence=table.read_next_sequences()
+    )
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:

@@ -26,7 +26,9 @@ def test_java_and_we_write_and_compact_one_table_in_turn(
 ) -> None:
     clustering = {"bucket": "1", "pk-clustering-override": "true", "clustering.columns": "s"}
     steps = [write(rows(range(3 * turn, 3 * turn + 9), f"{turn % 3}")) for turn in range(9)]
-    kind = Kind("clustered", steps, primary_key=["k"], options=clustering | VARIANTS[variant])
+    kind = Kind(
+        name="clustered", steps=steps, primary_key=["k"], options=clustering | VARIANTS[variant]
+    )
     warehouse = tmp_path / "w"
     write_and_compact_in_turn(java20, warehouse, kind, {"write-only": write_only})
 

@@ -77,7 +77,7 @@ ENGINE_OPTIONS: dict[str, dict[str, str]] = {
 
 def of_engine(engine: str, **options: str) -> Kind:
     every = {"bucket": "2", **ENGINE_OPTIONS[engine], **options}
-    return Kind(engine, (), columns=COLUMNS, primary_key=["k"], options=every)
+    return Kind(name=engine, steps=(), columns=COLUMNS, primary_key=["k"], options=every)
 
 
 def batch(seed: int, *, deletes: bool) -> list[Record]:

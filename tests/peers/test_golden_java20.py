@@ -178,7 +178,9 @@ def test_java_reads_its_rows_after_our_steps_and_continues_to_write(
     assert_sound(java20, warehouse, table)
     assert java20._oracle("orphans", warehouse, table_id) == []
 
-    writes_again(java20, java, warehouse, entry, tmp_path / "rows.jsonl", after[:5])
+    writes_again(
+        java20, java, warehouse=warehouse, entry=entry, file=tmp_path / "rows.jsonl", rows=after[:5]
+    )
     assert_sound(java20, warehouse, table)
     full_name = f"java-2.0/{name}"
     if refusal_pattern(full_name) is None and full_name not in MERGED_BY_ENGINES:

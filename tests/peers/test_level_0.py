@@ -34,7 +34,7 @@ ENGINES: dict[str, dict[str, str]] = {
 
 def kind_of(options: dict[str, str], *steps: Mapping[str, Any]) -> Kind:
     own = {"bucket": "2", "write-only": "true"} | options
-    return Kind("level 0", list(steps), primary_key=["k"], options=own)
+    return Kind(name="level 0", steps=list(steps), primary_key=["k"], options=own)
 
 
 def by_key(found: Sequence[dict[str, object]]) -> list[dict[str, object]]:

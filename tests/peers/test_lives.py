@@ -127,7 +127,7 @@ def test_java_reads_and_alters_what_we_altered(tmp_path: Path, peer: Peer) -> No
     catalog.alter_table(
         "db.t",
         [
-            AddColumn("added", "DOUBLE", comment="new", after="k"),
+            AddColumn(column="added", type="DOUBLE", comment="new", after="k"),
             DropColumn("gone"),
             RenameColumn("v", "title"),
             UpdateType("n", "BIGINT"),

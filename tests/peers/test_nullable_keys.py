@@ -19,8 +19,8 @@ def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket:
     keys = [(None, None), (None, "x"), (1, None), (1, "x")]
     steps = [part(f"{turn}", keys[turn % 3 :]) for turn in range(6)]
     kind = Kind(
-        "nullable keys",
-        steps,
+        name="nullable keys",
+        steps=steps,
         columns="a BIGINT, b STRING, v STRING",
         primary_key=["a", "b"],
         options={"bucket": bucket, "primary-key.nullable": "true"},

@@ -27,7 +27,9 @@ def test_java_and_we_write_and_compact_one_table_in_turn(
 ) -> None:
     ordering = {"bucket": "1", "write-only": "true", "sequence.snapshot-ordering": "true"}
     steps = [write(rows(range(3 * turn, 3 * turn + 9), f"{turn}")) for turn in range(8)]
-    kind = Kind("ordered", steps, primary_key=["k"], options=ordering | VARIANTS[variant])
+    kind = Kind(
+        name="ordered", steps=steps, primary_key=["k"], options=ordering | VARIANTS[variant]
+    )
     warehouse = tmp_path / "w"
     write_and_compact_in_turn(java20, warehouse, kind)
 

@@ -77,10 +77,12 @@ def rewrite(table: Table) -> None:
         writer.write(pa.Table.from_batches(batches))
     removed = [(FileKind.DELETE, file) for file in split.files]
     entries = tuple(
-        ManifestEntry(kind, split.partition, 0, -1, file)
+        ManifestEntry(kind=kind, partition=split.partition, bucket=0, total_buckets=-1, file=file)
         for kind, file in [*removed, *((FileKind.ADD, file) for file in writer.close())]
     )
-    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.COMPACT, entries))
+    table.new_commit(StepKind.WRITE_ROWS).commit(
+        CommitChanges(kind=CommitKind.COMPACT, entries=entries)
+    )
 
 
 def test_java_reads_the_ids_of_our_rows_and_keeps_them(tmp_path: Path, java: Peer) -> None:

@@ -104,14 +104,14 @@ def read_by_us(warehouse: Path, game: Game) -> list[Record]:
 def test_we_and_java_take_turns(java20: Peer, tmp_path: Path, name: str, seed: int) -> None:
     game, chance = GAMES[name], random.Random(f"{name} {seed}")  # noqa: S311 - data, not a secret
     key: list[Any] = ["k"] if game.keyed else []
-    kind = Kind(name, (), columns=COLUMNS, primary_key=key, options=game.options)
+    kind = Kind(name=name, steps=(), columns=COLUMNS, primary_key=key, options=game.options)
     warehouse = tmp_path / "t"
     java20.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
     found: list[Record] = []
     for turn in range(TURNS):
         step = choose(game, chance, turn, [{c: r[c] for c in UNTRACKED} for r in found])
         if chance.random() < 0.5:
-            let_java(java20, warehouse, game, chance, step)
+            let_java(java20, warehouse, game=game, chance=chance, step=step)
         else:
             ours.run_step(warehouse, step)
         found = read_by_us(warehouse, game)

@@ -103,8 +103,8 @@ def copied(warehouse: Path, kind: str, name: str, *, keyed: bool) -> Golden:
     rows = expected_rows(entry["snapshots"][-1])
     records = [dict(zip(columns, row, strict=True)) for row in rows]
     table = Kind(
-        name,
-        (write(records),),
+        name=name,
+        steps=(write(records),),
         columns=", ".join(f"{column} {text}" for column, text in columns.items()),
         primary_key=["id"] if keyed else [],
         options={"file.format": kind, "bucket": "2" if keyed else "-1"},

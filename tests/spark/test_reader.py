@@ -226,7 +226,9 @@ def test_names_that_spark_does_not_tell_apart_are_read_by_tasks(tmp_path: Path) 
     catalog.alter_table("db.t", [DropColumn("K")])
 
     assert separate_native_files(catalog.table("db.t").scan())[0] == []  # the file still has both
-    catalog.alter_table("db.t", [AddColumn("v", "INT"), UpdateColumnComment("k", "a number")])
+    catalog.alter_table(
+        "db.t", [AddColumn(column="v", type="INT"), UpdateColumnComment("k", "a number")]
+    )
     catalog.table("db.t").append(table_of("k v", [(1, 2)]))
     assert len(separate_native_files(catalog.table("db.t").scan())[0]) == 1
 

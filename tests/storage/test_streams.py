@@ -89,7 +89,9 @@ def test_chosen_rows_of_a_remote_parquet_file_take_few_requests() -> None:
 
     with counted.open() as source:
         opened = ParquetFileReader(cast(IO[bytes], source), remote=True)
-        ((numbers, batch),) = read_parquet_rows(opened, "f", ["k", "v"], 1_000, [0], chosen)
+        ((numbers, batch),) = read_parquet_rows(
+            opened, "f", columns=["k", "v"], batch_rows=1_000, groups=[0], chosen=chosen
+        )
 
     assert numbers.tolist() == chosen.tolist()
     assert pa.Table.from_batches([batch]) == table.take(pa.array(chosen))

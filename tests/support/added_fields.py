@@ -155,7 +155,7 @@ def add_fields(
             record["_FILE_SIZE"] = sizes[record["_FILE_NAME"]]
         for name, of_type in fields.get(kind, {}).items():
             if random_of_file.random() < chance and only in (path.name, ""):
-                _add_field(schema, records, name, of_type, seed)
+                _add_field(schema, records, path=name, kind=of_type, seed=seed)
         if convert is not None and kind == "manifest":
             convert(path, records)
         else:

@@ -125,7 +125,7 @@ def select_retained(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict
 
 def unreferenced_files(table: Table) -> set[str]:
     """Return the names of all files that nothing refers to, but for those of snapshots, schemas and so on themselves."""
-    used = ReferencedFiles(RetainedSnapshotStore(table.io, table.paths.root))
+    used = ReferencedFiles(store=RetainedSnapshotStore(table.io, table.paths.root))
     used.update()
     folders = ("schema", "snapshot", "tag", "changelog", "consumer")
     return {

@@ -58,7 +58,7 @@ RETRACT_FUNCTIONS: dict[str, Combine] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rules:
     """The options of a table. ``functions`` aggregate; ``group`` is a sequence group: its sequence and its columns."""
 

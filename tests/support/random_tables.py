@@ -71,7 +71,9 @@ def types(draw: st.DrawFn, depth: int = 2) -> DataType:
     if shape == "multiset":
         return MultisetType(nullable, key)
     children = draw(st.lists(inner, min_size=1, max_size=3))
-    return RowType(nullable, tuple(Field(10 + i, f"f{i}", t) for i, t in enumerate(children)))
+    return RowType(
+        nullable, tuple(Field(id=10 + i, name=f"f{i}", type=t) for i, t in enumerate(children))
+    )
 
 
 def values(kind: str, data_type: DataType) -> st.SearchStrategy[Any]:
@@ -140,7 +142,7 @@ def _times(kind: str, name: str, params: tuple[int, ...]) -> st.SearchStrategy[i
 @st.composite
 def tables(draw: st.DrawFn, kind: str) -> tuple[list[Field], pa.Table]:
     columns = draw(st.lists(types().filter(lambda t: is_writable(kind, t)), min_size=1, max_size=4))
-    fields = [Field(i, f"c{i}", column) for i, column in enumerate(columns)]
+    fields = [Field(id=i, name=f"c{i}", type=column) for i, column in enumerate(columns)]
     size = draw(st.integers(0, 20))
     schema = to_arrow_schema(fields)
     arrays = [

@@ -113,7 +113,7 @@ def test_files_add_up_to_the_table(table: Table) -> None:
 def test_files_tell_of_a_column_that_came_later_that_all_is_null(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT")
     table.upsert(table_of("k", [(1,), (2,)]))
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("late", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="late", type="INT")])
     (row,) = _rows(table, "files")
     assert row["null_value_counts"] == "{k=0, late=2}"
 

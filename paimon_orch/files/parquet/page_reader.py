@@ -63,7 +63,7 @@ class ReadCosts:
 LOCAL_COSTS, REMOTE_COSTS = ReadCosts(4 << 10, 128 << 10), ReadCosts(1 << 20, 1 << 20)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _LeafPages:
     """A leaf column in a row group: where each of its pages begins, in the file and in rows; the end is the last."""
 
@@ -151,7 +151,11 @@ class PageReader:
             return {
                 group: plan
                 for group in chunks
-                if (plan := self._planned(group, columns, sparse[group], chunks[group], indexes))
+                if (
+                    plan := self._planned(
+                        group, columns, rows=sparse[group], chunks=chunks[group], indexes=indexes
+                    )
+                )
             }
         except (LookupError, ValueError, RecursionError) as error:
             raise PageIndexError(f"{type(error).__name__}: {error}") from error
@@ -203,7 +207,7 @@ class PageReader:
             starts, firsts = np.array(chunk.pages), np.array([0, rows])
         else:
             starts, firsts = _decode_locations(indexes[chunk.index], chunk, rows)
-        return _LeafPages(number, chunk, starts, firsts, is_flat)
+        return _LeafPages(number=number, chunk=chunk, starts=starts, rows=firsts, is_flat=is_flat)
 
     def _fetch(self, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return the bytes of some ranges of the file."""

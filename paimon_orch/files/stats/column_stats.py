@@ -32,7 +32,7 @@ _FIXED_LENGTHS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatsBuilder:
     """What is known of a column after some of its rows.
 
@@ -91,13 +91,13 @@ class ColumnStatsBuilder:
         if self.bounds is not None and len(self.bounds):
             low, high = map(to_readable_value, to_text(self.bounds, kind))
         return ColumnStatistics(
-            self.column.id,
-            self.distinct_count,
-            low,
-            high,
-            self.nulls,
-            average,
-            self.max_length if fixed is None else fixed,
+            column_id=self.column.id,
+            distinct_count=self.distinct_count,
+            min=low,
+            max=high,
+            null_count=self.nulls,
+            average_length=average,
+            max_length=self.max_length if fixed is None else fixed,
         )
 
     def encode(self) -> str:
@@ -117,13 +117,15 @@ class ColumnStatsBuilder:
         rows, nulls, length, max_length, hashes, bounds = json.loads(text)
         stored = b64decode(bounds)
         return cls(
-            column,
-            rows,
-            nulls,
-            length,
-            max_length,
-            np.frombuffer(b64decode(hashes), np.uint64),
-            pa.ipc.open_stream(stored).read_all()["bounds"].combine_chunks() if stored else None,
+            column=column,
+            rows=rows,
+            nulls=nulls,
+            length=length,
+            max_length=max_length,
+            hashes=np.frombuffer(b64decode(hashes), np.uint64),
+            bounds=pa.ipc.open_stream(stored).read_all()["bounds"].combine_chunks()
+            if stored
+            else None,
         )
 
 

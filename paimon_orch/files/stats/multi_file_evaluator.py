@@ -22,7 +22,7 @@ _UNKNOWN_COUNT = -1
 _CUT_SUFFIXES = ("?", "\ufffd")  # how a bound may end that was cut too low
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnBounds:
     """Bounds of one column as internal values: ``has_low`` and ``has_high`` tell where they are known.
 
@@ -41,14 +41,20 @@ class ColumnBounds:
         low, high = ([column.min for column in stats], [column.max for column in stats])
         known = [np.array([bound is not None for bound in bounds], bool) for bounds in (low, high)]
         nulls = encode_null_counts([column.null_count for column in stats])
-        return cls(to_object_array(low), known[0], to_object_array(high), known[1], nulls)
+        return cls(
+            low=to_object_array(low),
+            has_low=known[0],
+            high=to_object_array(high),
+            has_high=known[1],
+            nulls=nulls,
+        )
 
     @classmethod
     def unknown(cls, nulls: Indices | None = None) -> "ColumnBounds":
         """Return that there are no bounds, and how many nulls there are."""
         none, nothing = np.zeros(1, bool), np.zeros(1, object)
         known = np.full(1, _UNKNOWN_COUNT) if nulls is None else nulls
-        return cls(nothing, none, nothing, none, known)
+        return cls(low=nothing, has_low=none, high=nothing, has_high=none, nulls=known)
 
     @classmethod
     def from_fields(
@@ -74,16 +80,22 @@ class ColumnBounds:
                 for text, known in zip(highs, has_high, strict=True)
             ]
             has_high = has_high & ~np.array(cut, bool)
-        return cls(lows, has_low, highs, has_high, np.where(alike, nulls, _UNKNOWN_COUNT))
+        return cls(
+            low=lows,
+            has_low=has_low,
+            high=highs,
+            has_high=has_high,
+            nulls=np.where(alike, nulls, _UNKNOWN_COUNT),
+        )
 
     def take(self, rows: Indices) -> "ColumnBounds":
         """Return the bounds of some files, in any order."""
         return ColumnBounds(
-            self.low[rows],
-            self.has_low[rows],
-            self.high[rows],
-            self.has_high[rows],
-            self.nulls[rows],
+            low=self.low[rows],
+            has_low=self.has_low[rows],
+            high=self.high[rows],
+            has_high=self.has_high[rows],
+            nulls=self.nulls[rows],
         )
 
 

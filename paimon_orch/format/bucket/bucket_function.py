@@ -90,7 +90,7 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.N
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
         slot = fixed[:, head + 8 * index : head + 8 * index + 8]
-        part = _write_column(slot, column, valid, data_type, offsets)
+        part = _write_column(slot, column, valid=valid, data_type=data_type, offsets=offsets)
         if part is not None:
             variable.append(part)
             offsets += part[0]
@@ -109,7 +109,7 @@ def _write_column(
     if name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
         return _write_text(slot, column, offsets)
     if name == "DECIMAL":
-        return _write_decimal(slot, column, valid, params[0], offsets)
+        return _write_decimal(slot, column, valid=valid, precision=params[0], offsets=offsets)
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and params[0] > 3:
         per_milli = 1_000 if params[0] <= 6 else 1_000_000
         ticks = np.where(valid, _to_int64(column), 0)

@@ -345,7 +345,7 @@ def _write_arrays_and_runs(
     _write_numbers(out, (keys + 4 * containers[group])[listed], inside[listed], 4)
     body = begin[group] + inside
     _write_numbers(out, body[stored_as_runs], runs[stored_as_runs], 2)
-    _write_payloads(out, groups, body, is_run, stored_as_runs)
+    _write_payloads(out, groups, body=body, is_run=is_run, stored_as_runs=stored_as_runs)
     return out.tobytes(), sizes
 
 

@@ -297,7 +297,7 @@ def _plan_float_queries(
     return tests
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopN:
     """The first rows in an order by columns, of which the first one alone is looked at."""
 

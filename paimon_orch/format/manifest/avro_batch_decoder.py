@@ -22,7 +22,7 @@ class UnexpectedAvroError(Exception):
     """The schema or the data is not what the walk knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AvroColumn:
     """One field of all records: numbers, or where bytes and arrays lie (``values`` to ``ends``).
 
@@ -39,11 +39,11 @@ class AvroColumn:
     def take(self, rows: Indices) -> "AvroColumn":
         """Return the field of some records."""
         return AvroColumn(
-            self.values[rows],
-            None if self.ends is None else self.ends[rows],
-            None if self.valid is None else self.valid[rows],
-            None if self.items is None else tuple(item.take(rows) for item in self.items),
-            self.item_type,
+            values=self.values[rows],
+            ends=None if self.ends is None else self.ends[rows],
+            valid=None if self.valid is None else self.valid[rows],
+            items=None if self.items is None else tuple(item.take(rows) for item in self.items),
+            item_type=self.item_type,
         )
 
     def scatter(self, lanes: Indices, valid: Mask) -> "AvroColumn":
@@ -51,9 +51,11 @@ class AvroColumn:
         values = np.zeros((2, len(valid)), np.int64)
         values[0][lanes] = self.values
         if self.ends is None:
-            return AvroColumn(values[0], None, valid)
+            return AvroColumn(values=values[0], ends=None, valid=valid)
         values[1][lanes] = self.ends
-        return AvroColumn(values[0], values[1], valid, None, self.item_type)
+        return AvroColumn(
+            values=values[0], ends=values[1], valid=valid, items=None, item_type=self.item_type
+        )
 
     @property
     def is_null(self) -> bool:
@@ -166,11 +168,11 @@ class AvroBatchDecoder:
             return self._read_union(kind, at)
         if kind in _INTEGER_TYPES:
             values, at = self._longs(at)
-            return at, AvroColumn(values)
+            return at, AvroColumn(values=values)
         if kind in _BYTE_TYPES:
             length, start = self._longs(at)
             at = self._advance(start, length)
-            return at, AvroColumn(start, at)
+            return at, AvroColumn(values=start, ends=at)
         if kind == "array":
             return self._read_array(schema["items"], at)
         raise UnexpectedAvroError(f"a field of type {kind}")
@@ -233,7 +235,13 @@ class AvroBatchDecoder:
         is_whole = uniform and all(
             item.ends is None and len(item.values) == len(at) for item in items
         )
-        return at, AvroColumn(start, at, None, tuple(items) if is_whole else None, kind)
+        return at, AvroColumn(
+            values=start,
+            ends=at,
+            valid=None,
+            items=tuple(items) if is_whole else None,
+            item_type=kind,
+        )
 
     def _read_items(
         self, kind: Any, at: Indices, lanes: Indices, left: Indices

@@ -55,7 +55,7 @@ _WIDENED_TYPES = {"int": "long"}
 _MILLIS_LOGICAL_TYPES = (None, "timestamp-millis", "local-timestamp-millis")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnarManifest:
     """The entries of one manifest; objects are made of those alone that are asked for.
 
@@ -131,14 +131,14 @@ class ColumnarManifest:
         if len(rows) == len(self):
             return self
         return ColumnarManifest(
-            self.path,
-            self.kinds[rows],
-            self.buckets[rows],
-            self.levels[rows],
-            [self.names[row] for row in rows.tolist()],
-            self.data,
-            {name: column.take(rows) for name, column in self.columns.items()},
-            self.unknown,
+            path=self.path,
+            kinds=self.kinds[rows],
+            buckets=self.buckets[rows],
+            levels=self.levels[rows],
+            names=[self.names[row] for row in rows.tolist()],
+            data=self.data,
+            columns={name: column.take(rows) for name, column in self.columns.items()},
+            unknown=self.unknown,
         )
 
 

@@ -23,7 +23,7 @@ HASH_INDEX = "HASH"
 DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorRange:
     """Where one data file's vector lies in an index file .
 
@@ -38,7 +38,7 @@ class DeletionVectorRange:
     """Fields of the range that are not known to this version."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalIndexMeta:
     """Global index fields (1.4 and later), kept through rewrites and not interpreted."""
 
@@ -49,7 +49,7 @@ class GlobalIndexMeta:
     index_meta: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexManifestEntry:
     """One index file of a partition's bucket."""
 
@@ -187,40 +187,40 @@ def _from_avro(
     avro.check_record_version(value, INDEX_MANIFEST_VERSION, path)
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
-        FileKind(value["_KIND"]),
-        value["_PARTITION"],
-        value["_BUCKET"],
-        value["_INDEX_TYPE"],
-        check_file_name(value["_FILE_NAME"], path),
-        value["_FILE_SIZE"],
-        value["_ROW_COUNT"],
-        None
+        kind=FileKind(value["_KIND"]),
+        partition=value["_PARTITION"],
+        bucket=value["_BUCKET"],
+        index_type=value["_INDEX_TYPE"],
+        file_name=check_file_name(value["_FILE_NAME"], path),
+        file_size=value["_FILE_SIZE"],
+        row_count=value["_ROW_COUNT"],
+        ranges=None
         if ranges is None
         else tuple(
             DeletionVectorRange(
-                r["f0"],
-                r["f1"],
-                r["f2"],
-                r.get("_CARDINALITY"),
+                data_file=r["f0"],
+                offset=r["f1"],
+                length=r["f2"],
+                cardinality=r.get("_CARDINALITY"),
                 additional=AdditionalFields.of(unknown_of_ranges, r, _RANGES_PREFIX),
             )
             for r in ranges
             if r is not None
         ),
-        value.get("_EXTERNAL_PATH"),
-        None if index is None else _global_index_from_avro(index),
-        AdditionalFields.of(unknown, value),
+        external_path=value.get("_EXTERNAL_PATH"),
+        global_index=None if index is None else _global_index_from_avro(index),
+        additional=AdditionalFields.of(unknown, value),
     )
 
 
 def _global_index_from_avro(value: Mapping[str, Any]) -> GlobalIndexMeta:
     extra = value.get("_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
-        value["_ROW_RANGE_START"],
-        value["_ROW_RANGE_END"],
-        value["_INDEX_FIELD_ID"],
-        None if extra is None else tuple(extra),
-        value.get("_INDEX_META"),
+        row_range_start=value["_ROW_RANGE_START"],
+        row_range_end=value["_ROW_RANGE_END"],
+        index_field_id=value["_INDEX_FIELD_ID"],
+        extra_field_ids=None if extra is None else tuple(extra),
+        index_meta=value.get("_INDEX_META"),
     )
 
 

@@ -41,7 +41,7 @@ class FileSource(IntEnum):
     COMPACT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFileMeta:
     """Metadata of one data file. Keys are serialized rows of the trimmed primary key.
 
@@ -76,7 +76,7 @@ class DataFileMeta:
         return replace(self, level=level)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
     """One added or deleted data file of a partition's bucket."""
 
@@ -235,34 +235,34 @@ def _entry_from_avro(
         avro.check_record_version(value, MANIFEST_VERSION, path)
         file = value["_FILE"]
         meta = DataFileMeta(
-            check_file_name(file["_FILE_NAME"], path),
-            file["_FILE_SIZE"],
-            file["_ROW_COUNT"],
-            file["_MIN_KEY"],
-            file["_MAX_KEY"],
-            stats_from_avro(file["_KEY_STATS"]),
-            stats_from_avro(file["_VALUE_STATS"]),
-            file["_MIN_SEQUENCE_NUMBER"],
-            file["_MAX_SEQUENCE_NUMBER"],
-            file["_SCHEMA_ID"],
-            file["_LEVEL"],
-            tuple(check_file_name(name, path) for name in file["_EXTRA_FILES"]),
-            _to_epoch_millis(file.get("_CREATION_TIME")),
-            file.get("_DELETE_ROW_COUNT"),
-            file.get("_EMBEDDED_FILE_INDEX"),
-            file.get("_FILE_SOURCE"),
-            _to_tuple(file.get("_VALUE_STATS_COLS")),
-            file.get("_EXTERNAL_PATH"),
-            file.get("_FIRST_ROW_ID"),
-            _to_tuple(file.get("_WRITE_COLS")),
-            AdditionalFields.of(unknown, value),
+            file_name=check_file_name(file["_FILE_NAME"], path),
+            file_size=file["_FILE_SIZE"],
+            row_count=file["_ROW_COUNT"],
+            min_key=file["_MIN_KEY"],
+            max_key=file["_MAX_KEY"],
+            key_stats=stats_from_avro(file["_KEY_STATS"]),
+            value_stats=stats_from_avro(file["_VALUE_STATS"]),
+            min_sequence_number=file["_MIN_SEQUENCE_NUMBER"],
+            max_sequence_number=file["_MAX_SEQUENCE_NUMBER"],
+            schema_id=file["_SCHEMA_ID"],
+            level=file["_LEVEL"],
+            extra_files=tuple(check_file_name(name, path) for name in file["_EXTRA_FILES"]),
+            creation_time=_to_epoch_millis(file.get("_CREATION_TIME")),
+            delete_row_count=file.get("_DELETE_ROW_COUNT"),
+            embedded_index=file.get("_EMBEDDED_FILE_INDEX"),
+            file_source=file.get("_FILE_SOURCE"),
+            value_stats_cols=_to_tuple(file.get("_VALUE_STATS_COLS")),
+            external_path=file.get("_EXTERNAL_PATH"),
+            first_row_id=file.get("_FIRST_ROW_ID"),
+            write_cols=_to_tuple(file.get("_WRITE_COLS")),
+            additional=AdditionalFields.of(unknown, value),
         )
         return ManifestEntry(
-            FileKind(value["_KIND"]),
-            value["_PARTITION"],
-            value["_BUCKET"],
-            value["_TOTAL_BUCKETS"],
-            meta,
+            kind=FileKind(value["_KIND"]),
+            partition=value["_PARTITION"],
+            bucket=value["_BUCKET"],
+            total_buckets=value["_TOTAL_BUCKETS"],
+            file=meta,
         )
 
 

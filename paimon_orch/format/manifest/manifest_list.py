@@ -28,7 +28,7 @@ from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.types.data_types import Field
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFileMeta:
     """One manifest of a list; partition statistics cover ADD and DELETE entries alike."""
 
@@ -67,18 +67,18 @@ class ManifestFileMeta:
         ]
         all_have_ids = bool(row_ids) and len(row_ids) == len(entries)
         return cls(
-            file_name,
-            file_size,
-            len(entries) - deleted,
-            deleted,
-            compute_partition_stats(entries, partition_fields),
-            max((entry.file.schema_id for entry in entries), default=schema_id),
-            min(buckets, default=None),
-            max(buckets, default=None),
-            min(levels, default=None),
-            max(levels, default=None),
-            min(first for first, _ in row_ids) if all_have_ids else None,
-            max(last for _, last in row_ids) if all_have_ids else None,
+            file_name=file_name,
+            file_size=file_size,
+            num_added_files=len(entries) - deleted,
+            num_deleted_files=deleted,
+            partition_stats=compute_partition_stats(entries, partition_fields),
+            schema_id=max((entry.file.schema_id for entry in entries), default=schema_id),
+            min_bucket=min(buckets, default=None),
+            max_bucket=max(buckets, default=None),
+            min_level=min(levels, default=None),
+            max_level=max(levels, default=None),
+            min_row_id=min(first for first, _ in row_ids) if all_have_ids else None,
+            max_row_id=max(last for _, last in row_ids) if all_have_ids else None,
         )
 
 
@@ -161,19 +161,19 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
             avro.check_record_version(value, MANIFEST_VERSION, path)
         return [
             ManifestFileMeta(
-                check_file_name(value["_FILE_NAME"], path),
-                value["_FILE_SIZE"],
-                value["_NUM_ADDED_FILES"],
-                value["_NUM_DELETED_FILES"],
-                stats_from_avro(value["_PARTITION_STATS"]),
-                value["_SCHEMA_ID"],
-                value.get("_MIN_BUCKET"),
-                value.get("_MAX_BUCKET"),
-                value.get("_MIN_LEVEL"),
-                value.get("_MAX_LEVEL"),
-                value.get("_MIN_ROW_ID"),
-                value.get("_MAX_ROW_ID"),
-                AdditionalFields.of(records.unknown, value),
+                file_name=check_file_name(value["_FILE_NAME"], path),
+                file_size=value["_FILE_SIZE"],
+                num_added_files=value["_NUM_ADDED_FILES"],
+                num_deleted_files=value["_NUM_DELETED_FILES"],
+                partition_stats=stats_from_avro(value["_PARTITION_STATS"]),
+                schema_id=value["_SCHEMA_ID"],
+                min_bucket=value.get("_MIN_BUCKET"),
+                max_bucket=value.get("_MAX_BUCKET"),
+                min_level=value.get("_MIN_LEVEL"),
+                max_level=value.get("_MAX_LEVEL"),
+                min_row_id=value.get("_MIN_ROW_ID"),
+                max_row_id=value.get("_MAX_ROW_ID"),
+                additional=AdditionalFields.of(records.unknown, value),
             )
             for value in records.values
         ]

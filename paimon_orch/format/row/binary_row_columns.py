@@ -47,7 +47,9 @@ def read_field_column(
     bit = index + 8
     last = len(joined.data) - 1
     known = alike & (joined.data[np.minimum(row + bit // 8, last)] >> bit % 8 & 1 == 0)
-    values = _decode_values(joined, row, row + head + 8 * index, known, data_type)
+    values = _decode_values(
+        joined, row, slots=row + head + 8 * index, known=known, data_type=data_type
+    )
     return None if values is None else FieldColumn(values, known, alike)
 
 
@@ -69,7 +71,7 @@ def _decode_values(
             return None
         return joined.read_longs(at) * 1_000 + (words & 0xFFFFFFFF) // 1_000
     if name == "VARCHAR":
-        return _decode_texts(joined, row, slots, words, known)
+        return _decode_texts(joined, row, slots=slots, words=words, known=known)
     return None
 
 

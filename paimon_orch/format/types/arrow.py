@@ -75,7 +75,9 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
         case AtomicType(name=name):
             return _ARROW_TYPES_BY_NAME[name]
         case ArrayType(element=element):
-            return pa.list_(_to_arrow_child("element", element, field_id, depth + 1, 1))
+            return pa.list_(
+                _to_arrow_child("element", element, field_id=field_id, depth=depth + 1, sign=1)
+            )
         case MultisetType(element=element):
             return _to_arrow_map(element, AtomicType(False, "INT"), field_id, depth)
         case MapType(key=key, value=value):
@@ -89,8 +91,10 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
 
 def _to_arrow_map(key: DataType, value: DataType, field_id: int | None, depth: int) -> pa.DataType:
     return pa.map_(
-        _to_arrow_child("key", key.with_nullable(False), field_id, depth + 1, -1),
-        _to_arrow_child("value", value, field_id, depth + 1, 1),
+        _to_arrow_child(
+            "key", key.with_nullable(False), field_id=field_id, depth=depth + 1, sign=-1
+        ),
+        _to_arrow_child("value", value, field_id=field_id, depth=depth + 1, sign=1),
     )
 
 
@@ -149,6 +153,6 @@ def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
 def to_paimon_fields(schema: pa.Schema) -> list[Field]:
     """Return columns for an Arrow schema; the ids are provisional."""
     return [
-        Field(number, field.name, to_paimon_type(field.type, nullable=field.nullable))
+        Field(id=number, name=field.name, type=to_paimon_type(field.type, nullable=field.nullable))
         for number, field in enumerate(schema)
     ]

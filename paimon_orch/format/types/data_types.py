@@ -61,7 +61,7 @@ class MapType(DataType):
     value: DataType = DataType()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One column or one field of a ROW; ``id`` survives renames, names do not."""
 
@@ -226,7 +226,7 @@ class _TypeParser:
             column = self.type()
             description = self.take()[1:-1].replace("''", "'") if self.accept("COMMENT") else None
             # nested fields count before their parent (docs/format/schema.md#field-ids)
-            fields.append(Field(self.next_id, name, column, description))
+            fields.append(Field(id=self.next_id, name=name, type=column, description=description))
             self.next_id += 1
             if not self.accept(","):
                 break
@@ -309,12 +309,12 @@ def _nested_to_json(data_type: DataType, suffix: str) -> dict[str, Any]:
 def field_from_json(value: Any) -> Field:
     """Decode one field object of a schema file."""
     return Field(
-        int(value["id"]),
-        str(value["name"]),
-        type_from_json(value["type"]),
-        value.get("description"),
-        value.get("defaultValue"),
-        {key: item for key, item in value.items() if key not in _FIELD_KEYS},
+        id=int(value["id"]),
+        name=str(value["name"]),
+        type=type_from_json(value["type"]),
+        description=value.get("description"),
+        default_value=value.get("defaultValue"),
+        additional={key: item for key, item in value.items() if key not in _FIELD_KEYS},
     )
 
 

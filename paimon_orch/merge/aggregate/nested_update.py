@@ -38,7 +38,7 @@ class NestedAppend:
         return [row for row in _non_null_rows(old) if row not in new]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NestedTable:
     """Rows told apart by a key, listed in the order of the reference's hash table.
 

@@ -220,7 +220,13 @@ def _parse_nested_table(
             f"option 'fields.{name}.nested-key-null-strategy' = {strategy!r} must be merge, ignore or error"
         )
     limit = options.integer(f"fields.{name}.count-limit", _UNLIMITED)
-    return NestedTable(name, named("nested-key"), strategy, named("nested-sequence-field"), limit)
+    return NestedTable(
+        column=name,
+        key=named("nested-key"),
+        null_key_strategy=strategy,
+        sequence=named("nested-sequence-field"),
+        limit=limit,
+    )
 
 
 _CONFIGURABLE_FUNCTIONS: dict[str, Callable[[TableSchema, str, DataType], AggregatorFactory]] = {

@@ -21,7 +21,7 @@ def is_bucket_unaware(schema: TableSchema) -> bool:
     return not schema.primary_keys and schema.typed_options.bucket == -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class DeletionVectorRewrite:
     """Writes the index files of one bucket anew where vectors come or go.
 
@@ -97,7 +97,11 @@ def delete_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]
     """Remove index files that nothing refers to."""
     for entry in entries:
         path = reader.paths.index_file(
-            reader.schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+            reader.schema,
+            entry.partition,
+            bucket=entry.bucket,
+            name=entry.file_name,
+            external=entry.external_path,
         )
         reader.io.delete(path)
 

@@ -36,7 +36,7 @@ from paimon_orch.merge.tree.key_range import KeyRange, build_first_key_predicate
 from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTask:
     """What to do in one bucket.
 
@@ -69,7 +69,7 @@ class CompactionTask:
         return *self.files, *self.alone
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BucketCompactionResult:
     """What changed: files that go, files that come, changelog files, and the bucket's new index file.
 

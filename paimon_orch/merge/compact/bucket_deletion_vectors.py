@@ -27,7 +27,11 @@ def read_deletion_vectors(
     for entry in entries:
         if entry.ranges:
             path = paths.index_file(
-                schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+                schema,
+                entry.partition,
+                bucket=entry.bucket,
+                name=entry.file_name,
+                external=entry.external_path,
             )
             with wrap_decode_errors(path):
                 data = io.read_bytes(path)
@@ -74,13 +78,13 @@ class BucketDeletionVectors:
         with io.open_output(place.path) as sink:
             sink.write(data)
         return IndexManifestEntry(
-            FileKind.ADD,
-            partition,
-            bucket,
-            DELETION_VECTORS_INDEX,
-            name,
-            len(data),
-            len(ranges),
-            ranges,
-            place.external,
+            kind=FileKind.ADD,
+            partition=partition,
+            bucket=bucket,
+            index_type=DELETION_VECTORS_INDEX,
+            file_name=name,
+            file_size=len(data),
+            row_count=len(ranges),
+            ranges=ranges,
+            external_path=place.external,
         )

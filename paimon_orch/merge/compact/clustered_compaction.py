@@ -153,7 +153,7 @@ class ClusteredCompaction:
 
     def _compact(self) -> BucketCompactionResult:
         task, options = self._task, self._schema.typed_options
-        outcome = BucketCompactionResult(list(task.inputs))
+        outcome = BucketCompactionResult(before=list(task.inputs))
         fresh = self._sort_level0()
         sorted_writers = list(self._writers)
         # where all files above are merged, new rows are merged with them at once

@@ -33,7 +33,7 @@ _NO_INDICES: Indices = np.empty(0, np.int64)
 ReadRowGroups = Callable[[DataFileMeta, DeletionVector | None], Iterator[RowGroup]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Cursor:
     """A position in one file's sorted keys; it only moves forward. ``group`` is unread until there are ``batches``."""
 
@@ -78,15 +78,16 @@ class PositionLookup:
         self._vectors = vectors
         self._values = [field for field in values if field not in key_fields]
         self._levels = [
-            [
-                _Cursor(file, *decode_key_bounds(file, key_fields), KeyOrderChecker(self._names))
-                for file in group
-            ]
+            [self._open_cursor(file) for file in group]
             for _, group in groupby(sorted(files, key=lambda f: f.level), key=lambda f: f.level)
         ]
         self._is_alive = is_alive
         self._found_positions: dict[str, list[Positions]] = {}
         self._rows: list[LevelRows] = []
+
+    def _open_cursor(self, file: DataFileMeta) -> _Cursor:
+        low, high = decode_key_bounds(file, self._key_fields)
+        return _Cursor(file=file, low=low, high=high, order=KeyOrderChecker(self._names))
 
     def mark(self, keys: KeyColumns) -> list[LevelRows]:
         """Look up sorted keys, greater than all looked up before, and mark what is found.

@@ -189,7 +189,9 @@ def filter_batch(step: MergeBatch, keep: Mask) -> MergeBatch:
         return step
     group = np.repeat(np.arange(len(step.starts)), step.sizes)
     starts = np.flatnonzero(np.diff(group[keep], prepend=-1))
-    return MergeBatch(step.rows, step.keys, step.order[keep], starts, step.levels)
+    return MergeBatch(
+        rows=step.rows, keys=step.keys, order=step.order[keep], starts=starts, levels=step.levels
+    )
 
 
 def keep_newest_level(step: MergeBatch) -> MergeBatch:

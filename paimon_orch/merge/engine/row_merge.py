@@ -110,7 +110,7 @@ def _aggregate_function(schema: TableSchema, name: str) -> str:
     return function
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class MergeFunction(ABC):
     """The merged rows of a number of keys while their rows come in, in lockstep."""
 
@@ -165,7 +165,7 @@ def _row_kind_masks(rows: pa.Table) -> tuple[Mask, Mask]:
     return is_retract(kinds), kinds.to_numpy() == int(RowKind.DELETE)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class AggregateMergeFunction(MergeFunction):
     """Every column by its own aggregate function."""
 
@@ -192,17 +192,27 @@ def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> Merg
     """Return the fold of an aggregation table."""
     folds = {
         name: create_aggregator(
-            schema, _aggregate_function(schema, name), name, _contiguous_column(rows, name), groups
+            schema,
+            _aggregate_function(schema, name),
+            name=name,
+            column=_contiguous_column(rows, name),
+            groups=groups,
         )
         for name in _value_column_names(schema, rows)
     }
     removes = schema.typed_options.boolean("aggregation.remove-record-on-delete")
+    retracts, deletes = _row_kind_masks(rows)
     return AggregateMergeFunction(
-        rows, groups, folds, *_row_kind_masks(rows), remove_on_delete=removes
+        rows=rows,
+        groups=groups,
+        aggregators=folds,
+        retracts=retracts,
+        deletes=deletes,
+        remove_on_delete=removes,
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _GroupState:
     """A sequence group while rows come in: the rank of its sequence, in all rows and as accepted."""
 
@@ -214,7 +224,7 @@ class _GroupState:
     removes_record: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PartialUpdateMergeFunction(MergeFunction):
     """Non-null values overwrite; columns of sequence groups only with a sequence that is not older."""
 
@@ -337,24 +347,34 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
         function = None if name in sequences else find_aggregate_function(schema, name)
         plain = "last_value" if name in sequences | grouped else "last_non_null_value"
         folds[name] = create_aggregator(
-            schema, function or plain, name, _contiguous_column(rows, name), groups
+            schema,
+            function or plain,
+            name=name,
+            column=_contiguous_column(rows, name),
+            groups=groups,
         )
     removing = set(options.names("partial-update.remove-record-on-sequence-group"))
-    states = [
-        _GroupState(
-            group,
-            *_compute_sequence_ranks(rows, group),
-            np.zeros(groups, np.int64),
-            frozenset(n for n in group.columns if find_aggregate_function(schema, n) is not None),
-            bool(removing & set(group.sequence)),
+    states = []
+    for group in found:
+        ranks, has_sequence = _compute_sequence_ranks(rows, group)
+        state = _GroupState(
+            group=group,
+            ranks=ranks,
+            has_sequence=has_sequence,
+            accepted=np.zeros(groups, np.int64),
+            aggregated_columns=frozenset(
+                n for n in group.columns if find_aggregate_function(schema, n) is not None
+            ),
+            removes_record=bool(removing & set(group.sequence)),
         )
-        for group in found
-    ]
+        states.append(state)
+    retracts, deletes = _row_kind_masks(rows)
     return PartialUpdateMergeFunction(
-        rows,
-        groups,
-        folds,
-        *_row_kind_masks(rows),
+        rows=rows,
+        groups=groups,
+        aggregators=folds,
+        retracts=retracts,
+        deletes=deletes,
         group_states=states,
         remove_on_delete=options.boolean("partial-update.remove-record-on-delete"),
         ignores_delete=options.ignores_delete,

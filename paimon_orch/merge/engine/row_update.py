@@ -151,7 +151,11 @@ def _check_merge_result(schema: TableSchema, old: pa.Table, new: pa.Table, given
     if stay.any():
         row = int(np.flatnonzero(stay)[0])
         raise _refusal_error(
-            engine, step, wanted, row, "the row would not be deleted, or be deleted"
+            engine,
+            step,
+            wanted=wanted,
+            row=row,
+            reason="the row would not be deleted, or be deleted",
         )
     for name in schema.names:
         got, asked = _contiguous_column(merged, name), _contiguous_column(wanted, name)
@@ -166,7 +170,7 @@ def _check_merge_result(schema: TableSchema, old: pa.Table, new: pa.Table, given
                 f"column {name!r} would be {got[row].as_py()!r}, not {asked[row].as_py()!r}: "
                 f"{_explain_rule(schema, name)}"
             )
-            raise _refusal_error(engine, step, wanted, row, reason)
+            raise _refusal_error(engine, step, wanted=wanted, row=row, reason=reason)
 
 
 def _explain_rule(schema: TableSchema, name: str) -> str:

@@ -55,7 +55,7 @@ class RowGroupValues:
         return rows
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _FileValues:
     """The values of a file, found by ascending positions."""
 
@@ -156,5 +156,7 @@ class LateMaterialization:
         found = self._open.get(run)
         if found is None or found.number != number:
             groups = self._read(file)
-            found = self._open[run] = _FileValues(number, file.file_name, self.fields, groups)
+            found = self._open[run] = _FileValues(
+                number=number, file_name=file.file_name, fields=self.fields, groups=groups
+            )
         return found

@@ -25,7 +25,7 @@ class MergeRun:
     batches: Iterable[tuple[int, pa.RecordBatch]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBatch:
     """Complete groups of rows with equal keys.
 
@@ -170,7 +170,7 @@ def _build_batch(
             last = keys.newest([batch.num_rows for _, batch, _ in parts])
             return _build_unique_batch(rows.take(pa.array(last)), keys.take(last), levels[last])
         order, starts, _ = _group_by_key(keys)
-        return MergeBatch(rows, keys, order, starts, levels)
+        return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
     return _build_ordered_batch(rows, keys, levels, sequence)
 
 
@@ -178,7 +178,7 @@ def _build_unique_batch(
     rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]
 ) -> MergeBatch:
     everything = np.arange(len(keys))
-    return MergeBatch(rows, keys, everything, everything, levels)
+    return MergeBatch(rows=rows, keys=keys, order=everything, starts=everything, levels=levels)
 
 
 def insert_rows(
@@ -211,8 +211,8 @@ def _build_ordered_batch(
     rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
 ) -> MergeBatch:
     order, starts, same = _group_by_key(keys)
-    order = _sort_by_sequence(order, starts, same, rows, sequence)
-    return MergeBatch(rows, keys, order, starts, levels)
+    order = _sort_by_sequence(order, starts, same=same, rows=rows, sequence=sequence)
+    return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
 
 
 def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bool_]]:

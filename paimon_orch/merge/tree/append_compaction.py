@@ -36,7 +36,7 @@ def collect_deletion_vector_refs(
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompactStrategy:
     """Chooses files by size and by what vectors hide; sizes are in bytes."""
 
@@ -53,13 +53,15 @@ class AppendCompactStrategy:
         """Take the options of a table without primary key."""
         target = options.target_file_size(primary_key=False)
         return cls(
-            target,
-            int(target * _parse_ratio(options, "compaction.small-file-ratio", "0.7")),
-            max(2, options.integer("compaction.min.file-num", 5)),
-            options.memory("source.split.open-file-cost", "4 mb"),
-            _parse_ratio(options, "compaction.delete-ratio-threshold", "0.2"),
-            options.has_deletion_vectors,
-            options.boolean("compaction.force-rewrite-all-files"),
+            target_size=target,
+            small_file_size=int(
+                target * _parse_ratio(options, "compaction.small-file-ratio", "0.7")
+            ),
+            min_files=max(2, options.integer("compaction.min.file-num", 5)),
+            open_file_cost=options.memory("source.split.open-file-cost", "4 mb"),
+            delete_ratio=_parse_ratio(options, "compaction.delete-ratio-threshold", "0.2"),
+            vectors=options.has_deletion_vectors,
+            force_rewrite_all=options.boolean("compaction.force-rewrite-all-files"),
         )
 
     def select_bucket_unaware(

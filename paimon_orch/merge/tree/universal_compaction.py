@@ -20,7 +20,7 @@ class RunSelection:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UniversalCompaction:
     """Picks by size amplification, size ratio and number of runs."""
 
@@ -39,12 +39,15 @@ class UniversalCompaction:
         milliseconds of the local wall clock.
         """
         return cls(
-            options.compaction_trigger,
-            options.integer("compaction.size-ratio", 1) + _off_peak_ratio(options, now.hour),
-            options.integer("compaction.max-size-amplification-percent", 200),
-            _optional_size(options, "compaction.total-size-threshold"),
-            _optional_size(options, "compaction.incremental-size-threshold"),
-            _interval_start(options, now),
+            trigger=options.compaction_trigger,
+            size_ratio=options.integer("compaction.size-ratio", 1)
+            + _off_peak_ratio(options, now.hour),
+            max_amplification=options.integer("compaction.max-size-amplification-percent", 200),
+            total_size_threshold=_optional_size(options, "compaction.total-size-threshold"),
+            incremental_size_threshold=_optional_size(
+                options, "compaction.incremental-size-threshold"
+            ),
+            full_compaction_before=_interval_start(options, now),
         )
 
     def select_runs(self, num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:

@@ -78,8 +78,15 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
     """Return the changes of the columns and rows of a scan, of no snapshot yet."""
     producer = scan.schema.typed_options.changelog_producer
     span = SnapshotRange("delta" if producer == "none" else "changelog")
-    at = scan.io, scan.paths, scan.schemas
-    return IncrementalScan(*at, scan.schema, span, scan.fields, scan.predicate)
+    return IncrementalScan(
+        io=scan.io,
+        paths=scan.paths,
+        schemas=scan.schemas,
+        schema=scan.schema,
+        snapshot_range=span,
+        fields=scan.fields,
+        predicate=scan.predicate,
+    )
 
 
 def _choose_levels(schema: TableSchema) -> range:

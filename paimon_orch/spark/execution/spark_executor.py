@@ -146,7 +146,7 @@ class SparkExecutor:
         frame = frame_of(jobs.session)
         with ThreadPoolExecutor(1, thread_name_prefix="paimon-orch") as pool:
             future = pool.submit(jobs.collect, frame)
-            self._watch(future, jobs, tasks, label, progress)
+            self._watch(future, jobs, count=tasks, label=label, progress=progress)
             return self._rows(future, label)
 
     def cancel(self) -> None:

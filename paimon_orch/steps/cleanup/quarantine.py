@@ -73,7 +73,7 @@ class Quarantine:
     def put(self, folder: str, paths: Iterable[str]) -> list[str]:
         """Move files of the table into a folder; return those that were refused."""
         self._check_not_links()
-        remover = SafeDeleter(self.io, self._roots)
+        remover = SafeDeleter(io=self.io, roots=self._roots)
         for path in paths:
             root = next((root for root in self._roots if path.startswith(f"{root}/")), self.root)
             remover.move(
@@ -102,7 +102,7 @@ class Quarantine:
         return known if folder is None else [folder]
 
     def _restore(self, base: str, root: str) -> int:
-        restored, remover = 0, SafeDeleter(self.io, (root,))
+        restored, remover = 0, SafeDeleter(io=self.io, roots=(root,))
         for path in list(self._files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
             if not remover.is_safe_path(target):
@@ -119,7 +119,7 @@ class Quarantine:
         deleted = 0
         for name in self.find_expired_folders(retention):
             for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
-                remover = SafeDeleter(self.io, (base,))
+                remover = SafeDeleter(io=self.io, roots=(base,))
                 for path in list(self._files(base)):
                     deleted += remover.delete(path)
                 self._delete_empty_directories(base)

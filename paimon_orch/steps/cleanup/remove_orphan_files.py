@@ -45,7 +45,7 @@ _MANIFESTS_PER_UNIT = 16
 _MAX_PARTS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesPlan:
     """The orphans of a table; it is false when there are none. Also the dry run. Sizes are in bytes.
 
@@ -108,7 +108,7 @@ def plan(
     specs = None if partitions is None else parse_partition_specs(partitions, schema)
     store = RetainedSnapshotStore(table.io, table.paths.root)
     data = DataRoots.of(table.io, table.paths, schema)
-    branches, used = store.branches(), ReferencedFiles(store)
+    branches, used = store.branches(), ReferencedFiles(store=store)
     for paths in branches:
         SnapshotStore(table.io, paths).latest_id()  # the files of a lost snapshot are not orphans
     buckets = [
@@ -118,7 +118,12 @@ def plan(
     if specs is None:
         directories += list_shared_directories(table.paths)
     found = _find_unused_files(
-        table, executor or InProcessExecutor(), directories, before, used, progress
+        table,
+        executor or InProcessExecutor(),
+        directories=directories,
+        before=before,
+        used=used,
+        progress=progress,
     )
     used.update()  # after the listing: what is committed in between is read too
     files = [file for file in found.files if file.name not in used.names]
@@ -129,7 +134,14 @@ def plan(
     _check_has_references(table, used, files)
     old = {info.path for info in buckets if info.modified < before}
     empty = tuple(path for path in found.empty if path in old)
-    return OrphanFilesPlan(tuple(files), empty, found.scanned, data.refused, data.roots, used)
+    return OrphanFilesPlan(
+        files=tuple(files),
+        directories=empty,
+        scanned=found.scanned,
+        skipped_external_paths=data.refused,
+        roots=data.roots,
+        used=used,
+    )
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
@@ -255,6 +267,6 @@ def _delete_empty_directories(
     """Remove bucket directories that hold nothing, and partitions that hold no bucket."""
     emptied = {file.path.rpartition("/")[0] for file in removed}
     buckets = {path for path in emptied if path.rpartition("/")[2].startswith("bucket-")}
-    remover = SafeDeleter(table.io, planned.roots)
+    remover = SafeDeleter(io=table.io, roots=planned.roots)
     every = buckets | set(planned.directories)
     return sum(remover.delete_empty_dirs(every, root) for root in planned.roots)

@@ -66,7 +66,7 @@ def commit(table: Table, lost: MissingFilesPlan) -> Snapshot | None:
         return None
     index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in lost.entries})
     entries = tuple(entry.deleted() for entry in lost.entries)
-    changes = CommitChanges(CommitKind.OVERWRITE, entries, index=tuple(index))
+    changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
     return table.new_commit(StepKind.DELETE).commit(changes)
 
 

@@ -42,7 +42,7 @@ class DeletionUnit:
 
 def run(unit: DeletionUnit) -> bytes:
     """Delete the files of a unit and return the paths that were refused, as JSON. Running it twice is harmless."""
-    remover = SafeDeleter(unit.io, unit.roots)
+    remover = SafeDeleter(io=unit.io, roots=unit.roots)
     delete_in_threads(remover, unit.paths)
     return json.dumps(remover.refused).encode()
 

@@ -53,8 +53,14 @@ class RowTrackingWriter:
         """Finish the files and return an ADD entry for each."""
         total = self.factory.schema.typed_options.bucket
         return [
-            ManifestEntry(FileKind.ADD, *at, total, file)
-            for (at, _), writer in self._writers.items()
+            ManifestEntry(
+                kind=FileKind.ADD,
+                partition=partition,
+                bucket=bucket,
+                total_buckets=total,
+                file=file,
+            )
+            for ((partition, bucket), _), writer in self._writers.items()
             for file in writer.close()
         ]
 
@@ -70,7 +76,7 @@ def write_tracked_rows(factory: FileWriterFactory, batches: Iterable[pa.RecordBa
     try:
         for batch in batches:
             writer.write(pa.Table.from_batches([batch]))
-        return CommitMessage(tuple(writer.close())).encode()
+        return CommitMessage(entries=tuple(writer.close())).encode()
     except BaseException:
         writer.abort()
         raise

@@ -51,7 +51,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompactionUnit(CompactionUnit):
     """Groups of files of one bucket, each to become new files of its own.
 
@@ -77,14 +77,27 @@ class AppendCompactionUnit(CompactionUnit):
     def run(self) -> bytes:
         """Rewrite the groups and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
         reader, writers = self.reader, list[RollingFileWriter]()
-        index = DeletionVectorRewrite(reader, self.partition, self.bucket, self.vectors, self.live)
+        index = DeletionVectorRewrite(
+            reader=reader,
+            partition=self.partition,
+            bucket=self.bucket,
+            stored=self.vectors,
+            live=self.live,
+        )
         try:
             vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
             at = self.partition, self.bucket
             added = [
                 file
                 for group in self.groups
-                for file in copy_rows(reader, at, group, vectors, FileSource.COMPACT, writers)
+                for file in copy_rows(
+                    reader,
+                    at,
+                    files=group,
+                    hidden=vectors,
+                    source=FileSource.COMPACT,
+                    writers=writers,
+                )
             ]
             index_entries = index.run(drop={file.file_name for file in self.inputs})
         except BaseException:
@@ -94,10 +107,19 @@ class AppendCompactionUnit(CompactionUnit):
             raise
 
         def entries(kind: FileKind, files: Iterable[DataFileMeta]) -> list[ManifestEntry]:
-            return [ManifestEntry(kind, *at, self.total_buckets, file) for file in files]
+            return [
+                ManifestEntry(
+                    kind=kind,
+                    partition=self.partition,
+                    bucket=self.bucket,
+                    total_buckets=self.total_buckets,
+                    file=file,
+                )
+                for file in files
+            ]
 
         changed = (*entries(FileKind.DELETE, self.inputs), *entries(FileKind.ADD, added))
-        return CommitMessage(changed, tuple(index_entries)).encode()
+        return CommitMessage(entries=changed, index=tuple(index_entries)).encode()
 
 
 def check_compactable(schema: TableSchema) -> None:
@@ -157,15 +179,15 @@ def plan_bucket_units(
         names = {file.file_name for group in part for file in group}
         touched = {marks[name].index_file for name in names & set(marks)}
         unit = AppendCompactionUnit(
-            reader,
-            split.partition,
-            split.bucket,
-            split.total_buckets,
-            "full" if is_full else "hidden rows" if touched else "small files",
-            part,
-            live,
-            tuple(v for v in split.vectors if not unaware or v.file_name in touched),
-            0 if units else left,
+            reader=reader,
+            partition=split.partition,
+            bucket=split.bucket,
+            total_buckets=split.total_buckets,
+            reason="full" if is_full else "hidden rows" if touched else "small files",
+            groups=part,
+            live=live,
+            vectors=tuple(v for v in split.vectors if not unaware or v.file_name in touched),
+            remaining_deleted_rows=0 if units else left,
         )
         units.append(unit)
     return units
@@ -189,7 +211,9 @@ def commit(
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     index = tuple(item for message in messages for item in message.index)
-    changes = CommitChanges(CommitKind.COMPACT, entries, index=index, guards=planned.guards)
+    changes = CommitChanges(
+        kind=CommitKind.COMPACT, entries=entries, index=index, guards=planned.guards
+    )
     with discard_files_on_conflict(table, messages):
         snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(planned, messages, snapshot)
@@ -229,15 +253,15 @@ def build_append_result(
     deleted = [file for unit in select_append_units(planned) for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(
-        planned,
-        snapshot.id,
-        planned.buckets,
-        len(deleted),
-        len(added),
-        sum(file.file_size for file in deleted),
-        sum(file.file_size for file in added),
-        sum(file.row_count for file in added),
-        sum(unit.remaining_deleted_rows for unit in select_append_units(planned)),
-        len(deleted),
-        len(added),
+        plan=planned,
+        snapshot_id=snapshot.id,
+        buckets=planned.buckets,
+        files_before=len(deleted),
+        files_after=len(added),
+        bytes_read=sum(file.file_size for file in deleted),
+        bytes_written=sum(file.file_size for file in added),
+        rows_written=sum(file.row_count for file in added),
+        deleted_rows=sum(unit.remaining_deleted_rows for unit in select_append_units(planned)),
+        level0_before=len(deleted),
+        level0_after=len(added),
     )

@@ -109,4 +109,4 @@ def compact(
     def finish(planned: CompactionPlan, messages: Sequence[CommitMessage]) -> CompactionResult:
         return commit(table, planned, messages)
 
-    return run_compaction(table, executor, plan_again, finish, progress)
+    return run_compaction(table, executor, plan=plan_again, commit=finish, progress=progress)

@@ -38,7 +38,7 @@ CompactionStrategy = Literal["minor", "full"]
 PartitionSpecs = Sequence[str | Mapping[str, object]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionUnit(ABC):
     """The work in one bucket, or in a part of one, independent of all others."""
 
@@ -143,7 +143,7 @@ class CompactionPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
     """What a compaction did; ``snapshot_id`` is None if there was nothing to do.
 
@@ -231,7 +231,7 @@ def run_compaction(
             done = commit(planned, [CommitMessage.decode(result) for result in results])
         else:
             logger.info("%s: nothing to compact", table.identifier)
-            done = CompactionResult(planned)
+            done = CompactionResult(plan=planned)
         return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
     return retry_on_conflict(label, attempt)

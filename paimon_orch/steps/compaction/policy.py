@@ -68,7 +68,7 @@ class CompactionPolicy:
         return Options({"max_rewrite": self.max_rewrite}).memory("max_rewrite", "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionMetrics:
     """One partition: what its readers suffer, and what a compaction would rewrite; sizes are in bytes."""
 
@@ -82,7 +82,7 @@ class CompactionMetrics:
     rewrite_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDecision:
     """What a policy says of one partition, an empty path for the one of an unpartitioned table.
 
@@ -154,7 +154,7 @@ def decide(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return []
-    splits = plan_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     return [
@@ -191,22 +191,33 @@ def _decide_partition(
         if everything and not _exceeds_max_rewrite(price, policy):
             reason = f"{found.deleted_ratio:.0%} of the rows are hidden or retracted, more than {policy.deleted_ratio:.0%}"
             return CompactionDecision(
-                path, True, f"{reason}; {_describe_cost(price)}", price, "full"
+                partition=path,
+                compact=True,
+                reason=f"{reason}; {_describe_cost(price)}",
+                figures=price,
+                strategy="full",
             )
     if not work:
         return CompactionDecision(
-            path, False, f"there is nothing to compact: {_describe_state(found)}", found
+            partition=path,
+            compact=False,
+            reason=f"there is nothing to compact: {_describe_state(found)}",
+            figures=found,
         )
     if _exceeds_max_rewrite(found, policy):
         reason = f"too much at once: {_describe_cost(found)}, at most {policy.max_rewrite}"
-        return CompactionDecision(path, False, reason, found)
+        return CompactionDecision(partition=path, compact=False, reason=reason, figures=found)
     why = _describe_reached_thresholds(found, work, policy) or (
         f"it has waited longer than {policy.max_wait}" if late else ""
     )
     if why:
-        return CompactionDecision(path, True, f"{why}; {_describe_cost(found)}", found)
+        return CompactionDecision(
+            partition=path, compact=True, reason=f"{why}; {_describe_cost(found)}", figures=found
+        )
     reason = f"not worth it yet: {_describe_state(found)}; {_describe_cost(found)}"
-    return CompactionDecision(path, False, reason, found, is_waiting=True)
+    return CompactionDecision(
+        partition=path, compact=False, reason=reason, figures=found, is_waiting=True
+    )
 
 
 def _plan_work(
@@ -226,14 +237,14 @@ def _compute_metrics(
 ) -> CompactionMetrics:
     files = [file for split in splits for file in split.files]
     return CompactionMetrics(
-        len(files),
-        sum(file.file_size for file in files),
-        sum(file.level == 0 for file in files) if schema.primary_keys else 0,
-        compute_max_sorted_runs(splits, schema),
-        count_small_files(splits, schema),
-        compute_deleted_ratio(splits),
-        work.files,
-        work.bytes,
+        files=len(files),
+        bytes=sum(file.file_size for file in files),
+        level0_files=sum(file.level == 0 for file in files) if schema.primary_keys else 0,
+        sorted_runs=compute_max_sorted_runs(splits, schema),
+        small_files=count_small_files(splits, schema),
+        deleted_ratio=compute_deleted_ratio(splits),
+        rewrite_files=work.files,
+        rewrite_bytes=work.bytes,
     )
 
 

@@ -34,7 +34,7 @@ from paimon_orch.table.write.postpone_bucket import (
 from paimon_orch.table.write.table_write import TableWriter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PostponeUnit:
     """The files that wait in one partition, in the order of their rows, and the buckets that it has.
 
@@ -97,17 +97,19 @@ def plan(
     snapshot = table.snapshot()
     if snapshot is None:
         return PostponePlan(None)
-    splits = plan_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
     sequences = table.read_next_sequences()
     units = tuple(
         PostponeUnit(
-            table.reader(),
-            table.build_writer_factory(),
-            split.partition,
-            tuple(sort_postponed_files(split.files)),
-            counts.get(split.partition) or compute_bucket_count(schema, split.row_count),
-            {at: number for at, number in sequences.items() if at[0] == split.partition},
+            reader=table.reader(),
+            factory=table.build_writer_factory(),
+            partition=split.partition,
+            files=tuple(sort_postponed_files(split.files)),
+            buckets=counts.get(split.partition) or compute_bucket_count(schema, split.row_count),
+            first_sequence={
+                at: number for at, number in sequences.items() if at[0] == split.partition
+            },
         )
         for split in splits
         if split.bucket == POSTPONE_BUCKET
@@ -118,7 +120,7 @@ def plan(
 def run(unit: PostponeUnit) -> bytes:
     """Write the rows of one partition into its buckets and return an encoded :class:`CommitMessage`."""
     counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
-    writer = TableWriter(unit.factory, unit.first_sequence, postponed=counts)
+    writer = TableWriter(factory=unit.factory, first_sequence=unit.first_sequence, postponed=counts)
     fields = [VALUE_KIND, *unit.factory.schema.fields]
     try:
         for file in unit.files:
@@ -130,10 +132,16 @@ def run(unit: PostponeUnit) -> bytes:
         writer.abort()
         raise
     removed = (
-        ManifestEntry(FileKind.DELETE, unit.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, file)
+        ManifestEntry(
+            kind=FileKind.DELETE,
+            partition=unit.partition,
+            bucket=POSTPONE_BUCKET,
+            total_buckets=POSTPONE_BUCKET,
+            file=file,
+        )
         for file in unit.files
     )
-    return CommitMessage((*removed, *added)).encode()
+    return CommitMessage(entries=(*removed, *added)).encode()
 
 
 def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
@@ -145,7 +153,9 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discard_files_on_conflict(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(CommitChanges(CommitKind.COMPACT, entries))
+        return table.new_commit(StepKind.COMPACT).commit(
+            CommitChanges(kind=CommitKind.COMPACT, entries=entries)
+        )
 
 
 def move_postponed(

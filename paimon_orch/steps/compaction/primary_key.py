@@ -43,7 +43,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKeyCompactionUnit(CompactionUnit):
     """The work in one bucket of a primary-key table, or in a part of a large one."""
 
@@ -65,18 +65,26 @@ class PrimaryKeyCompactionUnit(CompactionUnit):
         compaction = ClusteredCompaction if clusters else BucketCompaction
         outcome = compaction(self.reader, self.task).run()
         return CommitMessage(
-            (
+            entries=(
                 *self._entries(FileKind.DELETE, outcome.before),
                 *self._entries(FileKind.ADD, outcome.after),
             ),
-            () if outcome.index is None else (outcome.index,),
-            self._entries(FileKind.ADD, outcome.changelog),
-            outcome.marks,
+            index=() if outcome.index is None else (outcome.index,),
+            changelog=self._entries(FileKind.ADD, outcome.changelog),
+            marks=outcome.marks,
         ).encode()
 
     def _entries(self, kind: FileKind, files: Sequence[DataFileMeta]) -> tuple[ManifestEntry, ...]:
-        at = self.partition, self.bucket, self.total_buckets
-        return tuple(ManifestEntry(kind, *at, file) for file in files)
+        return tuple(
+            ManifestEntry(
+                kind=kind,
+                partition=self.partition,
+                bucket=self.bucket,
+                total_buckets=self.total_buckets,
+                file=file,
+            )
+            for file in files
+        )
 
 
 def plan(
@@ -94,7 +102,11 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    splits = [s for s in plan_splits(table, schema, snapshot, partitions, where) if s.bucket >= 0]
+    splits = [
+        s
+        for s in plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
+        if s.bucket >= 0
+    ]
     splits = exclude_expired_partitions(table, splits, now)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
@@ -130,27 +142,37 @@ def plan_bucket_unit(
     runs = build_bucket_runs(split.files, reader.schema)
     num_levels = max(options.num_levels, 1 + max(file.level for file in split.files))
     if strategy == "full":
-        found, alone = plan_full_compaction(reader, runs, split.vectors, num_levels, now)
+        found, alone = plan_full_compaction(
+            reader, runs, vectors=split.vectors, num_levels=num_levels, now=now
+        )
     else:
-        found, alone = plan_minor_compaction(options, runs, split.vectors, num_levels, now)
+        found, alone = plan_minor_compaction(
+            options, runs, vectors=split.vectors, num_levels=num_levels, now=now
+        )
     files = tuple(file for run in runs[: found.count] for file in run.files)
     above = tuple(file for run in runs[found.count :] for file in run.files)
     if not files and not alone:
         return None
     task = CompactionTask(
-        split.partition,
-        split.bucket,
-        files,
-        above,
-        found.output_level,
-        num_levels - 1,
-        not above or not files or options.has_deletion_vectors,
-        split.vectors,
-        alone,
+        partition=split.partition,
+        bucket=split.bucket,
+        files=files,
+        above=above,
+        output_level=found.output_level,
+        max_level=num_levels - 1,
+        drop_delete=not above or not files or options.has_deletion_vectors,
+        vectors=split.vectors,
+        alone=alone,
         now=int(now.timestamp()),
     )
-    at = split.partition, split.bucket, split.total_buckets
-    return PrimaryKeyCompactionUnit(reader, *at, found.reason, task)
+    return PrimaryKeyCompactionUnit(
+        reader=reader,
+        partition=split.partition,
+        bucket=split.bucket,
+        total_buckets=split.total_buckets,
+        reason=found.reason,
+        task=task,
+    )
 
 
 def _plan_clustered_unit(
@@ -163,8 +185,8 @@ def _plan_clustered_unit(
     groups, reason = chosen
     merged = tuple(file for group in groups for file in group)
     task = CompactionTask(
-        split.partition,
-        split.bucket,
+        partition=split.partition,
+        bucket=split.bucket,
         files=tuple(file for file in split.files if file.level == 0),
         above=tuple(file for file in split.files if file.level > 0 and file not in merged),
         output_level=CLUSTERED_LEVEL,
@@ -174,8 +196,14 @@ def _plan_clustered_unit(
         alone=merged,
         groups=tuple(groups),
     )
-    at = split.partition, split.bucket, split.total_buckets
-    return PrimaryKeyCompactionUnit(reader, *at, reason, task)
+    return PrimaryKeyCompactionUnit(
+        reader=reader,
+        partition=split.partition,
+        bucket=split.bucket,
+        total_buckets=split.total_buckets,
+        reason=reason,
+        task=task,
+    )
 
 
 def _split_unit(unit: PrimaryKeyCompactionUnit) -> list[PrimaryKeyCompactionUnit]:
@@ -200,9 +228,15 @@ def commit(
     entries = tuple(entry for message in buckets.values() for entry in message.entries)
     index = tuple(item for message in buckets.values() for item in message.index)
     if not entries and not index:
-        return CompactionResult(planned)
+        return CompactionResult(plan=planned)
     changelog = tuple(entry for message in buckets.values() for entry in message.changelog)
-    changes = CommitChanges(CommitKind.COMPACT, entries, changelog, index, planned.guards)
+    changes = CommitChanges(
+        kind=CommitKind.COMPACT,
+        entries=entries,
+        changelog=changelog,
+        index=index,
+        guards=planned.guards,
+    )
     with discard_files_on_conflict(table, buckets.values()):
         snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
     return _build_result(planned, buckets, snapshot)
@@ -234,7 +268,7 @@ def _merge_messages(
     entries = tuple(dict.fromkeys(entry for _, message in parts for entry in message.entries))
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
     refusal = next((message.refusal for _, message in parts if message.refusal), None)
-    joined = CommitMessage(entries, changelog=changelog, refusal=refusal)
+    joined = CommitMessage(entries=entries, changelog=changelog, refusal=refusal)
     if not reader.schema.typed_options.has_deletion_vectors:
         return joined
     vectors = BucketDeletionVectors(
@@ -266,15 +300,15 @@ def _build_result(
     moved = {file.file_name for file in deleted} & {file.file_name for file in added}
     written = [file for file in added if file.file_name not in moved]
     return CompactionResult(
-        planned,
-        snapshot.id,
-        len(messages),
-        len(deleted),
-        len(added),
-        sum(file.file_size for file in deleted if file.file_name not in moved),
-        sum(file.file_size for file in written),
-        sum(file.row_count for file in written),
-        hidden,
-        sum(file.level == 0 for file in deleted),
-        sum(file.level == 0 for file in added),
+        plan=planned,
+        snapshot_id=snapshot.id,
+        buckets=len(messages),
+        files_before=len(deleted),
+        files_after=len(added),
+        bytes_read=sum(file.file_size for file in deleted if file.file_name not in moved),
+        bytes_written=sum(file.file_size for file in written),
+        rows_written=sum(file.row_count for file in written),
+        deleted_rows=hidden,
+        level0_before=sum(file.level == 0 for file in deleted),
+        level0_after=sum(file.level == 0 for file in added),
     )

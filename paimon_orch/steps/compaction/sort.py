@@ -80,20 +80,20 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
-    splits = plan_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
     reason = f"{order.strategy} by {', '.join(order.columns)}"
     units = [
         AppendCompactionUnit(
-            reader,
-            split.partition,
-            split.bucket,
-            split.total_buckets,
-            reason,
-            (split.files,),
-            frozenset(file.file_name for file in split.files),
-            split.vectors,
+            reader=reader,
+            partition=split.partition,
+            bucket=split.bucket,
+            total_buckets=split.total_buckets,
+            reason=reason,
+            groups=(split.files,),
+            live=frozenset(file.file_name for file in split.files),
+            vectors=split.vectors,
         )
         for split in splits
     ]
@@ -128,7 +128,13 @@ def plan_read_units(planned: CompactionPlan) -> list[TargetUnit]:
 
 
 def _build_bucket_split(unit: AppendCompactionUnit) -> BucketSplit:
-    return BucketSplit(unit.partition, unit.bucket, unit.total_buckets, unit.inputs, unit.vectors)
+    return BucketSplit(
+        partition=unit.partition,
+        bucket=unit.bucket,
+        total_buckets=unit.total_buckets,
+        files=unit.inputs,
+        vectors=unit.vectors,
+    )
 
 
 def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]) -> Snapshot:
@@ -138,7 +144,13 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     deleted rows; what was written is removed then.
     """
     removed = [
-        ManifestEntry(FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file)
+        ManifestEntry(
+            kind=FileKind.DELETE,
+            partition=unit.partition,
+            bucket=unit.bucket,
+            total_buckets=unit.total_buckets,
+            file=file,
+        )
         for unit in select_append_units(planned)
         for file in unit.inputs
     ]
@@ -146,6 +158,6 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     index = tuple(
         entry.deleted() for unit in select_append_units(planned) for entry in unit.vectors
     )
-    changes = CommitChanges(CommitKind.OVERWRITE, (*removed, *added), index=index)
+    changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=(*removed, *added), index=index)
     with discard_files_on_conflict(table, messages):
         return table.new_commit(StepKind.COMPACT).commit(changes)

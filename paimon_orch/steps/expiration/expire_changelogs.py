@@ -84,7 +84,9 @@ def _collect_files_to_delete(
     table: Table, going: Sequence[RetainedSnapshot], kept: Sequence[RetainedSnapshot]
 ) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
+    collector = SnapshotDeletionPlanner(
+        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+    )
     for version in going:
         if version.changelog_list:
             collector.add_changelog_files(version)
@@ -114,7 +116,7 @@ def expire_changelogs(
     label = f"expire changelogs of {table.identifier}"
     data = planned.files_to_delete.data
     refused = delete_files(executor or InProcessExecutor(), table.io, roots, data, label=label)
-    remover = SafeDeleter(table.io, roots)
+    remover = SafeDeleter(io=table.io, roots=roots)
     delete_in_threads(remover, planned.files_to_delete.metadata)
     delete_in_threads(remover, planned.files_to_delete.lists)
     delete_in_threads(remover, [f"{directory}/{CHANGELOG_PREFIX}{n}" for n in planned.changelogs])

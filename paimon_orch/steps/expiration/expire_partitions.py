@@ -82,7 +82,7 @@ def plan(
     for split in table.files():
         groups.setdefault(split.partition, []).append(split)
     expired = _find_expired_partitions(
-        table, groups, moment, kept, _build_time_reader(schema, options)
+        table, groups, moment=moment, kept=kept, time_of=_build_time_reader(schema, options)
     )
     most = options.integer("partition.expiration-max-num", 100)
     most = most if max_expires is None else max_expires
@@ -270,6 +270,6 @@ def expire_partitions(
     for batch in planned.batches:
         chosen = frozenset(batch)
         table.new_commit(StepKind.DELETE).commit(
-            CommitChanges(CommitKind.OVERWRITE, overwrite=chosen.__contains__)
+            CommitChanges(kind=CommitKind.OVERWRITE, overwrite=chosen.__contains__)
         )
     return planned

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationPlan:
     """What an expiration would do; it is false when no snapshot goes. Also the dry run.
 
@@ -162,21 +162,23 @@ def _plan_before(
     if keeps_changelog:
         kept += [_to_changelog(v) for v in going]
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
+    collector = SnapshotDeletionPlanner(
+        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+    )
     for version in [*going[1:], snapshots[end]]:
         collector.add_deleted_files(version)
     for version in going:
         collector.add_changelog_files(version)
     garbage, refused = _exclude_outside_files(table, collector.collect(going))
     return SnapshotExpirationPlan(
-        tuple(v.snapshot.id for v in going),
-        end,
-        garbage,
-        consumers,
-        keeps_changelog,
-        refused,
-        tuple((path, v.snapshot) for path, v in versions.items()),
-        _find_holders(going, kept),
+        snapshots=tuple(v.snapshot.id for v in going),
+        end=end,
+        files_to_delete=garbage,
+        consumers=consumers,
+        keeps_changelog=keeps_changelog,
+        refused=refused,
+        seen=tuple((path, v.snapshot) for path, v in versions.items()),
+        held_by=_find_holders(going, kept),
     )
 
 
@@ -202,7 +204,7 @@ def _exclude_outside_files(
     table: Table, garbage: UnreferencedFiles
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
     """Leave out what lies outside the table: names in metadata are input."""
-    remover = SafeDeleter(table.io, list_file_roots(table.io, table.paths))
+    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     every = (*garbage.data, *garbage.metadata, *garbage.lists)
     refused = tuple(path for path in every if not remover.has_safe_name(path))
     return garbage.filter(remover.has_safe_name) if refused else garbage, refused
@@ -252,7 +254,7 @@ def commit(table: Table, planned: SnapshotExpirationPlan) -> int:
     """Delete the metadata and then the snapshots, whose changelogs are kept if they outlive them."""
     assert planned.end is not None
     roots = list_file_roots(table.io, table.paths)
-    remover = SafeDeleter(table.io, roots)
+    remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
     options = table.options
     clean = options.boolean("snapshot.expire.clean-empty-directories")
@@ -295,11 +297,19 @@ def expire_snapshots(
     for _ in range(_MAX_ATTEMPTS):
         planned = plan(table, **limits)
         if not planned:
-            delete_in_threads(SafeDeleter(table.io, (table.paths.root,)), planned.consumers)
+            delete_in_threads(
+                SafeDeleter(io=table.io, roots=(table.paths.root,)), planned.consumers
+            )
             return SnapshotExpirationResult(duration_seconds=time.monotonic() - started)
         final = advance_hint_and_recheck(table, planned)
         if final is not None:
-            return _run_expiration(table, final, executor or InProcessExecutor(), progress, started)
+            return _run_expiration(
+                table,
+                final,
+                executor=executor or InProcessExecutor(),
+                progress=progress,
+                started=started,
+            )
         logger.info(
             "%s: a tag or branch came while snapshots expired; planning again", table.identifier
         )

@@ -97,10 +97,12 @@ def _collect_files_to_delete(
     ):
         return UnreferencedFiles()
     reader = ReferenceReader.of(table.io, table.paths.root)
-    collector = SnapshotDeletionPlanner(reader, table.paths, table.schema, kept)
+    collector = SnapshotDeletionPlanner(
+        reader=reader, paths=table.paths, schema=table.schema, kept=kept
+    )
     collector.add_live_files(versions[path])
     collector.add_changelog_files(versions[path])  # which expiration leaves to the tag
-    remover = SafeDeleter(table.io, list_file_roots(table.io, table.paths))
+    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 

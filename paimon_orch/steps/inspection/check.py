@@ -59,7 +59,7 @@ def check(table: Table, *, deep: bool = False) -> CheckReport:
     store = RetainedSnapshotStore(
         table.io, table.paths.root, lambda error: findings.add("unreadable", "", str(error))
     )
-    run = _TableChecker(table, findings, deep=deep)
+    run = _TableChecker(table=table, findings=findings, deep=deep)
     try:
         branches = store.branches()
     except PaimonError as error:
@@ -70,7 +70,7 @@ def check(table: Table, *, deep: bool = False) -> CheckReport:
     return CheckReport(tuple(findings.collected), run.versions, run.data_files)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _TableChecker:
     table: Table
     findings: Findings
@@ -82,7 +82,7 @@ class _TableChecker:
 
     def __post_init__(self) -> None:
         reader = ReferenceReader.of(self.table.io, self.table.paths.root)
-        self._checker = VersionChecker(self.table.io, reader, self.findings)
+        self._checker = VersionChecker(io=self.table.io, reader=reader, findings=self.findings)
 
     @property
     def data_files(self) -> int:
@@ -130,7 +130,13 @@ class _TableChecker:
         if self.deep:
             checker = self._files.get(paths.branch)
             if checker is None:
-                checker = FileChecker(self.table.io, paths, schemas, self.findings, self._seen)
+                checker = FileChecker(
+                    io=self.table.io,
+                    paths=paths,
+                    schemas=schemas,
+                    findings=self.findings,
+                    seen=self._seen,
+                )
                 self._files[paths.branch] = checker
             checker.state(state)
         else:

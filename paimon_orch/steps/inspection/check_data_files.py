@@ -30,7 +30,7 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.file_stats import FileStats
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FileChecker:
     """Reads the files of one branch; ``seen`` are those that were read already, of any branch."""
 

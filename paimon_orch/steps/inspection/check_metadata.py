@@ -33,7 +33,7 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 _HASH_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotContents:
     """The live files and index files of one version, and what its delta changed."""
 
@@ -50,7 +50,7 @@ class SnapshotContents:
         return {entry.identity for entry in self.entries}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class VersionChecker:
     """Checks versions one after the other; what they share is read once."""
 
@@ -80,7 +80,9 @@ class VersionChecker:
             return None
         base, delta = map(tuple, lists)
         live = tuple(filter_live_entries([*base, *delta]))
-        state = SnapshotContents(version, schema, base, delta, live, index)
+        state = SnapshotContents(
+            version=version, schema=schema, base=base, delta=delta, entries=live, index=index
+        )
         self._check_delta(state)
         self._check_record_counts(state)
         self._check_files(version, live, schema)
@@ -250,7 +252,11 @@ class VersionChecker:
         seen: set[str] = set()
         for item in state.index:
             path = paths.index_file(
-                state.schema, item.partition, item.bucket, item.file_name, item.external_path
+                state.schema,
+                item.partition,
+                bucket=item.bucket,
+                name=item.file_name,
+                external=item.external_path,
             )
             self._check_file_size(state.version, path, item.file_size)
             where = f"{state.version}, {item.file_name}"

@@ -15,7 +15,7 @@ from paimon_orch.table.table import Table
 SMALL_FILE_RATIO = 0.7  # of the target size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
     """Figures of the newest snapshot and of what is kept beside it; sizes are in bytes, ages in seconds.
 
@@ -83,22 +83,22 @@ def compute_snapshot_health(
     metas = table.manifests.manifests(snapshot)
     level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
     return TableHealth(
-        len(files),
-        sum(file.file_size for file in files),
-        count_small_files(splits, schema),
-        len(level0),
-        sum(file.file_size for file in level0),
-        compute_max_sorted_runs(splits, schema),
-        compute_deleted_ratio(splits),
-        _compute_bucket_skew(splits),
-        _compute_index_coverage(files, schema),
-        sum(number >= earliest for number in ids),
-        moment - table.snapshots.get(earliest).time_millis / 1000,
-        moment - snapshot.time_millis / 1000,
-        len(table.tags.names()),
-        len(table.branches.names()),
-        len(metas),
-        sum(meta.file_size for meta in metas),
+        files=len(files),
+        bytes=sum(file.file_size for file in files),
+        small_files=count_small_files(splits, schema),
+        level0_files=len(level0),
+        level0_bytes=sum(file.file_size for file in level0),
+        max_sorted_runs=compute_max_sorted_runs(splits, schema),
+        deleted_ratio=compute_deleted_ratio(splits),
+        bucket_skew=_compute_bucket_skew(splits),
+        index_coverage=_compute_index_coverage(files, schema),
+        snapshots=sum(number >= earliest for number in ids),
+        oldest_snapshot_age=moment - table.snapshots.get(earliest).time_millis / 1000,
+        newest_snapshot_age=moment - snapshot.time_millis / 1000,
+        tags=len(table.tags.names()),
+        branches=len(table.branches.names()),
+        manifests=len(metas),
+        manifest_bytes=sum(meta.file_size for meta in metas),
     )
 
 

@@ -15,7 +15,7 @@ from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.table import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReport:
     """One bucket; ``vectors`` maps data files to the number of rows hidden in them."""
 
@@ -57,7 +57,7 @@ class BucketReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
     """One snapshot of a table in figures; sizes are in bytes, rows are physical unless they say otherwise.
 
@@ -222,7 +222,13 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
         except CorruptFileError as error:  # as if files overlap that must not
             problem = str(error)
     return TableReport(
-        table.identifier, table.paths.root, schema, snapshot, tuple(reports), state, problem
+        identifier=table.identifier,
+        location=table.paths.root,
+        schema=schema,
+        snapshot=snapshot,
+        buckets=tuple(reports),
+        health=state,
+        problem=problem,
     )
 
 
@@ -236,5 +242,9 @@ def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketRepor
     }
     files = tuple(sorted(split.files, key=lambda f: (f.level, -f.max_sequence_number, f.file_name)))
     return BucketReport(
-        format_partition(split.partition, schema), split.bucket, split.total_buckets, files, vectors
+        partition=format_partition(split.partition, schema),
+        bucket=split.bucket,
+        total_buckets=split.total_buckets,
+        files=files,
+        vectors=vectors,
     )

@@ -41,7 +41,7 @@ class AnalyzeUnit:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzePlan:
     """What an analysis would read; without a snapshot there is nothing to analyze. Also the dry run.
 
@@ -93,7 +93,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
         _select_columns(schema.fields if columns is None else schema.select(list(columns)), columns)
     )
     if snapshot is None:
-        return AnalyzePlan(None, schema.id)
+        return AnalyzePlan(snapshot=None, schema_id=schema.id)
     # rows of tables with a key are counted by it
     read = [field.name for field in chosen] or [*schema.trimmed_primary_keys, *schema.names][:1]
     scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
@@ -105,13 +105,13 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
             units.append(AnalyzeUnit(scan, split, chosen))
     files = [file for split in table.files(snapshot) for file in split.files]
     return AnalyzePlan(
-        snapshot,
-        schema.id,
-        chosen,
-        tuple(units),
-        counted,
-        sum(file.row_count for file in files),
-        sum(file.file_size for file in files),
+        snapshot=snapshot,
+        schema_id=schema.id,
+        columns=chosen,
+        units=tuple(units),
+        counted_rows=counted,
+        physical=sum(file.row_count for file in files),
+        bytes=sum(file.file_size for file in files),
     )
 
 
@@ -127,7 +127,7 @@ def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> l
 def run(unit: AnalyzeUnit) -> bytes:
     """Read one bucket and return its row count and the figures of its columns, encoded."""
     rows = 0
-    gathered = [ColumnStatsBuilder(column) for column in unit.columns]
+    gathered = [ColumnStatsBuilder(column=column) for column in unit.columns]
     for batch in unit.scan.read_split(unit.split):
         rows += batch.num_rows
         gathered = [figures.add(batch.column(figures.column.name)) for figures in gathered]
@@ -148,7 +148,7 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
         sink.write(statistics.to_json())
     try:
         snapshot = table.new_commit(StepKind.METADATA).commit(
-            CommitChanges(CommitKind.ANALYZE, statistics=name)
+            CommitChanges(kind=CommitKind.ANALYZE, statistics=name)
         )
     except (CommitConflictError, InputError, UnsupportedError):
         table.io.delete(path)
@@ -160,7 +160,7 @@ def _merge_statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableSt
     assert planned.snapshot is not None
     rows, gathered = (
         planned.counted_rows,
-        [ColumnStatsBuilder(column) for column in planned.columns],
+        [ColumnStatsBuilder(column=column) for column in planned.columns],
     )
     for result in results:
         count, *texts = json.loads(result)
@@ -172,7 +172,13 @@ def _merge_statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableSt
         gathered = [old.merged(new) for old, new in zip(gathered, parts, strict=True)]
     size = planned.bytes * rows // planned.physical if planned.physical else 0
     columns = {figures.column.name: figures.figures() for figures in gathered}
-    return TableStatistics(planned.snapshot.id, planned.schema_id, rows, size, columns)
+    return TableStatistics(
+        snapshot_id=planned.snapshot.id,
+        schema_id=planned.schema_id,
+        row_count=rows,
+        size=size,
+        columns=columns,
+    )
 
 
 def analyze(

@@ -55,5 +55,5 @@ def compact_manifests(table: Table) -> Snapshot | None:
     if not plan(table):
         return None
     return table.new_commit(StepKind.METADATA).commit(
-        CommitChanges(CommitKind.COMPACT, merge_manifests=True)
+        CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
     )

@@ -39,7 +39,7 @@ from paimon_orch.table.write.table_write import assign_fixed_buckets
 _MAX_OPEN_WRITERS = 4  # each holds back the rows of a row group
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleUnit:
     """A few new buckets of one partition, and the old buckets whose rows may go there.
 
@@ -59,7 +59,7 @@ class RescaleUnit:
         return self.splits[0].partition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RescalePlan:
     """The partitions whose number of buckets changes; it is false when there are none. Also the dry run."""
 
@@ -127,7 +127,9 @@ def plan(
         unit for group in groups.values() for unit in _plan_units(table.reader(), factory, group)
     ]
     names = tuple(format_partition(partition, schema) for partition in groups)
-    return RescalePlan(snapshot.id, count, names, splits, tuple(units))
+    return RescalePlan(
+        snapshot_id=snapshot.id, buckets=count, partitions=names, splits=splits, units=tuple(units)
+    )
 
 
 def _check_no_unread_level0(
@@ -156,7 +158,9 @@ def _plan_units(
         targets = range(first, count, step)
         for start in range(0, len(targets) if sources else 0, _MAX_OPEN_WRITERS):
             part = targets[start : start + _MAX_OPEN_WRITERS]
-            yield RescaleUnit(reader, factory, sources, part, step)
+            yield RescaleUnit(
+                reader=reader, factory=factory, splits=sources, target_buckets=part, step=step
+            )
 
 
 def run(unit: RescaleUnit) -> bytes:
@@ -172,7 +176,13 @@ def run(unit: RescaleUnit) -> bytes:
         for rows in _read_merged(unit) if schema.primary_keys else _read_appended(unit):
             _route_rows(unit, rows, writers)
         entries = [
-            ManifestEntry(FileKind.ADD, unit.partition, bucket, schema.typed_options.bucket, file)
+            ManifestEntry(
+                kind=FileKind.ADD,
+                partition=unit.partition,
+                bucket=bucket,
+                total_buckets=schema.typed_options.bucket,
+                file=file,
+            )
             for bucket, writer in writers.items()
             for file in writer.close()
         ]
@@ -180,7 +190,7 @@ def run(unit: RescaleUnit) -> bytes:
         for writer in writers.values():
             writer.abort()
         raise
-    return CommitMessage(tuple(entries)).encode()
+    return CommitMessage(entries=tuple(entries)).encode()
 
 
 def _read_merged(unit: RescaleUnit) -> Iterator[pa.Table]:
@@ -262,8 +272,8 @@ def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]
         for bucket in range(split.total_buckets)
     }
     changes = CommitChanges(
-        CommitKind.OVERWRITE,
-        tuple(entry for message in done for entry in message.entries),
+        kind=CommitKind.OVERWRITE,
+        entries=tuple(entry for message in done for entry in message.entries),
         read_guard=ReadGuard(planned.snapshot_id, frozenset(read)),
         overwrite=frozenset(split.partition for split in planned.splits).__contains__,
     )

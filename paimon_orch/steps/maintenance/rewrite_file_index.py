@@ -59,7 +59,7 @@ MAX_FILES_PER_COMMIT = 1_000
 """Files whose indexes one snapshot replaces at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewriteUnit:
     """Files of one bucket that get other indexes.
 
@@ -124,7 +124,7 @@ class FileIndexRewritePlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexRewriteResult:
     """What a rewrite did; ``snapshot_id`` is the last one it made, None if there was nothing to do.
 
@@ -180,7 +180,7 @@ def plan(
     snapshot = table.snapshots.latest()
     if snapshot is None:
         return FileIndexRewritePlan(None)
-    splits = plan_splits(table, schema, snapshot, partitions, where)
+    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     splits = [split for split in splits if split.bucket >= 0]
     schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
     reader = FileReader(table.io, table.paths, schema, schemas)
@@ -237,10 +237,15 @@ def _plan_units(
 
     def unit() -> FileIndexRewriteUnit:
         names = {file.file_name for file in files}
-        at = split.partition, split.bucket, split.total_buckets
         had = frozenset(identity for identity in retired if identity[3] in names)
         return FileIndexRewriteUnit(
-            reader, *at, tuple(files), retired_identities=had, bitmap_version=version
+            reader=reader,
+            partition=split.partition,
+            bucket=split.bucket,
+            total_buckets=split.total_buckets,
+            files=tuple(files),
+            retired_identities=had,
+            bitmap_version=version,
         )
 
     for file in (file for file in split.files if file.file_name in chosen):
@@ -307,7 +312,11 @@ def run(unit: FileIndexRewriteUnit) -> bytes:
     try:
         for file in unit.files:
             old = ManifestEntry(
-                FileKind.DELETE, unit.partition, unit.bucket, unit.total_buckets, file
+                kind=FileKind.DELETE,
+                partition=unit.partition,
+                bucket=unit.bucket,
+                total_buckets=unit.total_buckets,
+                file=file,
             )
             container = _build_container(unit, file, specs)
             entries += [old, _store_index(unit, old, container, created)]
@@ -315,7 +324,7 @@ def run(unit: FileIndexRewriteUnit) -> bytes:
         for path in created:
             unit.reader.io.delete(path)
         raise
-    return CommitMessage(tuple(entries)).encode()
+    return CommitMessage(entries=tuple(entries)).encode()
 
 
 def _build_container(
@@ -390,7 +399,9 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discard_files_on_conflict(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(CommitChanges(CommitKind.COMPACT, entries))
+        return table.new_commit(StepKind.COMPACT).commit(
+            CommitChanges(kind=CommitKind.COMPACT, entries=entries)
+        )
 
 
 def rewrite_file_index(

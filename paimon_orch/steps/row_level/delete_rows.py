@@ -56,13 +56,23 @@ def run_delete_unit(unit: DeleteRowsUnit) -> bytes:
     """Take the rows out and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
     reader, split = unit.reader, unit.split
     live = {file.file_name for file in split.files}
-    index = DeletionVectorRewrite(reader, split.partition, split.bucket, split.vectors, live)
+    index = DeletionVectorRewrite(
+        reader=reader,
+        partition=split.partition,
+        bucket=split.bucket,
+        stored=split.vectors,
+        live=live,
+    )
     writers = list[RollingFileWriter]()
     try:
         if reader.schema.typed_options.has_deletion_vectors:
-            return CommitMessage((), tuple(index.run(add=unit.deleted_by_file))).encode()
+            return CommitMessage(
+                entries=(), index=tuple(index.run(add=unit.deleted_by_file))
+            ).encode()
         entries = tuple(_rewrite_files(unit, writers))
-        return CommitMessage(entries, tuple(index.run(drop=set(unit.deleted_by_file)))).encode()
+        return CommitMessage(
+            entries=entries, index=tuple(index.run(drop=set(unit.deleted_by_file)))
+        ).encode()
     except BaseException:
         for writer in writers:
             writer.abort()
@@ -80,14 +90,22 @@ def _rewrite_files(
     source = FileSource.COMPACT if row_tracking_fields(reader.schema) else FileSource.APPEND
 
     def entry(kind: FileKind, file: DataFileMeta) -> ManifestEntry:
-        return ManifestEntry(kind, split.partition, split.bucket, split.total_buckets, file)
+        return ManifestEntry(
+            kind=kind,
+            partition=split.partition,
+            bucket=split.bucket,
+            total_buckets=split.total_buckets,
+            file=file,
+        )
 
     for file in split.files:
         name = file.file_name
         if name in unit.deleted_by_file:
             hidden = {name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)}
             at = split.partition, split.bucket
-            written = copy_rows(reader, at, (file,), hidden, source, writers)
+            written = copy_rows(
+                reader, at, files=(file,), hidden=hidden, source=source, writers=writers
+            )
             yield entry(FileKind.DELETE, file)
             for new in written:
                 yield entry(FileKind.ADD, new)

@@ -141,7 +141,7 @@ class RowLevelPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowLevelResult:
     """What a row-level write did; ``snapshot_id`` is None if no row was affected.
 
@@ -235,13 +235,18 @@ def _run_delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> byt
             rows=group_rows_by_file(found), counts=_count_deleted(found)
         ).encode()
     reader, at = unit.reader, (unit.split.partition, unit.split.bucket)
-    writer = TableWriter(FileWriterFactory.for_rewrite(reader, *at, unit.split.files), sequences)
+    writer = TableWriter(
+        factory=FileWriterFactory.for_rewrite(reader, *at, unit.split.files),
+        first_sequence=sequences,
+    )
     try:
         found = []
         for rows in unit.read(schema.fields):
             found.append(rows.column(ADDRESS_COLUMN).to_numpy())
             writer.write_bucket(at, build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN)))
-        message = CommitMessage(tuple(writer.close()), (), tuple(writer.changelog))
+        message = CommitMessage(
+            entries=tuple(writer.close()), index=(), changelog=tuple(writer.changelog)
+        )
     except BaseException:
         writer.abort()
         raise
@@ -319,7 +324,7 @@ def commit(
         discard_written_files(table.reader(), messages)
         raise
     with discard_files_on_conflict(table, messages):
-        changes = _build_changes(planned, messages, set(marked), guard, hashes)
+        changes = _build_changes(planned, messages, touched=set(marked), guard=guard, hashes=hashes)
         snapshot = (
             None if changes is None else table.new_commit(StepKind.WRITE_ROWS).commit(changes)
         )
@@ -330,7 +335,7 @@ def commit(
     }
     removed = sum(len(message.deleted) for message in messages)
     return RowLevelResult(
-        None if snapshot is None else snapshot.id,
+        snapshot_id=None if snapshot is None else snapshot.id,
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
@@ -384,11 +389,11 @@ def _build_changes(
         if (unit.split.partition, unit.split.bucket) in touched and not is_bucket_unaware(schema)
     )
     return CommitChanges(
-        CommitKind.OVERWRITE if touched else CommitKind.APPEND,
-        entries,
-        tuple(entry for message in messages for entry in message.changelog),
-        index,
-        guards,
-        () if hashes is None else hashes.guards(entries, index),
-        guard,
+        kind=CommitKind.OVERWRITE if touched else CommitKind.APPEND,
+        entries=entries,
+        changelog=tuple(entry for message in messages for entry in message.changelog),
+        index=index,
+        guards=guards,
+        hash_index_guards=() if hashes is None else hashes.guards(entries, index),
+        read_guard=guard,
     )

@@ -42,7 +42,7 @@ class RetainedSnapshotKind(StrEnum):
     CHANGELOG = "changelog"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSnapshot:
     """A stored snapshot: itself, as a tag, or as the changelog that outlived it.
 
@@ -194,7 +194,13 @@ class RetainedSnapshotStore:
         except OSError as error:
             raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
         try:
-            return RetainedSnapshot(kind, paths.branch, name, path, Snapshot.from_json(data, path))
+            return RetainedSnapshot(
+                kind=kind,
+                branch=paths.branch,
+                name=name,
+                path=path,
+                snapshot=Snapshot.from_json(data, path),
+            )
         except PaimonError as error:
             if self.on_error is None:
                 raise
@@ -276,7 +282,7 @@ def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> s
     return names | {name for name in optional if name is not None}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ReferencedFiles:
     """The names of all files that any version of a table names, data files by every entry of every manifest.
 

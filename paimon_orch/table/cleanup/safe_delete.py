@@ -46,7 +46,7 @@ def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
     return [root for root in (*list_data_roots(paths, schema), index) if root]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SafeDeleter:
     """Deletes files below some folders, one by one.
 

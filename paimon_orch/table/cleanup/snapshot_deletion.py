@@ -54,7 +54,7 @@ class UnreferencedFiles:
         return UnreferencedFiles(data, metadata, lists, tuple(sized[path] for path in data))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SnapshotDeletionPlanner:
     """Finds the garbage of some versions. Every manifest is opened at most once.
 
@@ -190,7 +190,11 @@ class SnapshotDeletionPlanner:
             yield f"{self.paths.manifest_dir}/{meta.file_name}"
         for item in self.reader.index(version):
             yield self.paths.index_file(
-                self.schema, item.partition, item.bucket, item.file_name, item.external_path
+                self.schema,
+                item.partition,
+                bucket=item.bucket,
+                name=item.file_name,
+                external=item.external_path,
             )
         if version.statistics is not None:
             yield f"{self.paths.root}/statistics/{version.statistics}"

@@ -70,7 +70,7 @@ def create_commit_user(schema: TableSchema) -> str:
     return f"{prefix}_{uuid4()}" if prefix else str(uuid4())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _CommitState:
     """What the attempts at one commit have done so far.
 
@@ -85,7 +85,7 @@ class _CommitState:
     unknown_outcomes: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TableCommit:
     """Commits changes to one table and branch for one commit user.
 
@@ -122,7 +122,7 @@ class TableCommit:
             wait=wait_exponential(multiplier=shortest, max=longest) + wait_random(0, shortest),
             retry_error_callback=lambda _: None,
         )
-        state = _CommitState(changes)
+        state = _CommitState(changes=changes)
         try:
             snapshot: Snapshot | None = retrying(self._attempt, state)
         except UnsupportedError as error:
@@ -192,7 +192,13 @@ class TableCommit:
         schema = self.schemas.latest()
         self.check(schema)
         writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
-        coming = SnapshotBuilder(state.changes, latest, schema, self.snapshots, self.manifests)
+        coming = SnapshotBuilder(
+            changes=state.changes,
+            latest=latest,
+            schema=schema,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+        )
         try:
             snapshot = coming.write(writer, self.user, int(self.clock() * 1000))
         except BaseException:

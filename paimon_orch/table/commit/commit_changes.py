@@ -15,7 +15,7 @@ from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 PartitionFilter = Callable[[bytes], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChanges:
     """What one snapshot changes.
 

@@ -37,7 +37,7 @@ from paimon_orch.table.scan.file_pruner import build_partition_manifest_filter
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBuilder:
     """Changes to come on top of ``latest``, the newest snapshot if there is one."""
 
@@ -71,25 +71,27 @@ class SnapshotBuilder:
         # as Java Paimon: only merged manifests inherit what was said of the latest commit
         unchanged = latest if changes.merge_manifests else None
         return Snapshot(
-            snapshot_id,
-            schema.id,
-            base_list,
-            delta_list,
-            user,
-            changes.identifier,
-            changes.kind,
-            millis if latest is None else max(millis, latest.time_millis),
-            (0 if latest is None else latest.total_record_count) + delta_rows,
-            delta_rows,
-            base_size,
-            delta_size,
-            changelog_list,
-            changelog_size,
-            sum(entry.file.row_count for entry in changes.changelog) if changes.changelog else None,
-            self._write_index_manifest(writer, previous_index, index),
-            None if latest is None else latest.watermark,
-            self._resolve_statistics(),
-            {
+            id=snapshot_id,
+            schema_id=schema.id,
+            base_manifest_list=base_list,
+            delta_manifest_list=delta_list,
+            commit_user=user,
+            commit_identifier=changes.identifier,
+            commit_kind=changes.kind,
+            time_millis=millis if latest is None else max(millis, latest.time_millis),
+            total_record_count=(0 if latest is None else latest.total_record_count) + delta_rows,
+            delta_record_count=delta_rows,
+            base_manifest_list_size=base_size,
+            delta_manifest_list_size=delta_size,
+            changelog_manifest_list=changelog_list,
+            changelog_manifest_list_size=changelog_size,
+            changelog_record_count=sum(entry.file.row_count for entry in changes.changelog)
+            if changes.changelog
+            else None,
+            index_manifest=self._write_index_manifest(writer, previous_index, index),
+            watermark=None if latest is None else latest.watermark,
+            statistics=self._resolve_statistics(),
+            properties={
                 **({} if unchanged is None else unchanged.properties),
                 **build_sequence_properties(
                     schema.typed_options, latest, entries, self._read_latest_entries
@@ -133,7 +135,9 @@ class SnapshotBuilder:
             base = self._read_live_entries(touched)
             live = check_conflicts(schema, changes.kind, base, entries)
             check_bucket_guards(changes.guards, base, previous_index)
-            check_deletion_vectors(schema, base, entries, previous_index, index)
+            check_deletion_vectors(
+                schema, base, delta=entries, previous=previous_index, changes=index
+            )
             check_row_ids(schema, live, next_row_id)
         elif any(entry.total_buckets > 0 for entry in entries):
             touched = {entry.partition for entry in entries}

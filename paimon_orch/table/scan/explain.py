@@ -31,7 +31,7 @@ class IndexUsage:
     rows_selected: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ScanReport:
     """What a scan reads, and what file indexes and a limit save of it.
 
@@ -75,7 +75,7 @@ def explain_scan(
             report.rows += file.row_count
             report.bytes += file.file_size
             if file.file_name in kept:
-                _add_read_file(report, reader, at, judged, split, first)
+                _add_read_file(report, reader, at=at, predicate=judged, split=split, first=first)
             elif first is not None:
                 report.files_skipped_by_limit += 1
                 report.bytes_not_read += file.file_size
@@ -125,7 +125,7 @@ def _add_read_file(
         vector = vectors.get(at.file.file_name)
         hidden = None if vector is None else vector.bitmaps.get(0)
         indexed = FileIndexEvaluator(reader.schema, reader.schemas.__getitem__, None)
-        found = indexed.first(first, at.file, reader.path(at), reader.io, hidden)
+        found = indexed.first(first, at.file, path=reader.path(at), io=reader.io, deleted=hidden)
     rows = found.rows
     if rows is None:
         report.rows_selected += at.file.row_count

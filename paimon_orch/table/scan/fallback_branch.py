@@ -17,7 +17,7 @@ FALLBACK_BRANCH_OPTION = "scan.fallback-branch"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackBranch:
     """The state of the branch that provides partitions that the table lacks."""
 
@@ -57,7 +57,7 @@ class FallbackBranch:
         past = moment and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, branch)
-        return cls(there, schemas, read, newest)
+        return cls(paths=there, schemas=schemas, schema=read, snapshot=newest)
 
     def with_level_0(self, asked: bool | None) -> "FallbackBranch":  # noqa: FBT001 - it is the subject
         """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""

@@ -73,7 +73,7 @@ class FilePruner:
         fields, stats = self.schema.partition_fields, manifest.partition_stats
         columns = {
             field.name: decode_column_stats(
-                stats, index, len(fields), field.type, manifest.file_name
+                stats, index, arity=len(fields), data_type=field.type, path=manifest.file_name
             )
             for index, field in enumerate(fields)
         }

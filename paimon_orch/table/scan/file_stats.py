@@ -43,7 +43,7 @@ def decode_column_stats(
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatsSource:
     """Where the statistics of a read column lie in those of a file."""
 
@@ -60,7 +60,9 @@ class StatsSource:
 
     def decode_stats(self, stats: SimpleStats, path: str) -> ColumnStats:
         """Return the statistics of the read column in a file's."""
-        found = decode_column_stats(stats, self.index, self.arity, self.stored_type, path)
+        found = decode_column_stats(
+            stats, self.index, arity=self.arity, data_type=self.stored_type, path=path
+        )
         return evolve_stats(found, self.stored_type, self.read_type) if self.is_cast else found
 
 
@@ -137,6 +139,10 @@ class FileStats:
             elif source.name in keys or source.name in covered:
                 names = keys if source.name in keys else covered
                 found[field.name] = StatsSource(
-                    names.index(source.name), len(names), source.type, field.type, names is keys
+                    index=names.index(source.name),
+                    arity=len(names),
+                    stored_type=source.type,
+                    read_type=field.type,
+                    is_key=names is keys,
                 )
         return found

@@ -114,7 +114,7 @@ def _changelog_directory(store: SnapshotStore) -> str:
     return f"{store.paths.branch_root}/changelog"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalScan(BaseScan):
     """Changes to read; made by :meth:`Table.incremental`. Rows come behind a column ``rowkind``.
 

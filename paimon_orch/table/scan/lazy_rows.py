@@ -12,7 +12,7 @@ from paimon_orch.format.types.predicate import Predicate, to_arrow_expression
 if TYPE_CHECKING:
     import pandas as pd
 
-ROW_KIND = Field(2147483644, "rowkind", AtomicType(True, "VARCHAR", (MAX_LENGTH,)))
+ROW_KIND = Field(id=2147483644, name="rowkind", type=AtomicType(True, "VARCHAR", (MAX_LENGTH,)))
 
 
 class BaseScan(ABC):

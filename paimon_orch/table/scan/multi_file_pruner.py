@@ -50,7 +50,11 @@ class FileBatchPruner:
         for at, lanes in _group_by_layout(files):
             chosen, parts = files.take(lanes), [partitions[lane] for lane in lanes.tolist()]
             bounds = _BoundsDecoder(
-                self.stats, self.stats.find_stats_sources(*at), chosen, parts, rows[lanes]
+                self.stats,
+                self.stats.find_stats_sources(*at),
+                files=chosen,
+                partitions=parts,
+                rows=rows[lanes],
             )
             found[lanes] = may_match_many(self.predicate, bounds, rows[lanes])
         if self.indexed is not None:

@@ -38,7 +38,7 @@ from paimon_orch.table.scan.visibility import Visibility
 from paimon_orch.table.write.postpone_bucket import add_postponed_files, should_merge_postponed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(BaseScan):
     """What to read; made by :meth:`Table.scan`.
 
@@ -176,7 +176,9 @@ class Scan(BaseScan):
             splits = [split for split in splits if split.partition in wanted]
         if self.order:
             stats = FileStats(self.schema, self.schemas.get)
-            return select_top_n_splits(splits, self.schema, stats, self.order[0], self.limit)
+            return select_top_n_splits(
+                splits, self.schema, stats=stats, key=self.order[0], limit=self.limit
+            )
         return list(apply_limit(splits, self.schema, self.limit))
 
     @property
@@ -195,7 +197,13 @@ class Scan(BaseScan):
         if not self.order:
             return self.limit
         key = self.order[0]
-        return TopN(key.column, self.limit, key.descending, key.nulls_first, len(self.order))
+        return TopN(
+            column=key.column,
+            k=self.limit,
+            descending=key.descending,
+            nulls_first=key.nulls_first,
+            sort_keys=len(self.order),
+        )
 
     def explain(self) -> ScanReport:
         """Say what file indexes and the limit save: files skipped, rows selected, bytes not read. No rows are read."""
@@ -208,7 +216,9 @@ class Scan(BaseScan):
         reader = FileReader(self.io, self.paths, self.schema, schemas)
         first = self._first
         predicate = self._restrict_to_columns() if first is None else None
-        return explain_scan(reader, splits, self._apply_limit(self.plan()), predicate, first)
+        return explain_scan(
+            reader, splits, planned=self._apply_limit(self.plan()), predicate=predicate, first=first
+        )
 
     def _restrict_to_columns(self) -> Predicate | None:
         """Return the part of the filter that work can be saved by: it looks at stored columns of whole rows."""
@@ -248,7 +258,11 @@ class Scan(BaseScan):
         reader = FileReader(self.io, self.paths, self.schema, schemas)
         first = self._first  # a filter on partitions keeps all rows of a file or none
         bucket = BucketReader(
-            reader, split, wanted, self._restrict_to_columns() if first is None else None, first
+            reader,
+            split,
+            fields=wanted,
+            predicate=self._restrict_to_columns() if first is None else None,
+            first=first,
         )
         batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
         yield from filter_batches(batches, self.predicate, self.arrow_schema)

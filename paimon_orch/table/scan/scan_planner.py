@@ -22,7 +22,7 @@ from paimon_orch.table.scan.file_pruner import FilePruner, is_raw_convertible
 ALL_LEVELS = range(2**31)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSplit:
     """The live files of one bucket, and the index files that hold their deletion vectors.
 
@@ -99,12 +99,13 @@ def build_bucket_splits(
             vectors.setdefault((item.partition, item.bucket), []).append(item)
     return [
         BucketSplit(
-            *at,
-            group[0].total_buckets,
-            tuple(entry.file for entry in group),
-            tuple(vectors.get(at, ())),
+            partition=partition,
+            bucket=bucket,
+            total_buckets=group[0].total_buckets,
+            files=tuple(entry.file for entry in group),
+            vectors=tuple(vectors.get((partition, bucket), ())),
         )
-        for at, group in groups.items()
+        for (partition, bucket), group in groups.items()
     ]
 
 

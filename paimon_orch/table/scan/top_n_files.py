@@ -32,7 +32,7 @@ def select_top_n_splits(
         for split in splits
         for file in split.files
     }
-    bound = _find_bound(splits, schema, found, key, limit)
+    bound = _find_bound(splits, schema, found=found, key=key, limit=limit)
 
     def is_needed(split: BucketSplit, file: DataFileMeta) -> bool:
         column = found[file.file_name]

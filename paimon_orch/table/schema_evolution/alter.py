@@ -151,7 +151,7 @@ def _edit_siblings(
     def into_item(inner: DataType, at: int) -> DataType:
         if at < len(path) - 1:
             return into_type(inner, at + 1)
-        (edited,) = edit((Field(-1, path[at], inner),))
+        (edited,) = edit((Field(id=-1, name=path[at], type=inner),))
         if edited.name != path[at]:
             raise InputError(f"{_format_path(path)!r} is no field and has no name to change")
         return edited.type
@@ -198,7 +198,13 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
         raise InputError(
             f"column {_format_path(path)!r} is to be added first and after {change.after!r}"
         )
-    field = Field(-1, path[-1], data_type, change.comment, change.default)
+    field = Field(
+        id=-1,
+        name=path[-1],
+        type=data_type,
+        description=change.comment,
+        default_value=change.default,
+    )
     (numbered,), highest = assign_field_ids([field], schema.highest_field_id)
 
     def end(fields: SiblingFields) -> int:

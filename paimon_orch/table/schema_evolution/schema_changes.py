@@ -11,7 +11,7 @@ from paimon_orch.format.types.data_types import DataType
 ColumnPath = str | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
     """Add a nullable column: last, or ``first``, or ``after`` another one.
 

@@ -22,7 +22,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
     """Files that a task added and deleted, the index files and the changelog files it wrote.
 
@@ -65,7 +65,9 @@ class CommitMessage:
 
         index = tuple(replace(item, ranges=None, additional=None) for item in self.index)
         entries, changelog = tuple(map(plain, self.entries)), tuple(map(plain, self.changelog))
-        return CommitMessage(entries, index, changelog, marks=self.marks, refusal=refusal)
+        return CommitMessage(
+            entries=entries, index=index, changelog=changelog, marks=self.marks, refusal=refusal
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> "CommitMessage":
@@ -74,14 +76,14 @@ class CommitMessage:
         marks, refusal = found.pop("marks"), found.pop("refusal")
         parts = {key: b64decode(part) for key, part in found.items()}
         return cls(
-            tuple(open_manifest(parts["entries"], name).entries()),
-            tuple(decode_index_manifest(parts["index"], name)),
-            tuple(open_manifest(parts["changelog"], name).entries()),
-            {
+            entries=tuple(open_manifest(parts["entries"], name).entries()),
+            index=tuple(decode_index_manifest(parts["index"], name)),
+            changelog=tuple(open_manifest(parts["changelog"], name).entries()),
+            marks={
                 file: decode_deletion_vector_payload(b64decode(vector), name)
                 for file, vector in marks.items()
             },
-            refusal,
+            refusal=refusal,
         )
 
     @property
@@ -117,6 +119,10 @@ def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage])
         for item in message.index:
             if item.kind is FileKind.ADD:
                 path = reader.paths.index_file(
-                    reader.schema, item.partition, item.bucket, item.file_name, item.external_path
+                    reader.schema,
+                    item.partition,
+                    bucket=item.bucket,
+                    name=item.file_name,
+                    external=item.external_path,
                 )
                 reader.io.delete(path)

@@ -179,7 +179,11 @@ class HashIndex:
     def path(self, entry: IndexManifestEntry) -> str:
         """Return where an index file lies."""
         return self.reader.paths.index_file(
-            self.reader.schema, entry.partition, entry.bucket, entry.file_name, entry.external_path
+            self.reader.schema,
+            entry.partition,
+            bucket=entry.bucket,
+            name=entry.file_name,
+            external=entry.external_path,
         )
 
 
@@ -206,13 +210,13 @@ class HashIndexWriter:
                 reader = self.index.reader
                 place = reader.paths.new_index_file(reader.schema, partition, bucket, name)
                 entry = IndexManifestEntry(
-                    FileKind.ADD,
-                    partition,
-                    bucket,
-                    HASH_INDEX,
-                    name,
-                    len(data),
-                    len(hashes),
+                    kind=FileKind.ADD,
+                    partition=partition,
+                    bucket=bucket,
+                    index_type=HASH_INDEX,
+                    file_name=name,
+                    file_size=len(data),
+                    row_count=len(hashes),
                     external_path=place.external,
                 )
                 self._written.append(entry)

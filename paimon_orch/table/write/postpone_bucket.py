@@ -52,8 +52,11 @@ def add_postponed_files(
         count = counts.get(split.partition) or compute_bucket_count(schema, split.row_count)
         waiting = tuple(sort_postponed_files(split.files))
         for bucket in range(count):
+            empty = BucketSplit(
+                partition=split.partition, bucket=bucket, total_buckets=count, files=()
+            )
             at = split.partition, bucket
-            real[at] = replace(real.get(at, BucketSplit(*at, count, ())), waiting=waiting)
+            real[at] = replace(real.get(at, empty), waiting=waiting)
     return list(real.values())
 
 

@@ -267,7 +267,7 @@ def serialize_partition(rows: pa.Table, schema: TableSchema) -> bytes:
     return serialize_row(values, [key.type for key in fields])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TableWriter:
     """Buffers rows per bucket and flushes them as sorted level-0 files, in bounded memory.
 
@@ -393,7 +393,12 @@ class TableWriter:
         total = self._schema.typed_options.bucket
         if self.postponed is not None:
             total = self.postponed.count(at[0])
-        entries += [ManifestEntry(FileKind.ADD, *at, total, file) for file in writer.close()]
+        entries += [
+            ManifestEntry(
+                kind=FileKind.ADD, partition=at[0], bucket=at[1], total_buckets=total, file=file
+            )
+            for file in writer.close()
+        ]
 
     def close(self) -> list[ManifestEntry]:
         """Write what is buffered and return an ADD entry for every new file."""

@@ -58,7 +58,7 @@ def chosen_rows(data: bytes, chosen: list[int], names: list[str] | None = None) 
     names = list(opened.names) if names is None else names
     found = []
     for numbers, batch in read_parquet_rows(
-        opened, "f", names, 7, range(opened.num_row_groups), at
+        opened, "f", columns=names, batch_rows=7, groups=range(opened.num_row_groups), chosen=at
     ):
         found.append(take_selected_rows(numbers, batch, at))
     assert [n for numbers, _ in found for n in numbers.tolist()] == chosen
@@ -267,7 +267,9 @@ def test_few_rows_are_read_with_few_bytes() -> None:
     data, chosen = written(big(), "k BIGINT, s STRING", page_rows=200), np.arange(9_000, 9_020)
     source = Counting(data)
     opened = ParquetFileReader(source)
-    (rows,) = read_parquet_rows(opened, "f", ["k", "s"], 7_000, [0], chosen)
+    (rows,) = read_parquet_rows(
+        opened, "f", columns=["k", "s"], batch_rows=7_000, groups=[0], chosen=chosen
+    )
     assert rows[0].tolist() == chosen.tolist()
     assert rows[1].to_pydict() == plain_rows(data, chosen.tolist()).to_pydict()
     assert source.count < len(data) / 40

@@ -21,9 +21,23 @@ from paimon_orch.format.types.data_types import (
 )
 
 INT, BIGINT, TEXT = parse_type("INT"), parse_type("BIGINT"), parse_type("STRING")
-OLD = RowType(True, (Field(1, "a", INT), Field(2, "b", TEXT), Field(3, "c", INT)))
+OLD = RowType(
+    True,
+    (
+        Field(id=1, name="a", type=INT),
+        Field(id=2, name="b", type=TEXT),
+        Field(id=3, name="c", type=INT),
+    ),
+)
 # b was renamed, c dropped and added again, a widened and moved
-NEW = RowType(True, (Field(2, "bb", TEXT), Field(4, "c", TEXT), Field(1, "a", BIGINT)))
+NEW = RowType(
+    True,
+    (
+        Field(id=2, name="bb", type=TEXT),
+        Field(id=4, name="c", type=TEXT),
+        Field(id=1, name="a", type=BIGINT),
+    ),
+)
 ROWS = [{"a": 1, "b": "x", "c": 9}, None, {"a": None, "b": None, "c": 8}]
 EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": None}]
 
@@ -42,8 +56,8 @@ EVOLVED = [{"bb": "x", "c": None, "a": 1}, None, {"bb": None, "c": None, "a": No
         (MultisetType(True, INT), MultisetType(True, BIGINT), [[(1, 2)], None], [[(1, 2)], None]),
         (ArrayType(True, INT), TEXT, [[1, None], None], ["[1, null]", None]),
         (
-            RowType(True, (Field(1, "r", OLD),)),
-            RowType(True, (Field(1, "r", NEW),)),
+            RowType(True, (Field(id=1, name="r", type=OLD),)),
+            RowType(True, (Field(id=1, name="r", type=NEW),)),
             [{"r": ROWS[0]}],
             [{"r": EVOLVED[0]}],
         ),
@@ -74,9 +88,9 @@ def test_nested_and_simple_types_do_not_mix() -> None:
 
 def test_what_files_hold_is_made_the_type_of_the_column() -> None:
     fields = (
-        Field(1, "t", parse_type("TIMESTAMP(3)")),
-        Field(2, "gone", INT),
-        Field(3, "c", parse_type("TIME(3)")),
+        Field(id=1, name="t", type=parse_type("TIMESTAMP(3)")),
+        Field(id=2, name="gone", type=INT),
+        Field(id=3, name="c", type=parse_type("TIME(3)")),
     )
     held = pa.array(
         [{"c": 5, "t": -1}, None], pa.struct([("c", pa.int32()), ("t", pa.timestamp("ns"))])

@@ -77,7 +77,8 @@ def whole_container() -> bytes:
         "file-index.bitmap.s.index-block-size": "64",
     }  # fmt: skip
     builder = FileIndexBuilder(
-        parse_index_specs(options), [Field(0, "s", STRING), Field(1, "n", INT)]
+        parse_index_specs(options),
+        [Field(id=0, name="s", type=STRING), Field(id=1, name="n", type=INT)],
     )
     texts = [None if n % 9 == 0 else f"value {n % 13}" for n in range(60)]
     builder.add(pa.table({"s": texts, "n": pa.array([n % 7 - 3 for n in range(60)], pa.int32())}))
@@ -157,7 +158,7 @@ def test_a_value_that_fits_no_block_is_refused() -> None:
 )  # fmt: skip
 def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
     def build() -> None:
-        builder = FileIndexBuilder(parse_index_specs(options), [Field(0, "n", INT)])
+        builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="n", type=INT)])
         builder.add(pa.table({"n": pa.array([1], pa.int32())}))
         builder.finish()
 
@@ -177,7 +178,7 @@ def test_options_of_a_map_count_for_its_keys_and_those_of_a_key_count_more() -> 
 
 
 def test_a_key_that_some_maps_do_not_have() -> None:
-    fields = [Field(0, "m", parse_type("MAP<STRING, INT>"))]
+    fields = [Field(id=0, name="m", type=parse_type("MAP<STRING, INT>"))]
     specs = parse_index_specs({"file-index.bitmap.columns": "m[a]"})
     builder = FileIndexBuilder(specs, fields)
     maps = pa.array(

@@ -121,7 +121,7 @@ def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
     options |= {"file-index.bloom-filter.c.items": "10"} if "bloom-filter" in kinds else {}
     options |= {"file-index.bitmap.c.index-block-size": "64"} if "bitmap" in kinds else {}
 
-    builder = FileIndexBuilder(parse_index_specs(options), [Field(0, "c", data_type)])
+    builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": rows}))
     indexes = decode_container(ByteSource.of(builder.finish()))
     found = (
@@ -142,7 +142,7 @@ def matching(rows: pa.Array, predicate: Predicate) -> set[int]:
 def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set[int] | None:
     data_type = atomic(text)
     specs = parse_index_specs({f"file-index.{kind}.columns": "c"})
-    builder = FileIndexBuilder(specs, [Field(0, "c", data_type)])
+    builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": column(rows, data_type)}))
     indexes = decode_container(ByteSource.of(builder.finish()))
     found = (
@@ -187,7 +187,7 @@ def test_timestamps_that_share_a_microsecond_are_told_apart_by_nobody() -> None:
 
 def test_several_indexes_of_a_column_are_intersected() -> None:
     specs = parse_index_specs({"file-index.bitmap.columns": "c", "file-index.bsi.columns": "c"})
-    builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
+    builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, None, 3], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf("<>", pa.scalar(3, pa.int32())))
@@ -201,7 +201,7 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
 
 def test_an_index_of_another_number_of_rows_is_damaged() -> None:
     specs = parse_index_specs({"file-index.bitmap.columns": "c"})
-    builder = FileIndexBuilder(specs, [Field(0, "c", atomic("INT"))])
+    builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf("=", pa.scalar(1, pa.int32())))
@@ -223,7 +223,8 @@ def test_an_index_of_another_number_of_rows_is_damaged() -> None:
 )
 def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable: bool) -> None:
     found = find_stored_column(
-        Field(3, "new", parse_type(read)), Field(3, "old", parse_type(stored))
+        Field(id=3, name="new", type=parse_type(read)),
+        Field(id=3, name="old", type=parse_type(stored)),
     )
 
     assert found == (StoredColumn("old", atomic(stored)) if usable else None)
@@ -242,7 +243,7 @@ def container(rows: pa.Array, data_type: AtomicType, kinds: list[str], **options
         option = name.replace("_", "-")
         if known.get(option, "range-bitmap") in kinds:
             declared[f"file-index.{known.get(option, 'range-bitmap')}.c.{option}"] = value
-    builder = FileIndexBuilder(parse_index_specs(declared), [Field(0, "c", data_type)])
+    builder = FileIndexBuilder(parse_index_specs(declared), [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": rows}))
     return builder.finish()
 

@@ -57,7 +57,9 @@ def spec_of(vector: Vector) -> IndexSpec:
 
 def built(vector: Vector, rows: pa.Array) -> bytes:
     """The only blob of a container made of one column."""
-    builder = FileIndexBuilder([spec_of(vector)], [Field(0, "c", parse_type(vector["type"]))])
+    builder = FileIndexBuilder(
+        [spec_of(vector)], [Field(id=0, name="c", type=parse_type(vector["type"]))]
+    )
     builder.add(pa.table({"c": rows}))
     blob = decode_container(ByteSource.of(builder.finish()))["c"][vector["index"]]
     assert blob is not None
@@ -214,7 +216,7 @@ def test_containers(vector: Vector) -> None:
 
 def fields_of(vector: Vector) -> list[Field]:
     return [
-        Field(at, name, parse_type(text.replace(",", ", ")))
+        Field(id=at, name=name, type=parse_type(text.replace(",", ", ")))
         for at, (name, text) in enumerate(vector["schema"])
     ]
 
@@ -280,17 +282,21 @@ def evaluator(vector: Vector, asked: dict[str, Any]) -> None:
     elif given.get("topn"):
         topn = given["topn"]
         question = TopN(
-            topn["col"],
-            topn["k"],
-            topn["order"] == "desc",
-            topn["nulls"] == "first",
-            topn.get("orders", 1),
+            column=topn["col"],
+            k=topn["k"],
+            descending=topn["order"] == "desc",
+            nulls_first=topn["nulls"] == "first",
+            sort_keys=topn.get("orders", 1),
         )
     deleted = None if given.get("dv") is None else BitMap(row_set(given["dv"]))
     indexes = None if given.get("no_index") else decode_container(ByteSource.of(java_bytes(vector)))
     rows = given.get("row_count", len(vector["rows"]))
 
-    compare(select_rows(question, indexes, stored_of(types), rows, deleted), asked["expect"], asked)
+    compare(
+        select_rows(question, indexes, column_of=stored_of(types), row_count=rows, deleted=deleted),
+        asked["expect"],
+        asked,
+    )
 
 
 def compare(found: BitMap | None, expected: Any, asked: Any) -> None:

@@ -68,7 +68,16 @@ from paimon_orch.table.schema_evolution.schema_changes import (
 WRITERS = sorted(path for path in GOLDEN.glob("*") if path.is_dir())
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
 ROW = bytes(12)
-FILE = DataFileMeta("a", 1, 2, b"k", b"l", STATS, STATS, creation_time=1_700_000_000_123)
+FILE = DataFileMeta(
+    file_name="a",
+    file_size=1,
+    row_count=2,
+    min_key=b"k",
+    max_key=b"l",
+    key_stats=STATS,
+    value_stats=STATS,
+    creation_time=1_700_000_000_123,
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,13 @@ class Kind:
 KINDS = {
     "manifest": Kind(
         [
-            ManifestEntry(kind, ROW, 0, 2, replace(FILE, file_name=name))
+            ManifestEntry(
+                kind=kind,
+                partition=ROW,
+                bucket=0,
+                total_buckets=2,
+                file=replace(FILE, file_name=name),
+            )
             for kind, name in zip(FileKind, "ab", strict=True)
         ],
         encode_manifest,
@@ -92,18 +107,51 @@ KINDS = {
         manifest.MANIFEST_SCHEMA,
     ),
     "manifest-list": Kind(
-        [ManifestFileMeta(name, 10, 2, 1, STATS, 3) for name in "ab"],
+        [
+            ManifestFileMeta(
+                file_name=name,
+                file_size=10,
+                num_added_files=2,
+                num_deleted_files=1,
+                partition_stats=STATS,
+                schema_id=3,
+            )
+            for name in "ab"
+        ],
         encode_manifest_list,
         decode_manifest_list,
         manifest_list.MANIFEST_LIST_SCHEMA,
     ),
     "index-manifest": Kind(
         [
-            IndexManifestEntry(FileKind.ADD, ROW, 0, "HASH", "a", 9, 1),
             IndexManifestEntry(
-                *(FileKind.ADD, ROW, 0, "btree", "b", 9, 1),
-                ranges=(DeletionVectorRange("x", 1, 2), DeletionVectorRange("y", 3, 4, 5)),
-                global_index=GlobalIndexMeta(0, 9, 1, (2, 3), b"meta"),
+                kind=FileKind.ADD,
+                partition=ROW,
+                bucket=0,
+                index_type="HASH",
+                file_name="a",
+                file_size=9,
+                row_count=1,
+            ),
+            IndexManifestEntry(
+                kind=FileKind.ADD,
+                partition=ROW,
+                bucket=0,
+                index_type="btree",
+                file_name="b",
+                file_size=9,
+                row_count=1,
+                ranges=(
+                    DeletionVectorRange(data_file="x", offset=1, length=2),
+                    DeletionVectorRange(data_file="y", offset=3, length=4, cardinality=5),
+                ),
+                global_index=GlobalIndexMeta(
+                    row_range_start=0,
+                    row_range_end=9,
+                    index_field_id=1,
+                    extra_field_ids=(2, 3),
+                    index_meta=b"meta",
+                ),
             ),
         ],
         encode_index_manifest,
@@ -347,7 +395,7 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
         RenameColumn("a", "z"),
         UpdateType("z", "BIGINT"),
         UpdateColumnComment("b", "comment"),
-        AddColumn(("b", "c", "element", "new"), "INT"),
+        AddColumn(column=("b", "c", "element", "new"), type="INT"),
         UpdateNullability("b", nullable=True),
     ]
     altered = apply_schema_changes(decoded, changes, has_snapshots=True, time_millis=1)

@@ -92,12 +92,21 @@ def entries(count: int, **changes: Any) -> list[ManifestEntry]:
     stats = SimpleStats(key, key, (0, None))
     return [
         ManifestEntry(
-            FileKind.ADD,
-            serialize_row([n % 3, None], TYPES),
-            n % 2,
-            2,
-            replace(
-                DataFileMeta(f"data-{UUID(int=n)}.parquet", n, n, key, key, stats, stats), **changes
+            kind=FileKind.ADD,
+            partition=serialize_row([n % 3, None], TYPES),
+            bucket=n % 2,
+            total_buckets=2,
+            file=replace(
+                DataFileMeta(
+                    file_name=f"data-{UUID(int=n)}.parquet",
+                    file_size=n,
+                    row_count=n,
+                    min_key=key,
+                    max_key=key,
+                    key_stats=stats,
+                    value_stats=stats,
+                ),
+                **changes,
             ),
         )
         for n in range(count)

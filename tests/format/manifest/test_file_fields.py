@@ -33,12 +33,16 @@ def entries(count: int) -> list[ManifestEntry]:
     for number in range(count):
         bounds = [ColumnStats(number, number + 9, 0), ColumnStats("a", None, None)]
         file = DataFileMeta(
-            f"data-{number}.parquet", 100, 10 + number, value_stats=SimpleStats.of(bounds, TYPES),
+            file_name=f"data-{number}.parquet", file_size=100, row_count=10 + number, value_stats=SimpleStats.of(bounds, TYPES),
             embedded_index=None if number % 3 else bytes([number % 256]) * number,
             value_stats_cols=("k", "s") if number % 5 else None,
             schema_id=number % 2,
         )  # fmt: skip
-        found.append(ManifestEntry(FileKind.ADD, b"\0" * 12, 0, 1, file))
+        found.append(
+            ManifestEntry(
+                kind=FileKind.ADD, partition=b"\0" * 12, bucket=0, total_buckets=1, file=file
+            )
+        )
     return found
 
 

@@ -36,16 +36,30 @@ from paimon_orch.format.row.simple_stats import SimpleStats
 
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
 ENTRIES = [
-    ManifestEntry(FileKind.ADD, b"\0\0", 1, 2, DataFileMeta("a", 1, 2, b"k", b"l", STATS, STATS)),
     ManifestEntry(
-        FileKind.DELETE,
-        b"",
-        0,
-        -1,
-        DataFileMeta(
-            "b",
-            5,
-            6,
+        kind=FileKind.ADD,
+        partition=b"\0\0",
+        bucket=1,
+        total_buckets=2,
+        file=DataFileMeta(
+            file_name="a",
+            file_size=1,
+            row_count=2,
+            min_key=b"k",
+            max_key=b"l",
+            key_stats=STATS,
+            value_stats=STATS,
+        ),
+    ),
+    ManifestEntry(
+        kind=FileKind.DELETE,
+        partition=b"",
+        bucket=0,
+        total_buckets=-1,
+        file=DataFileMeta(
+            file_name="b",
+            file_size=5,
+            row_count=6,
             creation_time=1_700_000_000_123,
             extra_files=("b.index",),
             delete_row_count=3,
@@ -54,19 +68,36 @@ ENTRIES = [
         ),
     ),
 ]
-MANIFESTS = [ManifestFileMeta("manifest-1", 10, 2, 1, STATS, 3)]
+MANIFESTS = [
+    ManifestFileMeta(
+        file_name="manifest-1",
+        file_size=10,
+        num_added_files=2,
+        num_deleted_files=1,
+        partition_stats=STATS,
+        schema_id=3,
+    )
+]
 INDEXES = [
     IndexManifestEntry(
-        FileKind.ADD,
-        b"",
-        0,
-        "DELETION_VECTORS",
-        "index-1",
-        9,
-        1,
-        (DeletionVectorRange("a", 1, 22),),
+        kind=FileKind.ADD,
+        partition=b"",
+        bucket=0,
+        index_type="DELETION_VECTORS",
+        file_name="index-1",
+        file_size=9,
+        row_count=1,
+        ranges=(DeletionVectorRange(data_file="a", offset=1, length=22),),
     ),
-    IndexManifestEntry(FileKind.ADD, b"", 0, "HASH", "index-2", 9, 1),
+    IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=b"",
+        bucket=0,
+        index_type="HASH",
+        file_name="index-2",
+        file_size=9,
+        row_count=1,
+    ),
 ]
 LATER = {
     "_EXTERNAL_PATH",

@@ -136,7 +136,7 @@ class Case:
 
 def aggregation(**rules: Any) -> Rules:
     functions = {name: function for name, (_, function) in AGGREGATED.items()}
-    return Rules("aggregation", tuple(AGGREGATED), functions, **rules)
+    return Rules(engine="aggregation", columns=tuple(AGGREGATED), functions=functions, **rules)
 
 
 AGGREGATED_TYPES = {name: kind for name, (kind, _) in AGGREGATED.items()}
@@ -154,20 +154,25 @@ CASES = {
     "aggregation, deletes remove": Case(
         aggregation(remove_on_delete=True), AGGREGATED_TYPES, ("+I", "+I", "+U", "-D")
     ),
-    "partial-update": Case(Rules("partial-update", ("s", "t", "v")), kinds=ADDS),
+    "partial-update": Case(Rules(engine="partial-update", columns=("s", "t", "v")), kinds=ADDS),
     "partial-update by a sequence": Case(
-        Rules("partial-update", ("s", "t", "v"), sequence=("s",)), kinds=ADDS
+        Rules(engine="partial-update", columns=("s", "t", "v"), sequence=("s",)), kinds=ADDS
     ),
     "partial-update, deletes remove": Case(
-        Rules("partial-update", ("s", "t", "v"), remove_on_delete=True)
+        Rules(engine="partial-update", columns=("s", "t", "v"), remove_on_delete=True)
     ),
     "partial-update, sequence group": Case(
-        Rules("partial-update", tuple(GROUPED), {"n": "sum"}, group=(("g", "h"), ("a", "n"))),
+        Rules(
+            engine="partial-update",
+            columns=tuple(GROUPED),
+            functions={"n": "sum"},
+            group=(("g", "h"), ("a", "n")),
+        ),
         GROUPED,
     ),
-    "first-row": Case(Rules("first-row", ("s", "t", "v"), lookup=True), kinds=ADDS),
+    "first-row": Case(Rules(engine="first-row", columns=("s", "t", "v"), lookup=True), kinds=ADDS),
     "first-row, ignoring deletes": Case(
-        Rules("first-row", ("s", "t", "v"), lookup=True, ignore_delete=True)
+        Rules(engine="first-row", columns=("s", "t", "v"), lookup=True, ignore_delete=True)
     ),
 }
 MODES: dict[str, dict[str, Any]] = {

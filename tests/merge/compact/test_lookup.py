@@ -33,8 +33,8 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 
 BIGINT = parse_type("BIGINT NOT NULL")
-KEY = [Field(0, "k", BIGINT)]
-VALUE = Field(1, "v", parse_type("STRING"))
+KEY = [Field(id=0, name="k", type=BIGINT)]
+VALUE = Field(id=1, name="v", type=parse_type("STRING"))
 
 
 class Stored:
@@ -60,7 +60,16 @@ class Stored:
                 name = f"L{level}-{at}"
                 self.keys[name] = keys
                 low, high = (serialize_row([key], [BIGINT]) for key in (keys[0], keys[-1]))
-                self.files.append(DataFileMeta(name, 1, len(keys), low, high, level=level))
+                self.files.append(
+                    DataFileMeta(
+                        file_name=name,
+                        file_size=1,
+                        row_count=len(keys),
+                        min_key=low,
+                        max_key=high,
+                        level=level,
+                    )
+                )
 
     def row_groups(self, file: DataFileMeta, vector: DeletionVector | None) -> Iterator[RowGroup]:
         hidden = set() if vector is None else set(vector.positions().tolist())
@@ -93,7 +102,9 @@ class Stored:
     def lookup(
         self, vectors: dict[str, DeletionVector] | None = None, values: Sequence[Field] = ()
     ) -> PositionLookup:
-        return PositionLookup(self.files, KEY, self.row_groups, vectors or {}, values)
+        return PositionLookup(
+            self.files, KEY, read=self.row_groups, vectors=vectors or {}, values=values
+        )
 
 
 def keys_of(*keys: int) -> KeyColumns:

@@ -16,7 +16,7 @@ from paimon_orch.merge.compact.splitter import split_task
 from paimon_orch.merge.tree.key_range import KeyRange
 
 BIGINT = parse_type("BIGINT NOT NULL")
-KEY = [Field(0, "k", BIGINT)]
+KEY = [Field(id=0, name="k", type=BIGINT)]
 
 files_of_level_0 = st.lists(
     st.tuples(st.integers(-40, 40), st.integers(0, 60), st.integers(1, 300)), min_size=1, max_size=9
@@ -26,7 +26,9 @@ cuts_of_a_level = st.lists(st.integers(-40, 60), unique=True, max_size=9).map(so
 
 def file_of(name: str, low: int, high: int, size: int, level: int) -> DataFileMeta:
     first, last = (serialize_row([key], [BIGINT]) for key in (low, high))
-    return DataFileMeta(name, size, 1, first, last, level=level)
+    return DataFileMeta(
+        file_name=name, file_size=size, row_count=1, min_key=first, max_key=last, level=level
+    )
 
 
 def starts(file: DataFileMeta) -> list[object]:
@@ -43,13 +45,22 @@ def number(key: bytes) -> int:
 
 def task_of(new: list[tuple[int, int, int]], cuts: list[int]) -> CompactionTask:
     files = [
-        file_of(f"n{i}", low, low + width, size, 0) for i, (low, width, size) in enumerate(new)
+        file_of(f"n{i}", low, high=low + width, size=size, level=0)
+        for i, (low, width, size) in enumerate(new)
     ]
     level = [
-        file_of(f"o{i}", low, high - 1, 200, 5)
+        file_of(f"o{i}", low, high=high - 1, size=200, level=5)
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], 100], strict=False))
     ]
-    return CompactionTask(b"", 0, (*files, *level), (), 5, 5, drop_delete=True)
+    return CompactionTask(
+        partition=b"",
+        bucket=0,
+        files=(*files, *level),
+        above=(),
+        output_level=5,
+        max_level=5,
+        drop_delete=True,
+    )
 
 
 def keys_of(part: CompactionTask, file: DataFileMeta) -> set[int]:

@@ -46,7 +46,16 @@ def options_of(rules: Rules) -> dict[str, str]:
 def schema_of(options: dict[str, str], columns: dict[str, str] = COLUMNS) -> TableSchema:
     listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     fields = parse_columns(f"k INT NOT NULL, {listed}")
-    return TableSchema(0, tuple(fields), len(fields), (), ("k",), options, "", 0)
+    return TableSchema(
+        id=0,
+        fields=tuple(fields),
+        highest_field_id=len(fields),
+        partition_keys=(),
+        primary_keys=("k",),
+        options=options,
+        comment="",
+        time_millis=0,
+    )
 
 
 def table_of(schema: TableSchema, rows: list[Row], *, kinds: bool) -> pa.Table:
@@ -72,15 +81,19 @@ def aggregations() -> st.SearchStrategy[Rules]:
             **{name: st.just(function) for name, function in OF_TEXT.items()},
         }
     )
-    rules = functions.map(lambda named: Rules("aggregation", tuple(COLUMNS), named))
+    rules = functions.map(
+        lambda named: Rules(engine="aggregation", columns=tuple(COLUMNS), functions=named)
+    )
     removing = functions.map(
-        lambda named: Rules("aggregation", tuple(COLUMNS), named, remove_on_delete=True)
+        lambda named: Rules(
+            engine="aggregation", columns=tuple(COLUMNS), functions=named, remove_on_delete=True
+        )
     )
     return rules | removing
 
 
 def plain(engine: str, **rules: Any) -> Rules:
-    return Rules(engine, tuple(COLUMNS), **rules)
+    return Rules(engine=engine, columns=tuple(COLUMNS), **rules)
 
 
 ENGINES = {

@@ -80,7 +80,7 @@ def test_keys_of_manifests_are_those_of_the_rows(name: str) -> None:
     columns = KeyColumns.of(table, ["k"])
     for at, scalar in enumerate(table["k"]):
         stored = serialize_row([to_internal_value(scalar)], [kind])
-        assert decode_key(stored, [Field(0, "k", kind)]) == columns.at(at)
+        assert decode_key(stored, [Field(id=0, name="k", type=kind)]) == columns.at(at)
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -129,7 +129,7 @@ def test_rows_are_those_of_a_merge_of_all_columns(
                 compact(table, InProcessExecutor())
             if turn == added:
                 catalog = Catalog(folder)
-                catalog.alter_table("db.t", [AddColumn("more", "STRING")])
+                catalog.alter_table("db.t", [AddColumn(column="more", type="STRING")])
                 table = catalog.table("db.t")
         columns = data.draw(st.sampled_from([None, ["v"], table.schema.names[-1:], ["k"]]))
         where = data.draw(st.sampled_from([None, "k > 10", "v > '1' AND k < 20"]))

@@ -28,7 +28,9 @@ def picker(**more: str) -> AppendCompactStrategy:
 def files(*sizes: int) -> list[DataFileMeta]:
     """Files of 100 rows each, named by their place: f0, f1 and so on."""
     return [
-        DataFileMeta(f"f{at}", size, 100, min_sequence_number=100 * at)
+        DataFileMeta(
+            file_name=f"f{at}", file_size=size, row_count=100, min_sequence_number=100 * at
+        )
         for at, size in enumerate(sizes)
     ]
 

@@ -40,9 +40,21 @@ Rows = list[tuple[int, str]]
 def test_a_file_is_rewritten_when_more_than_a_share_of_its_rows_is_hidden(
     options: dict[str, str], hidden: int | None, expected: bool
 ) -> None:
-    files = [DataFileMeta("f", 1, 100), DataFileMeta("untouched", 1, 100)]
-    ranges = (DeletionVectorRange("f", 1, 9, hidden),)
-    entry = IndexManifestEntry(FileKind.ADD, b"", 0, "DELETION_VECTORS", "i", 9, 1, ranges)
+    files = [
+        DataFileMeta(file_name="f", file_size=1, row_count=100),
+        DataFileMeta(file_name="untouched", file_size=1, row_count=100),
+    ]
+    ranges = (DeletionVectorRange(data_file="f", offset=1, length=9, cardinality=hidden),)
+    entry = IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=b"",
+        bucket=0,
+        index_type="DELETION_VECTORS",
+        file_name="i",
+        file_size=9,
+        row_count=1,
+        ranges=ranges,
+    )
 
     found = find_files_above_delete_ratio(files, [entry], Options(options))
 

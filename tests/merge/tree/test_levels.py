@@ -21,7 +21,7 @@ from paimon_orch.merge.tree.levels import (
 )
 
 BIGINT = parse_type("BIGINT NOT NULL")
-KEY = [Field(0, "k", BIGINT)]
+KEY = [Field(id=0, name="k", type=BIGINT)]
 Range = tuple[int, int]
 
 ranges = st.lists(
@@ -34,11 +34,11 @@ def file_of(
     low: int, high: int, name: str = "f", level: int = 0, sequence: int = 0
 ) -> DataFileMeta:
     return DataFileMeta(
-        name,
-        100,
-        1,
-        serialize_row([low], [BIGINT]),
-        serialize_row([high], [BIGINT]),
+        file_name=name,
+        file_size=100,
+        row_count=1,
+        min_key=serialize_row([low], [BIGINT]),
+        max_key=serialize_row([high], [BIGINT]),
         level=level,
         min_sequence_number=sequence,
         max_sequence_number=sequence,
@@ -95,7 +95,12 @@ def test_runs_hold_one_level_and_on_level_0_one_file(found: list[Range]) -> None
 def test_between_equal_rows_lower_levels_win_and_then_later_files() -> None:
     def file(name: str, level: int, created: int, sequence: int = 3) -> DataFileMeta:
         return DataFileMeta(
-            name, 1, 1, level=level, creation_time=created, max_sequence_number=sequence
+            file_name=name,
+            file_size=1,
+            row_count=1,
+            level=level,
+            creation_time=created,
+            max_sequence_number=sequence,
         )
 
     ordered = [
@@ -148,7 +153,12 @@ def test_level_0_comes_newest_first_and_then_one_run_a_level() -> None:
 def test_ties_of_level_0_are_broken_as_the_format_says() -> None:
     def file(name: str, low: int, high: int, created: int) -> DataFileMeta:
         return DataFileMeta(
-            name, 1, 1, min_sequence_number=low, max_sequence_number=high, creation_time=created
+            file_name=name,
+            file_size=1,
+            row_count=1,
+            min_sequence_number=low,
+            max_sequence_number=high,
+            creation_time=created,
         )
 
     ordered = [

@@ -29,7 +29,10 @@ NOON = datetime(2026, 1, 31, 12)
 def runs_of(text: str) -> list[SortedRun]:
     """Read ``0:1 0:1 5:100``: level and size of each run, the newest first."""
     pairs = (item.split(":") for item in text.split())
-    return [SortedRun(int(level), (DataFileMeta("f", int(size), 1),)) for level, size in pairs]
+    return [
+        SortedRun(int(level), (DataFileMeta(file_name="f", file_size=int(size), row_count=1),))
+        for level, size in pairs
+    ]
 
 
 def picked(pick: RunSelection | None) -> tuple[int, int] | None:

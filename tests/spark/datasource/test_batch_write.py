@@ -76,7 +76,7 @@ def test_times_follow_the_clocks_of_the_session(spark: SparkSession, tmp_path: P
 
 def test_a_time_in_a_zone_that_is_not_known_is_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"l": pa.array([0], pa.timestamp("us"))})
-    fields = [Field(0, "l", parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
+    fields = [Field(id=0, name="l", type=parse_type("TIMESTAMP(6) WITH LOCAL TIME ZONE"))]
 
     with pytest.raises(InputError, match=r"'l' .* the session's zone is not known here; cast it"):
         cast_timestamps_as_spark(batch, fields, None)

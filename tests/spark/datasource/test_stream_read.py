@@ -263,7 +263,7 @@ def test_an_overwrite_that_is_read_takes_rows_and_brings_rows(tmp_path: Path, ve
 
 def test_columns_that_come_later_do_not_change_a_stream(log: Table, tmp_path: Path) -> None:
     query = Query(log, scan_mode="latest")
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("w", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="w", type="INT")])
     log.append(pa.table({"k": [3], "w": [3]}))
 
     assert query.rows() == [(3,)]
@@ -277,7 +277,9 @@ def test_a_type_that_changes_ends_the_query_which_goes_on_when_it_is_started_aga
     table.append(table_of("k v", [(1, 1)]))
     query = Query(table, **options)
     query.rows()
-    Catalog(str(tmp_path)).alter_table("db.t", [UpdateType("v", "BIGINT"), AddColumn("w", "INT")])
+    Catalog(str(tmp_path)).alter_table(
+        "db.t", [UpdateType("v", "BIGINT"), AddColumn(column="w", type="INT")]
+    )
     table.append(table_of("k v w", [(2, 2**33 + 5, 2), (3, -(2**33) + 5, 3)]))
 
     with pytest.raises(PaimonError, match=r"'v' is BIGINT since .* reads it as INT. Start the que"):

@@ -274,7 +274,10 @@ def test_large_results_roll_into_files_of_the_target_size(tmp_path: Path) -> Non
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 def test_files_of_older_schemas_are_written_in_the_newest_one(tmp_path: Path, form: str) -> None:
     table = five_files(tmp_path, file__format=form)
-    changes: list[SchemaChange] = [RenameColumn("v", "w"), AddColumn("n", "INT", first=True)]
+    changes: list[SchemaChange] = [
+        RenameColumn("v", "w"),
+        AddColumn(column="n", type="INT", first=True),
+    ]
     Catalog(str(tmp_path)).alter_table("db.t", changes)
     before = rows_of(table)
 

@@ -48,9 +48,11 @@ def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: st
 
 def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> CommitChanges:
     """Write rows whose numbers begin at `first`, and return what is left to commit."""
-    writer = TableWriter(table.build_writer_factory(), {(EMPTY_ROW, 0): first})
+    writer = TableWriter(
+        factory=table.build_writer_factory(), first_sequence={(EMPTY_ROW, 0): first}
+    )
     writer.write(conform_rows(rows, table.schema, row_kind=kinds))
-    return CommitChanges(CommitKind.APPEND, tuple(writer.close()))
+    return CommitChanges(kind=CommitKind.APPEND, entries=tuple(writer.close()))
 
 
 def commit(table: Table, changes: CommitChanges) -> None:
@@ -150,12 +152,12 @@ def test_a_file_that_moves_to_another_level_keeps_its_snapshot(tmp_path: Path) -
 
 def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(table.build_writer_factory(), {})
+    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
     for at in range(5):
         rows = table_of("k v", [(key, f"{at}") for key in range(at, 8)])
         writer.write(conform_rows(rows, table.schema))
     entries = writer.close()
-    commit(table, CommitChanges(CommitKind.APPEND, tuple(entries)))
+    commit(table, CommitChanges(kind=CommitKind.APPEND, entries=tuple(entries)))
 
     assert [entry.file.row_count for entry in entries] == [8]
     assert rows_of(table) == [(key, f"{min(key, 4)}") for key in range(8)]
@@ -207,7 +209,7 @@ class Compact:
     strategy: CompactionStrategy
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Model:
     """What a dictionary knows: rows in the order of their snapshots, and as of the last compaction."""
 
@@ -277,7 +279,7 @@ def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str
     def run(chosen: list[Prepare | Commit | Compact]) -> None:
         with tempfile.TemporaryDirectory() as folder, small_batches(5):
             options = {"num_sorted_run__compaction_trigger": "3", "target_file_size": "4 kb"}
-            model = Model(ordered_table(Path(folder), **options, **variant))
+            model = Model(table=ordered_table(Path(folder), **options, **variant))
             for operation in chosen:
                 model.apply(operation)
             model.check()

@@ -244,7 +244,9 @@ def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_the
     table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
     first = table.manifests.live(table.snapshots.get(1))
     table.truncate()
-    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.OVERWRITE, tuple(first)))
+    table.new_commit(StepKind.WRITE_ROWS).commit(
+        CommitChanges(kind=CommitKind.OVERWRITE, entries=tuple(first))
+    )
     table.upsert(table_of("k v", [(2, "2")]))
 
     expire_snapshots(table, retain_max=1)

@@ -169,7 +169,7 @@ def test_statistics_stay_until_the_schema_changes(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.statistics == first.statistics
 
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
     dropped = table.append(table_of("k v n", [(3, "c", 1)]))
 
     assert dropped is not None
@@ -183,7 +183,7 @@ def test_a_schema_that_changes_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     table.append(table_of("k v", [(1, "a")]))
     planned = plan(table, None)
     results = [run(unit) for unit in planned.units]
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
     before = stored_files(table)
 
     with pytest.raises(CommitConflictError, match="analyze again"):
@@ -209,9 +209,9 @@ def test_figures_of_parts_are_those_of_the_whole(data: st.DataObject, kind: str)
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=20))
     cut = data.draw(st.integers(0, len(values)))
     target = to_arrow_type(column.type)
-    whole = ColumnStatsBuilder(column).add(pa.array(values, target))
+    whole = ColumnStatsBuilder(column=column).add(pa.array(values, target))
     parts = [
-        ColumnStatsBuilder(column).add(pa.array(part, target))
+        ColumnStatsBuilder(column=column).add(pa.array(part, target))
         for part in (values[:cut], values[cut:])
     ]
     one, two = (ColumnStatsBuilder.decode(column, part.encode()) for part in parts)
@@ -224,7 +224,7 @@ def test_figures_of_parts_are_those_of_the_whole(data: st.DataObject, kind: str)
 
 def test_many_different_values_are_estimated_in_bounded_memory() -> None:
     [column] = parse_columns("c BIGINT")
-    gathered = ColumnStatsBuilder(column)
+    gathered = ColumnStatsBuilder(column=column)
     for start in range(0, 1_000_000, 100_000):
         gathered = gathered.add(pa.array(range(start, start + 100_000)))
 

@@ -185,7 +185,9 @@ def test_issue_10091_a_file_from_before_a_column_was_dropped_is_indexed_by_the_r
     step.rewrite_file_index(table, EXECUTOR)  # fewer columns than the file has
     assert rows_of(table, filter="v = 103") == [(3, 103)]
 
-    table = alter(table, AddColumn("w", "BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w"))
+    table = alter(
+        table, AddColumn(column="w", type="BIGINT"), ResetOption(BITMAP), SetOption(BITMAP, "v,w")
+    )
     assert not step.plan(table)  # the file has no column w, and its index of v stays
     table.append(table_of("k v w", [(9, 103, 1)]))
     table = alter(table, SetOption(BLOOM, "v"), SetOption("file-index.bloom-filter.v.items", "10"))
@@ -210,7 +212,7 @@ def test_a_column_that_was_dropped_and_added_again_finds_no_index(table: Table) 
     table = alter(table, SetOption(BITMAP, "v"))
     step.rewrite_file_index(table, EXECUTOR)
     table = alter(table, ResetOption(BITMAP))
-    table = alter(table, DropColumn("v"), AddColumn("v", "STRING"))
+    table = alter(table, DropColumn("v"), AddColumn(column="v", type="STRING"))
     table = alter(table, SetOption(BITMAP, "v"))
 
     assert rows_of(table, filter="v = 'v1'") == []

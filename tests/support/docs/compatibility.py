@@ -76,8 +76,11 @@ def _kinds(notes: _Notes) -> Iterator[str]:
     yield _line(["table", "we", *TITLES.values()])
     yield _line(["---"] * (2 + len(TITLES)))
     for kind in KINDS:
-        mine = _cell("us", kind, ["writes"], ["writes"], notes)
-        theirs = [_cell(peer, kind, ["reads", "writes"], _possible(kind), notes) for peer in TITLES]
+        mine = _cell("us", kind, tried=["writes"], shown=["writes"], notes=notes)
+        theirs = [
+            _cell(peer, kind, tried=["reads", "writes"], shown=_possible(kind), notes=notes)
+            for peer in TITLES
+        ]
         yield _line([kind, mine, *theirs])
 
 

@@ -17,7 +17,9 @@ def table_of_columns(kind: str, names: Sequence[str], **options: str) -> Kind:
     columns = ", ".join(f"{name} {COLUMNS[name][0]}" for name in names)
     records = [{"id": n} | {name: COLUMNS[name][1][n % 3] for name in names} for n in range(60)]
     every = {"bucket": "-1", "file.format": kind} | options
-    return Kind(kind, (write(records),), columns=f"id INT NOT NULL, {columns}", options=every)
+    return Kind(
+        name=kind, steps=(write(records),), columns=f"id INT NOT NULL, {columns}", options=every
+    )
 
 
 def assert_rows_found(kind: Kind, found: list[Record]) -> None:

@@ -16,7 +16,7 @@ Step = Mapping[str, Any]
 COLUMNS = "k BIGINT NOT NULL, p STRING, s STRING, n INT, d DECIMAL(12, 2), t TIMESTAMP(3)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Kind:
     """One kind of table. Without `rows` those of all writes are expected, of a key the last; see `traces` for those."""
 
@@ -93,7 +93,9 @@ def rows(numbers: range, word: str, **fixed: Any) -> list[Record]:
 
 def _append(name: str, *traces: str, **options: str) -> Kind:
     steps = (write(rows(range(40), "a")), write(rows(range(30, 60), "b")))
-    return Kind(name, steps, options={"bucket": "-1"} | _to_option_keys(options), traces=traces)
+    return Kind(
+        name=name, steps=steps, options={"bucket": "-1"} | _to_option_keys(options), traces=traces
+    )
 
 
 def _to_option_keys(options: Mapping[str, str]) -> dict[str, str]:
@@ -103,8 +105,8 @@ def _to_option_keys(options: Mapping[str, str]) -> dict[str, str]:
 def _partitioned_by(kind: str, values: Sequence[Any]) -> Kind:
     parts = [{"p": value, "k": n, "v": f"{n}"} for n in range(3) for value in values]
     return Kind(
-        f"partitioned by {kind}",
-        (write(parts), write(parts[:1])),
+        name=f"partitioned by {kind}",
+        steps=(write(parts), write(parts[:1])),
         columns=f"p {kind}, k BIGINT NOT NULL, v STRING",
         partition_by=["p"],
         options={"bucket": "-1"},
@@ -126,8 +128,8 @@ _OLD_ROWS: list[Record] = [
 ]
 _NEW_ROWS: list[Record] = [{"k": 3, "title": "c", "n": 2**40, "r": {"x": 2}, "more": 0.5}]
 _EVOLVED = Kind(
-    "append, schema changed",
-    (
+    name="append, schema changed",
+    steps=(
         write(_OLD_ROWS),
         alter(
             ("drop", "gone"),
@@ -165,7 +167,7 @@ def _append_with_deletion_vectors(bits: str, **options: str) -> Kind:
         delete(_DELETED_ROWS[6:]),
     )
     every = {"bucket": "-1"} | vectors | _to_option_keys(options)
-    return Kind(name, steps, options=every, traces=[f"{bits}-bit vectors"])
+    return Kind(name=name, steps=steps, options=every, traces=[f"{bits}-bit vectors"])
 
 
 APPEND = [
@@ -187,14 +189,14 @@ APPEND = [
     *(_partitioned_by(kind, values) for kind, values in _PARTITIONS.items()),
     _EVOLVED,
     Kind(
-        "append, compacted",
-        (*(write(rows(range(n, n + 5), "a")) for n in range(0, 30, 5)), compact()),
+        name="append, compacted",
+        steps=(*(write(rows(range(n, n + 5), "a")) for n in range(0, 30, 5)), compact()),
         options={"bucket": "-1", "compaction.max.file-num": "5"},
         traces=["a snapshot of COMPACT"],
     ),
     Kind(
-        "append, a partition overwritten",
-        (
+        name="append, a partition overwritten",
+        steps=(
             write(rows(range(20), "a")),
             {"do": "overwrite", "rows": rows(range(1, 5, 2), "new")},
         ),
@@ -219,8 +221,8 @@ def _keyed(
     name: str, *steps: Step, traces: Sequence[str] = (), partitioned: bool = False, **options: str
 ) -> Kind:
     return Kind(
-        name,
-        steps or (write(rows(range(60), "a")), write(rows(range(30, 80), "b"))),
+        name=name,
+        steps=steps or (write(rows(range(60), "a")), write(rows(range(30, 80), "b"))),
         primary_key=["p", "k"] if partitioned else ["k"],
         partition_by=["p"] if partitioned else [],
         options={"bucket": "2"} | _to_option_keys(options),
@@ -272,8 +274,8 @@ KEYED = [
     _keyed("primary key, 64-bit vectors", *_WAVES, deletion_vectors__enabled="true", deletion_vectors__bitmap64="true", traces=["64-bit vectors"]),
     _keyed("primary key, ORC, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", file__format="orc", traces=["orc files", "32-bit vectors"]),
     _keyed("primary key, vectors, partitioned dynamic buckets", *_WAVES, partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", deletion_vectors__enabled="true", traces=["hash index", "32-bit vectors"]),
-    Kind("primary key, rowkind.field", _ROW_KIND_STEPS, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_records("k v op", (1, "b", "+U"), (3, "c", "+I"))),
-    Kind("primary key of six columns", (write(_LONG_KEYS), write(_LONG_KEYS[10:30])), columns=_LONG_KEY, primary_key=list("abcdef"), options={"bucket": "4"}),
+    Kind(name="primary key, rowkind.field", steps=_ROW_KIND_STEPS, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_records("k v op", (1, "b", "+U"), (3, "c", "+I"))),
+    Kind(name="primary key of six columns", steps=(write(_LONG_KEYS), write(_LONG_KEYS[10:30])), columns=_LONG_KEY, primary_key=list("abcdef"), options={"bucket": "4"}),
     replace(_EVOLVED, name="primary key, schema changed", primary_key=["k"], options={"bucket": "1"}),
 ]  # fmt: skip
 
@@ -285,8 +287,8 @@ def _merge_engine_kind(
     name: str, columns: str, steps: Sequence[Step], found: Sequence[Record], **options: str
 ) -> Kind:
     return Kind(
-        name,
-        steps,
+        name=name,
+        steps=steps,
         columns=columns,
         primary_key=["k"],
         rows=found,
@@ -349,8 +351,8 @@ _TAGGED = (write(rows(range(10), "a")), {"do": "tag", "name": "x"}, write(rows(r
 
 def _state(name: str, *steps: Step, table: str = "db.t", **read: str) -> Kind:
     return Kind(
-        name,
-        (*_TAGGED, *steps),
+        name=name,
+        steps=(*_TAGGED, *steps),
         primary_key=["k"],
         options={"bucket": "1"},
         rows=rows(range(10), "a"),

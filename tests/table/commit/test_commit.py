@@ -480,7 +480,7 @@ def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
     commit = table.new_commit(StepKind.WRITE_ROWS)
     commit.clock = lambda: 0.0
 
-    assert commit.commit(CommitChanges(CommitKind.APPEND)).time_millis == first.time_millis
+    assert commit.commit(CommitChanges(kind=CommitKind.APPEND)).time_millis == first.time_millis
 
 
 def test_rows_outside_of_the_partition_to_overwrite_are_refused_and_removed(tmp_path: Path) -> None:

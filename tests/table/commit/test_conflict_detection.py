@@ -34,8 +34,12 @@ def entry(
     name: str, low: int = 0, high: int = 9, *, level: int = 0, bucket: int = 0, buckets: int = 2
 ) -> ManifestEntry:
     first, last = (serialize_row([key], [BIGINT]) for key in (low, high))
-    file = DataFileMeta(name, 1, 1, first, last, level=level)
-    return ManifestEntry(FileKind.ADD, EMPTY_ROW, bucket, buckets, file)
+    file = DataFileMeta(
+        file_name=name, file_size=1, row_count=1, min_key=first, max_key=last, level=level
+    )
+    return ManifestEntry(
+        kind=FileKind.ADD, partition=EMPTY_ROW, bucket=bucket, total_buckets=buckets, file=file
+    )
 
 
 def check(
@@ -102,7 +106,15 @@ def test_a_partition_keeps_its_bucket_count_unless_it_is_overwritten() -> None:
 def vectors(
     name: str, bucket: int = 0, index_type: str = DELETION_VECTORS_INDEX
 ) -> IndexManifestEntry:
-    return IndexManifestEntry(FileKind.ADD, EMPTY_ROW, bucket, index_type, name, 1, 1)
+    return IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=EMPTY_ROW,
+        bucket=bucket,
+        index_type=index_type,
+        file_name=name,
+        file_size=1,
+        row_count=1,
+    )
 
 
 GUARD = BucketGuard.of(EMPTY_ROW, 0, [(5, "top"), (0, "new")], [vectors("index-1")])

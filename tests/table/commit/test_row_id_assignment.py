@@ -67,9 +67,10 @@ def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     removed = [(FileKind.DELETE, file) for file in split.files]
     added = [(FileKind.ADD, file) for file in rewriter.close()]
     entries = (
-        ManifestEntry(kind, split.partition, 0, -1, file) for kind, file in (*removed, *added)
+        ManifestEntry(kind=kind, partition=split.partition, bucket=0, total_buckets=-1, file=file)
+        for kind, file in (*removed, *added)
     )
-    return CommitChanges(CommitKind.COMPACT, tuple(entries))
+    return CommitChanges(kind=CommitKind.COMPACT, entries=tuple(entries))
 
 
 def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
@@ -194,8 +195,10 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
 
     def claim(first: int) -> CommitChanges:
         claimed = replace(file, file_name="data-x-0.parquet", first_row_id=first)
-        entry = ManifestEntry(FileKind.ADD, split.partition, 0, -1, claimed)
-        return CommitChanges(CommitKind.COMPACT, (entry,))
+        entry = ManifestEntry(
+            kind=FileKind.ADD, partition=split.partition, bucket=0, total_buckets=-1, file=claimed
+        )
+        return CommitChanges(kind=CommitKind.COMPACT, entries=(entry,))
 
     with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
         table.new_commit(StepKind.WRITE_ROWS).commit(claim(1))

@@ -51,7 +51,7 @@ def test_a_branch_begins_at_its_tag_and_goes_its_own_way(table: Table) -> None:
 
 
 def test_a_branch_has_the_schemas_until_its_tag(table: Table, tmp_path: Path) -> None:
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
 
     table.branches.create("dev", "base")
     table.branches.create("all")
@@ -74,10 +74,12 @@ def test_an_empty_branch_has_no_rows(table: Table) -> None:
 def test_main_moves_to_a_branch(table: Table, tmp_path: Path) -> None:
     table.branches.create("dev", "base")
     dev = branch(table, "dev")
-    Catalog(str(tmp_path)).alter_table("db.t$branch_dev", [AddColumn("n", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t$branch_dev", [AddColumn(column="n", type="INT")])
     dev.upsert(table_of("k v n", [(1, "dev", 5)]))
     dev.tags.create("release")
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("other", "INT"), SetOption("x", "y")])
+    Catalog(str(tmp_path)).alter_table(
+        "db.t", [AddColumn(column="other", type="INT"), SetOption("x", "y")]
+    )
     table.upsert(table_of("k v other", [(1, "lost", 1)]))
     table.tags.create("lost")
 

@@ -53,7 +53,13 @@ class History:
 
 
 def entry_of(name: str) -> ManifestEntry:
-    return ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, 1, DataFileMeta(name, 1, 1))
+    return ManifestEntry(
+        kind=FileKind.ADD,
+        partition=EMPTY_ROW,
+        bucket=0,
+        total_buckets=1,
+        file=DataFileMeta(file_name=name, file_size=1, row_count=1),
+    )
 
 
 OPTIONS = {

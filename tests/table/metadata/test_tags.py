@@ -200,7 +200,7 @@ def test_a_rollback_to_the_newest_snapshot_changes_nothing(table: Table) -> None
 
 
 def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
-    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("n", "INT")])
+    Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="n", type="INT")])
     table.upsert(table_of("k v n", [(1, "4", 4)]))
 
     table.rollback(1)

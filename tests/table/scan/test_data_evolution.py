@@ -49,8 +49,12 @@ def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFi
     if first_row_id is not None:
         names = tuple(field.name for field in fields)
         file = replace(file, first_row_id=first_row_id, write_cols=names, max_sequence_number=0)
-    entry = ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, -1, file)
-    table.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(CommitKind.APPEND, (entry,)))
+    entry = ManifestEntry(
+        kind=FileKind.ADD, partition=EMPTY_ROW, bucket=0, total_buckets=-1, file=file
+    )
+    table.new_commit(StepKind.WRITE_ROWS).commit(
+        CommitChanges(kind=CommitKind.APPEND, entries=(entry,))
+    )
     return file
 
 

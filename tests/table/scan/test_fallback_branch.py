@@ -160,7 +160,7 @@ def test_changes_between_snapshots_are_refused_by_the_option(pair: tuple[Table, 
 def test_a_branch_with_other_columns_is_refused(pair: tuple[Table, Table]) -> None:
     table, _ = pair
     catalog = Catalog(str(Path(table.paths.root).parents[1]))
-    catalog.alter_table("db.t$branch_stream", [AddColumn("more", "INT")])
+    catalog.alter_table("db.t$branch_stream", [AddColumn(column="more", type="INT")])
     with pytest.raises(InputError, match="must have the same columns"):
         table.scan()
 

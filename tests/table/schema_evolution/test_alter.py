@@ -65,7 +65,9 @@ def table(tmp_path: Path) -> Table:
 
 def test_rows_written_before_a_column_came_have_no_value_in_it(table: Table) -> None:
     changed = alter(
-        table, AddColumn("first", "DOUBLE", first=True), AddColumn("x", "INT", after="k")
+        table,
+        AddColumn(column="first", type="DOUBLE", first=True),
+        AddColumn(column="x", type="INT", after="k"),
     )
     changed.upsert(table_of("first k x v n", [(0.5, 2, 5, "c", 1)]))
 
@@ -80,13 +82,13 @@ def test_a_new_column_stands_before_the_partition_columns_if_the_option_says_so(
     schema = schema_of(
         "id INT, v INT, dt STRING", partition="dt", **{"add-column-before-partition": before}
     )
-    assert after(schema, AddColumn("w", "INT")).names == names.split()
+    assert after(schema, AddColumn(column="w", type="INT")).names == names.split()
 
 
 def test_a_column_that_is_dropped_and_added_again_does_not_show_its_old_values(
     table: Table,
 ) -> None:
-    changed = alter(alter(table, DropColumn("v")), AddColumn("v", "STRING"))
+    changed = alter(alter(table, DropColumn("v")), AddColumn(column="v", type="STRING"))
 
     assert rows_of(changed) == [(1, 10, None), (2, None, None)]
     assert changed.schema.field("v").id == 3
@@ -141,7 +143,7 @@ def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
         def create(self, path: str, data: bytes) -> bool:
             if not self.raced:
                 self.raced = True
-                Catalog(str(tmp_path)).alter_table("db.t", [AddColumn("rival", "INT")])
+                Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="rival", type="INT")])
             return super().create(path, data)
 
     new_table(tmp_path, "k BIGINT, v STRING")
@@ -149,7 +151,7 @@ def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
     io: FileIO = Rival()
     catalog.io = io
 
-    schema = catalog.alter_table("db.t", [AddColumn("mine", "INT")])
+    schema = catalog.alter_table("db.t", [AddColumn(column="mine", type="INT")])
 
     assert (schema.id, schema.names) == (2, ["k", "v", "rival", "mine"])
     assert schema == Catalog(str(tmp_path)).table("db.t").schema
@@ -159,8 +161,8 @@ def test_new_columns_take_ids_that_no_column_ever_had() -> None:
     schema = schema_of("a INT, r ROW<x INT, y ROW<z INT>>")
     changed = after(
         after(schema, DropColumn(("r", "y"))),
-        AddColumn("c", "ROW<p INT, q INT>"),
-        AddColumn("d", "INT"),
+        AddColumn(column="c", type="ROW<p INT, q INT>"),
+        AddColumn(column="d", type="INT"),
     )
 
     assert schema.highest_field_id == 4
@@ -176,7 +178,7 @@ def test_fields_of_nested_rows_change_like_columns() -> None:
     changed = after(
         schema,
         RenameColumn(("r", "x"), "xx"),
-        AddColumn(("r", "new"), "INT", after="xx"),
+        AddColumn(column=("r", "new"), type="INT", after="xx"),
         UpdateType(("a", "element", "z"), "BIGINT"),
         UpdateType(("m", "value"), "DOUBLE"),
         UpdateType(("l", "element"), "STRING"),
@@ -199,7 +201,7 @@ def test_nested_rows_in_old_files_are_read_in_their_new_shape(tmp_path: Path) ->
         table,
         RenameColumn(("r", "y"), "z"),
         UpdateType(("r", "x"), "BIGINT"),
-        AddColumn(("r", "n"), "INT"),
+        AddColumn(column=("r", "n"), type="INT"),
     )
 
     assert changed.scan().to_arrow().column("r").to_pylist() == [
@@ -254,12 +256,12 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (AddColumn("n", "INT NOT NULL"), "NOT NULL"),
-        (AddColumn("v", "INT"), "already"),
-        (AddColumn("_KEY_x", "INT"), "reserved"),
-        (AddColumn(("v", "x"), "INT"), "'v' is INT"),
-        (AddColumn("n", "INT", after="nope"), "no column 'nope'"),
-        (AddColumn("n", "INT", first=True, after="v"), "first and after"),
+        (AddColumn(column="n", type="INT NOT NULL"), "NOT NULL"),
+        (AddColumn(column="v", type="INT"), "already"),
+        (AddColumn(column="_KEY_x", type="INT"), "reserved"),
+        (AddColumn(column=("v", "x"), type="INT"), "'v' is INT"),
+        (AddColumn(column="n", type="INT", after="nope"), "no column 'nope'"),
+        (AddColumn(column="n", type="INT", first=True, after="v"), "first and after"),
         (DropColumn("k"), "primary key"),
         (DropColumn("dt"), "partition column"),
         (DropColumn("s"), "'sequence.field'"),
@@ -352,7 +354,7 @@ def test_casts_that_lose_values_can_be_switched_off() -> None:
 
 def test_a_refused_change_leaves_the_table_as_it_is(table: Table) -> None:
     with pytest.raises(InputError):
-        alter(table, AddColumn("fine", "INT"), DropColumn("k"))
+        alter(table, AddColumn(column="fine", type="INT"), DropColumn("k"))
 
     assert table.schemas.ids() == [0]
 
@@ -382,7 +384,7 @@ def test_writers_store_a_default_in_place_of_null(table: Table) -> None:
     ("change", "words"),
     [
         (UpdateDefault("n", "seven"), "'seven' of column 'n' is no INT"),
-        (AddColumn("a", "ARRAY<INT>", default="[1]"), "not supported"),
+        (AddColumn(column="a", type="ARRAY<INT>", default="[1]"), "not supported"),
     ],
     ids=["text", "nested"],
 )

@@ -315,7 +315,7 @@ def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:
 
 def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(table.build_writer_factory(), {})
+    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
     for number in range(3):
         writer.write(
             conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
@@ -330,7 +330,7 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
 def test_an_aborted_writer_removes_its_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     before = stored_files(table)
-    writer = TableWriter(table.build_writer_factory(), {})
+    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
     writer.write(conform_rows(table_of("k v", [(1, "a")]), table.schema))
     assert stored_files(table) != before
 
