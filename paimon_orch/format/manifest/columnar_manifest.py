@@ -30,6 +30,7 @@ from paimon_orch.format.manifest.avro_batch_decoder import (
     find_record_type,
     is_column_type,
 )
+from paimon_orch.format.manifest.avro_container import AVRO_MAGIC
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_FIELDS,
     MANIFEST_SCHEMA,
@@ -244,6 +245,8 @@ def _decode_columns(
 
     None or any error if there are doubts.
     """
+    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not look at it
+        return None
     reader: Any = fastavro.block_reader(io.BytesIO(data))
     schema = reader.writer_schema
     names = [part["name"] for part in find_record_type(schema)["fields"]]

@@ -205,6 +205,13 @@ def test_a_count_that_is_not_that_of_the_records_is_an_error(change: int) -> Non
         open_manifest(data, "m")
 
 
+def test_a_file_without_the_magic_bytes_of_avro_is_corrupt() -> None:
+    data = b"\x00" + encode_manifest(entries(400))[1:]
+    assert ColumnarManifest.decode(data, "m") is None
+    with pytest.raises(CorruptFileError, match=r"^m: .*not an Avro file"):
+        open_manifest(data, "m")
+
+
 def test_bytes_that_no_record_needs_are_an_error() -> None:
     content = content_of(encode_manifest(entries(400))) + b"\x00"
     assert ColumnarManifest.decode(container(400, content), "m") is None
