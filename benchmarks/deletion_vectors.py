@@ -19,11 +19,8 @@ import typer
 from measure import console, medians, show
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
-from paimon_orch.format.deletion_vector import (
-    DeletionVector,
-    Positions,
-    decode_deletion_vector_payload,
-)
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.format.row_mask import DeletedRowMask
 
 SHARES = (0.2, 0.5, 0.8)

@@ -13,12 +13,11 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.files.batches import NumberedBatch, build_record_batch
 from paimon_orch.files.parquet.thrift_compact import encode_integer
 from paimon_orch.files.schema_evolution.nested import map_key_value_types
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.text import encode_text
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.arrow import NumberedBatch, build_record_batch, to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,

@@ -14,7 +14,6 @@ from paimon_orch.errors import (
     UnsupportedError,
     wrap_decode_errors,
 )
-from paimon_orch.files.batches import NumberedBatch, build_record_batch, number_batches
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.parquet.parquet import ParquetFileReader
@@ -26,7 +25,8 @@ from paimon_orch.files.stats.evaluator import (
     build_matcher,
     convert_footer_stats,
 )
-from paimon_orch.format.deletion_vector import DeletionVector, Positions
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions as positions_of
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.paths import TablePaths
@@ -35,7 +35,12 @@ from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.row_mask import DeletedRowMask
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.text import RawText, encode_text
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.arrow import (
+    NumberedBatch,
+    build_record_batch,
+    number_batches,
+    to_arrow_type,
+)
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO

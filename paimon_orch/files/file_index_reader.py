@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.files.schema_evolution.evolve import find_source_field
+from paimon_orch.format.arrays import Mask
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, ContainerDecoder, FileIndexes
 from paimon_orch.format.file_index.evaluation import (
@@ -249,7 +249,7 @@ class FileIndexEvaluator:
             else IndexEvaluation(found, (f"{RANGE_BITMAP}({field.name})",))
         )
 
-    def find_excluded_files(self, files: FileFields) -> npt.NDArray[np.bool_]:
+    def find_excluded_files(self, files: FileFields) -> Mask:
         """Tell which of many files have no row that may match, by their embedded indexes alone."""
         embedded, written = files.get("_EMBEDDED_FILE_INDEX"), files.get("_WRITE_COLS")
         found = np.zeros(len(embedded), bool)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.batches import NumberedBatch, build_record_batch, number_batches
 from paimon_orch.files.parquet.thrift_compact import decode_varint
 from paimon_orch.files.schema_evolution.nested import (
     build_map_entries,
@@ -27,8 +26,13 @@ from paimon_orch.files.schema_evolution.nested import (
     with_fields,
     with_values,
 )
-from paimon_orch.format.deletion_vector import Positions
-from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.types.arrow import (
+    NumberedBatch,
+    build_record_batch,
+    number_batches,
+    to_arrow_type,
+)
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.avro_reader import AvroFileReader
-from paimon_orch.files.batches import NumberedBatch, number_batches
 from paimon_orch.files.file_format import FormatReader
 from paimon_orch.files.orc import OrcFileReader
 from paimon_orch.files.parquet.page_reader import PageIndexError, RowGroupPages
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.types.arrow import NumberedBatch, number_batches
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.format.types.data_types import AtomicType, Field

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import CorruptFileError, InputError, wrap_decode_errors
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bytes.roaring import build_bitmap_from_sorted, read_serialized_size
 from paimon_orch.format.manifest.additional_fields import AdditionalFields
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
@@ -28,8 +29,6 @@ _LE = struct.Struct("<i")
 _COUNT = struct.Struct("<q")
 _MAX_POSITION_32 = 2147483647
 _MAX_BITMAPS = 1 << 16  # a 64-bit vector lists every high word up to its last: refuse absurd ones
-
-Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

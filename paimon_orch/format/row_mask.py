@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_orch.format.arrays import UInt8Array
 from paimon_orch.format.bytes.roaring import BLOCK_SIZE, read_containers
 from paimon_orch.format.deletion_vector import DeletionVector
-
-Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class DeletedRowMask:
     """
 
     blocks: frozenset[int]
-    read_kept_bits: Callable[[int], Bits]
+    read_kept_bits: Callable[[int], UInt8Array]
 
     @classmethod
     def of(cls, vector: DeletionVector) -> "DeletedRowMask":
@@ -34,7 +32,7 @@ class DeletedRowMask:
                 stored[(word << 16) + container.block] = container, data
 
         @lru_cache(maxsize=2)  # batches that follow each other share at most the block between them
-        def bits_of(block: int) -> Bits:
+        def bits_of(block: int) -> UInt8Array:
             container, data = stored[block]
             return ~container.bits(data)
 

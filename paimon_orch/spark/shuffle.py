@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from paimon_orch.format.arrays import Int32Array, Int64Array
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.spark.execution.tasks import map_in_arrow
 
-Numbers = npt.NDArray[np.int64]
 _TASK_COLUMN = "task"
 _SHUFFLE_SCHEMA = f"{_TASK_COLUMN} INT, rows BINARY"
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20  # of what is cut by tasks at once
@@ -34,7 +33,7 @@ def current_task_number() -> int:
 
 def shuffle_by_bucket(
     frame: DataFrame,
-    number_of: Callable[[pa.RecordBatch], Numbers],
+    number_of: Callable[[pa.RecordBatch], Int64Array],
     tasks: int,
     *,
     numbered: bool = False,
@@ -87,7 +86,7 @@ def _combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def _pack_pieces(
-    rows: pa.RecordBatch, numbers: Numbers, addresses: npt.NDArray[np.int32]
+    rows: pa.RecordBatch, numbers: Int64Array, addresses: Int32Array
 ) -> pa.RecordBatch:
     """Cut rows: a stream of Arrow for each number, or each task, behind the value that Spark sends to the task."""
     tasks, low = len(addresses), int(numbers.min())

@@ -17,6 +17,7 @@ from pyspark.sql import functions as fn
 from paimon_orch.errors import InputError
 from paimon_orch.files.schema_evolution.default_values import fill_default
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
@@ -28,7 +29,7 @@ from paimon_orch.spark.execution.spark_executor import (
 )
 from paimon_orch.spark.execution.tasks import map_in_arrow
 from paimon_orch.spark.row_conversion import cast_timestamps
-from paimon_orch.spark.shuffle import Numbers, current_task_number, shuffle_by_bucket, unpack_rows
+from paimon_orch.spark.shuffle import current_task_number, shuffle_by_bucket, unpack_rows
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.retry import discard_results
@@ -154,7 +155,7 @@ def cluster_by_bucket(frame: DataFrame, schema: TableSchema) -> ClusteredFrame:
 
 def _compute_bucket_numbers(
     rows: pa.RecordBatch, schema: TableSchema, *, by_bucket: bool
-) -> Numbers:
+) -> Int64Array:
     """Return a number for each row by its partition, and one for each bucket of it: small partitions spread over tasks."""
     numbers = np.zeros(rows.num_rows, np.int64)
     partition, bucket = schema.partition_fields, schema.bucket_key_fields if by_bucket else []

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as fn
 
+from paimon_orch.format.arrays import Int64Array
 from paimon_orch.spark import shuffle as packed
-from paimon_orch.spark.shuffle import Numbers, current_task_number, unpack_rows
+from paimon_orch.spark.shuffle import current_task_number, unpack_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +26,8 @@ COLUMNS = "id long, text string, seq long, number long, task int, batch int"
 def test_every_row_comes_to_the_task_of_its_number(
     spark: SparkSession, numbers: int, first: int
 ) -> None:
-    def number_of(rows: pa.RecordBatch) -> Numbers:
-        found: Numbers = rows.column("id").to_numpy() % numbers + first
+    def number_of(rows: pa.RecordBatch) -> Int64Array:
+        found: Int64Array = rows.column("id").to_numpy() % numbers + first
         return found
 
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

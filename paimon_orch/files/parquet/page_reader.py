@@ -13,7 +13,6 @@ from functools import reduce
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,9 +24,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     decode_list_header,
     decode_struct,
 )
-from paimon_orch.format.deletion_vector import Positions
-
-Numbers = npt.NDArray[np.int64]
+from paimon_orch.format.arrays import Int64Array, Positions
 
 _ASSUMED_PAGE_BITS = 9  # while pages are unknown, a chosen row is taken to bring 2**9 rows with it
 _FOOTER_COST_FACTOR = 32  # looking into a footer takes as long as decoding so many times its bytes
@@ -69,8 +66,8 @@ class _LeafPages:
 
     number: int
     chunk: ColumnChunk
-    starts: Numbers
-    rows: Numbers
+    starts: Int64Array
+    rows: Int64Array
     is_flat: bool
 
 
@@ -79,7 +76,7 @@ class _SelectedPages:
     """Which pages of a leaf column are read."""
 
     leaf: _LeafPages
-    pages: Numbers
+    pages: Int64Array
 
     @property
     def ranges(self) -> list[ByteRange]:
@@ -99,7 +96,7 @@ class _ColumnPages:
     name: str
     leaves: list[_SelectedPages]
     rows: int
-    row_indices: Numbers
+    row_indices: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +294,7 @@ def _count_page_values(file: bytearray, at: int, size: int, rows: int, *, is_fla
     return values
 
 
-def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Numbers, Numbers]:
+def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Int64Array, Int64Array]:
     """Return where pages begin, in bytes and in rows, and where the last one ends; they fill their chunk."""
     starts, sizes, firsts = _decode_offset_index(index)
     begin, end = chunk.pages
@@ -309,7 +306,7 @@ def _decode_locations(index: bytes, chunk: ColumnChunk, rows: int) -> tuple[Numb
     return starts, firsts
 
 
-def _decode_offset_index(index: bytes) -> tuple[Numbers, Numbers, Numbers]:
+def _decode_offset_index(index: bytes) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Decode the offset, the size and the first row of all pages: a list of structs of three numbers each."""
     count, kind, at = decode_list_header(index, 1)
     data = np.frombuffer(index, np.uint8, offset=at)

@@ -27,7 +27,7 @@ from paimon_orch.files.parquet.page_reader import (
     RowGroupPages,
 )
 from paimon_orch.files.schema_evolution.nested import map_atoms
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field

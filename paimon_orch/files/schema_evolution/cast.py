@@ -8,15 +8,14 @@ See docs/format/schema-evolution.md#casts.
 
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast_string import fit_text_to_length, parse_text, to_text
+from paimon_orch.format.arrays import AnyArray
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
@@ -76,14 +75,12 @@ def _cast_to_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     )  # Java does not look at the length of bytes
 
 
-def _to_numpy(array: pa.Array, dtype: type) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = (
-        array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
-    )
+def _to_numpy(array: pa.Array, dtype: type) -> AnyArray:
+    values: AnyArray = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
     return values
 
 
-def _with_nulls_of(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
+def _with_nulls_of(values: AnyArray, like: pa.Array) -> pa.Array:
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False))
 
 
@@ -106,7 +103,7 @@ def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.
     limits, values = np.iinfo(kind), np.nan_to_num(_to_numpy(array, np.float64), nan=0.0)
     low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
     inside = (values > low) & (values < high)
-    whole: npt.NDArray[Any] = np.where(inside, values, 0).astype(kind)
+    whole: AnyArray = np.where(inside, values, 0).astype(kind)
     whole = np.where(values >= high, limits.max, np.where(values <= low, limits.min, whole))
     return _with_nulls_of(whole, array).cast(to_arrow_type(new), safe=False)
 
@@ -168,14 +165,14 @@ def _parse_text(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     return parse_text(array, new, to_arrow_type(new))
 
 
-def _count_units(array: pa.Array, unit: str) -> npt.NDArray[Any]:
+def _count_units(array: pa.Array, unit: str) -> AnyArray:
     """Return timestamps as numbers of a unit that is not finer than theirs, rounded down."""
     assert isinstance(array.type, pa.TimestampType)
     factor = _UNITS_PER_SECOND[array.type.unit] // _UNITS_PER_SECOND[unit]
     return _to_numpy(array.view(pa.int64()), np.int64) // factor
 
 
-def _divide_toward_zero(values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
+def _divide_toward_zero(values: AnyArray, step: int) -> AnyArray:
     """Divide as Java does, rounding to zero."""
     return np.where(values < 0, -(-values // step), values // step)
 

@@ -5,16 +5,14 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.files.schema_evolution.cast_string import to_text
+from paimon_orch.format.arrays import UInt64Array
 from paimon_orch.format.table_statistics import ColumnStatistics
 from paimon_orch.format.text import to_readable_value
 from paimon_orch.format.types.data_types import AtomicType, Field
-
-Hashes = npt.NDArray[np.uint64]
 
 MAX_HASHES = 1 << 16  # up to so many different values are counted one by one
 _FIXED_LENGTHS = {
@@ -45,7 +43,7 @@ class ColumnStatsBuilder:
     nulls: int = 0
     length: int = 0
     max_length: int = 0
-    hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    hashes: UInt64Array = field(default_factory=lambda: np.empty(0, np.uint64))
     bounds: pa.Array | None = None
 
     def add(self, values: pa.Array) -> "ColumnStatsBuilder":
@@ -153,7 +151,7 @@ def _value_lengths(values: pa.Array) -> pa.Array | None:
     return None
 
 
-def _merge_hashes(known: Hashes, more: Hashes) -> Hashes:
+def _merge_hashes(known: UInt64Array, more: UInt64Array) -> UInt64Array:
     """Return the smallest hashes of both, sorted; ``known`` is what this returned before."""
     if len(known) == MAX_HASHES:
         more = more[more < known[-1]]
@@ -162,7 +160,7 @@ def _merge_hashes(known: Hashes, more: Hashes) -> Hashes:
     return np.unique(np.concatenate([known, more]))[:MAX_HASHES]
 
 
-def _hash_distinct(values: pa.Array) -> Hashes:
+def _hash_distinct(values: pa.Array) -> UInt64Array:
     """Return a 64-bit hash of each different value, the same in every process."""
     different = pc.unique(values)
     kind = different.type
@@ -179,7 +177,7 @@ def _hash_distinct(values: pa.Array) -> Hashes:
     import pandas as pd
 
     plain = different.to_numpy(zero_copy_only=False)
-    hashed: Hashes = pd.util.hash_array(plain, categorize=False)
+    hashed: UInt64Array = pd.util.hash_array(plain, categorize=False)
     return hashed
 
 

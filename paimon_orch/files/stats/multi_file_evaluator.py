@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.files.stats.evaluator import LIKE_WILDCARDS
-from paimon_orch.format.bytes.binary_batch import Indices, Values, to_object_array
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.row.binary_row_columns import FieldColumn
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
-
-Mask = npt.NDArray[np.bool_]
 
 _UNKNOWN_COUNT = -1
 _CUT_SUFFIXES = ("?", "\ufffd")  # how a bound may end that was cut too low
@@ -29,9 +27,9 @@ class ColumnBounds:
     ``nulls`` is -1 where their number is not known. Arrays have one item a file, or one for all.
     """
 
-    low: Values
+    low: AnyArray
     has_low: Mask
-    high: Values
+    high: AnyArray
     has_high: Mask
     nulls: Indices
 
@@ -158,7 +156,7 @@ def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, rows: Indices) -> _Possible
     return _PossibleOutcomes(found.true & some, found.false & some)
 
 
-def _as_operand(value: object) -> Values:
+def _as_operand(value: object) -> AnyArray:
     """Return a value that columns are compared with: of the form that their bounds have."""
     return np.array([value]) if isinstance(value, int | float) else to_object_array([value])
 
@@ -169,28 +167,28 @@ class _Interval:
     def __init__(self, bounds: ColumnBounds) -> None:
         self._bounds = bounds
 
-    def _low(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
+    def _low(self, test: Callable[[AnyArray], AnyArray], *, unknown: bool) -> Mask:
         return _test_bounds(self._bounds.low, self._bounds.has_low, test, unknown=unknown)
 
-    def _high(self, test: Callable[[Values], Values], *, unknown: bool) -> Mask:
+    def _high(self, test: Callable[[AnyArray], AnyArray], *, unknown: bool) -> Mask:
         return _test_bounds(self._bounds.high, self._bounds.has_high, test, unknown=unknown)
 
-    def _below(self, value: Values, *, equal: bool) -> Mask:
+    def _below(self, value: AnyArray, *, equal: bool) -> Mask:
         """Tell where a row may have less than the value."""
         return self._low(lambda low: low <= value if equal else low < value, unknown=True)
 
-    def _above(self, value: Values, *, equal: bool) -> Mask:
+    def _above(self, value: AnyArray, *, equal: bool) -> Mask:
         return self._high(lambda high: high >= value if equal else high > value, unknown=True)
 
-    def _may_contain(self, value: Values) -> Mask:
+    def _may_contain(self, value: AnyArray) -> Mask:
         return self._below(value, equal=True) & self._above(value, equal=True)
 
-    def _is(self, value: Values) -> Mask:
+    def _is(self, value: AnyArray) -> Mask:
         """Tell where all rows have this value."""
         low = self._low(lambda bound: bound == value, unknown=False)
         return low & self._high(lambda bound: bound == value, unknown=False)
 
-    def compare(self, op: str, values: Sequence[Values]) -> _PossibleOutcomes:
+    def compare(self, op: str, values: Sequence[AnyArray]) -> _PossibleOutcomes:
         value = values[0]
         match op:
             case "in":
@@ -227,7 +225,7 @@ class _Interval:
             return self.compare("=", [to_object_array([pattern])])
         prefix = to_object_array([pattern[:end]])
 
-        def cut(bounds: Values) -> Values:
+        def cut(bounds: AnyArray) -> AnyArray:
             return to_object_array([bound[:end] for bound in bounds])
 
         may_start = self._low(lambda low: cut(low) <= prefix, unknown=True)
@@ -240,7 +238,7 @@ class _Interval:
 
 
 def _test_bounds(
-    values: Values, known: Mask, test: Callable[[Values], Values], *, unknown: bool
+    values: AnyArray, known: Mask, test: Callable[[AnyArray], AnyArray], *, unknown: bool
 ) -> Mask:
     """Return the outcome of a test of bounds, and ``unknown`` where there is no bound."""
     found = np.full(len(values), unknown)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Int32Array, Int64Array, Mask, UInt8Array, UInt32Array
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
@@ -23,12 +24,8 @@ _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 _SEED = 42
 
-Words = npt.NDArray[np.uint32]
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
 
-
-def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
+def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32Array:
     """Return the murmur hash of each row's BinaryRow, for columns of equal length."""
     if not columns:
         raise InputError("a bucket needs at least one key column")
@@ -40,14 +37,14 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDA
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
-def compute_default_buckets(hashes: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int32]:
+def compute_default_buckets(hashes: Int32Array, count: int) -> Int32Array:
     """Return ``abs(hash % count)`` with Java's truncated remainder."""
     return np.abs(np.fmod(hashes.astype(np.int64), count)).astype(np.int32)
 
 
 def compute_buckets(
     columns: Sequence[pa.Array], types: Sequence[DataType], count: int, function: str = "default"
-) -> npt.NDArray[np.int32]:
+) -> Int32Array:
     """Return the bucket of each row by ``bucket-function.type``: default, mod or hive."""
     if function == "default":
         return compute_default_buckets(hash_rows(columns, types), count)
@@ -59,7 +56,7 @@ def compute_buckets(
             )
         if column.null_count:
             raise InputError("'bucket-function.type' = 'mod' takes no null bucket key")
-        values: Longs = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        values: Int64Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return np.mod(values, count).astype(np.int32)
     if function == "hive":
         positive = hash_rows_hive(columns, types) & np.uint32(0x7FFFFFFF)
@@ -80,12 +77,14 @@ def _build_type_signature(data_type: DataType) -> object:
     return data_type.with_nullable(True)
 
 
-def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
+def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32Array:
     rows, arity = len(columns[0]), len(columns)
     head = null_bits_size(arity)
     fixed = np.zeros((rows, head + 8 * arity), np.uint8)
     offsets = np.full(rows, head + 8 * arity, np.int64)
-    variable: list[tuple[Longs, Longs, Bytes]] = []  # per column: padded sizes, starts, bytes
+    variable: list[
+        tuple[Int64Array, Int64Array, UInt8Array]
+    ] = []  # per column: padded sizes, starts, bytes
     for index, (column, data_type) in enumerate(zip(columns, types, strict=True)):
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
@@ -100,8 +99,8 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> npt.N
 
 
 def _write_column(
-    slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], data_type: DataType, offsets: Longs
-) -> tuple[Longs, Longs, Bytes] | None:
+    slot: UInt8Array, column: pa.Array, valid: Mask, data_type: DataType, offsets: Int64Array
+) -> tuple[Int64Array, Int64Array, UInt8Array] | None:
     """Fill the slots of one column; return its variable part, if the type has one."""
     if not isinstance(data_type, AtomicType):
         raise InputError(f"a bucket key must have a simple type, not {data_type}")
@@ -131,24 +130,26 @@ def _write_column(
     return None
 
 
-def _to_int64(column: pa.Array) -> Longs:
+def _to_int64(column: pa.Array) -> Int64Array:
     """Return integers, booleans, dates, times and timestamps as 64-bit integers; null is 0."""
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         column = column.view(pa.int32())
     elif pa.types.is_timestamp(kind):
         column = column.view(pa.int64())
-    result: Longs = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    result: Int64Array = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return result
 
 
-def _to_little_endian_bytes(values: npt.NDArray[np.generic], width: int) -> Bytes:
+def _to_little_endian_bytes(values: npt.NDArray[np.generic], width: int) -> UInt8Array:
     """Return the little-endian bytes of each value as a matrix."""
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).view(np.uint8).reshape(len(values), width)
 
 
-def _write_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, Longs, Bytes]:
+def _write_text(
+    slot: UInt8Array, column: pa.Array, offsets: Int64Array
+) -> tuple[Int64Array, Int64Array, UInt8Array]:
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"").cast(
         pa.large_binary()
     )
@@ -174,8 +175,8 @@ def _write_text(slot: Bytes, column: pa.Array, offsets: Longs) -> tuple[Longs, L
 
 
 def _write_decimal(
-    slot: Bytes, column: pa.Array, valid: npt.NDArray[np.bool_], precision: int, offsets: Longs
-) -> tuple[Longs, Longs, Bytes] | None:
+    slot: UInt8Array, column: pa.Array, valid: Mask, precision: int, offsets: Int64Array
+) -> tuple[Int64Array, Int64Array, UInt8Array] | None:
     scale = column.type.scale
     column = pc.cast(column, pa.decimal128(38, scale))
     words = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, 16)
@@ -198,8 +199,8 @@ def _write_decimal(
 
 
 def _assemble_rows(
-    fixed: Bytes, sizes: Longs, variable: list[tuple[Longs, Longs, Bytes]]
-) -> tuple[Words, Longs, Longs]:
+    fixed: UInt8Array, sizes: Int64Array, variable: list[tuple[Int64Array, Int64Array, UInt8Array]]
+) -> tuple[UInt32Array, Int64Array, Int64Array]:
     """Lay the rows out one after the other; return all words, and each row's first word and word count."""
     width = fixed.shape[1]
     starts = np.cumsum(sizes) - sizes
@@ -218,7 +219,7 @@ def _assemble_rows(
     return out.view(np.uint32), starts >> 2, sizes >> 2
 
 
-def _mix(state: Words, word: Words) -> Words:
+def _mix(state: UInt32Array, word: UInt32Array) -> UInt32Array:
     word = word * _C1
     word = word << np.uint32(15) | word >> np.uint32(17)
     state = state ^ word * _C2
@@ -226,14 +227,14 @@ def _mix(state: Words, word: Words) -> Words:
     return state * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _finalize_hash(state: Words, lengths: Words) -> npt.NDArray[np.int32]:
+def _finalize_hash(state: UInt32Array, lengths: UInt32Array) -> Int32Array:
     state = state ^ lengths
     state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
     state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
     return (state ^ state >> np.uint32(16)).view(np.int32)
 
 
-def _hash_fixed_rows(rows: Bytes) -> npt.NDArray[np.int32]:
+def _hash_fixed_rows(rows: UInt8Array) -> Int32Array:
     words = np.ascontiguousarray(rows).view(np.uint32)
     state = np.full(len(rows), _SEED, np.uint32)
     for index in range(words.shape[1]):
@@ -241,7 +242,7 @@ def _hash_fixed_rows(rows: Bytes) -> npt.NDArray[np.int32]:
     return _finalize_hash(state, np.full(len(rows), rows.shape[1], np.uint32))
 
 
-def _hash_variable_rows(words: Words, starts: Longs, counts: Longs) -> npt.NDArray[np.int32]:
+def _hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> Int32Array:
     """Hash rows of different lengths: longest first, so that step i serves a prefix of the rows."""
     order = np.argsort(-counts, kind="stable")
     sorted_counts, sorted_starts = counts[order], starts[order]

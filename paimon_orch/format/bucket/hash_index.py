@@ -4,20 +4,19 @@ See docs/format/dynamic-buckets.md#hash-index.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.arrays import Int32Array
 
-Hashes = npt.NDArray[np.int32]
 _WIDTH = 4
 
 
-def encode_hash_index(hashes: Hashes) -> bytes:
+def encode_hash_index(hashes: Int32Array) -> bytes:
     """Return the file of a bucket's hashes, each of them once."""
     return np.unique(hashes).astype(">i4").tobytes()
 
 
-def decode_hash_index(data: bytes, path: str) -> Hashes:
+def decode_hash_index(data: bytes, path: str) -> Int32Array:
     """Return the hashes of a file; ``path`` is named in errors."""
     if len(data) % _WIDTH:
         raise CorruptFileError(

@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Int64Array, UInt32Array
 from paimon_orch.format.types.data_types import AtomicType, DataType
 
-Words = npt.NDArray[np.uint32]
 _PRIME = 31
 _MASK = 0xFFFFFFFF
 _NAN_BITS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 _LONG_DIGITS = 18
 
 
-def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Words:
+def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt32Array:
     """Return each row's hash; the sum wraps at 32 bits. Timestamps and nested types have none."""
     result = np.zeros(len(columns[0]), np.uint32)
     for column, data_type in zip(columns, types, strict=True):
@@ -39,7 +38,7 @@ def check_hive_key(name: str, data_type: DataType) -> None:
         )
 
 
-def _hash_column(column: pa.Array, data_type: DataType) -> Words:
+def _hash_column(column: pa.Array, data_type: DataType) -> UInt32Array:
     check_hive_key("a value of it is there", data_type)
     assert isinstance(data_type, AtomicType)
     match data_type.name:
@@ -55,13 +54,13 @@ def _hash_column(column: pa.Array, data_type: DataType) -> Words:
     return _hash_int64(values) if data_type.name == "BIGINT" else values.astype(np.uint32)
 
 
-def _hash_int64(values: npt.NDArray[np.int64]) -> Words:
+def _hash_int64(values: Int64Array) -> UInt32Array:
     """Return the code of a 64-bit number: its halves, one or the other."""
     bits = values.view(np.uint64)
     return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
 
 
-def _hash_floats(column: pa.Array, name: str) -> Words:
+def _hash_floats(column: pa.Array, name: str) -> UInt32Array:
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     values = np.where(values == 0, values.dtype.type(0), values)  # minus zero is zero
     bits = values.view(np.uint32 if name == "FLOAT" else np.int64)
@@ -69,7 +68,7 @@ def _hash_floats(column: pa.Array, name: str) -> Words:
     return bits if name == "FLOAT" else _hash_int64(bits)
 
 
-def _hash_bytes(column: pa.Array) -> Words:
+def _hash_bytes(column: pa.Array) -> UInt32Array:
     """Fold signed bytes: each one times a power of the prime, by its distance from the end."""
     binary = column.fill_null("" if pa.types.is_string(column.type) else b"")
     binary = pa.concat_arrays([binary.cast(pa.large_binary())])  # a slice keeps its parent's bytes
@@ -90,12 +89,12 @@ def _hash_bytes(column: pa.Array) -> Words:
     return result
 
 
-def _hash_decimals(column: pa.Array, data_type: AtomicType) -> Words:
+def _hash_decimals(column: pa.Array, data_type: AtomicType) -> UInt32Array:
     precision, scale = data_type.params
     if precision > _LONG_DIGITS:
         distinct = column.dictionary_encode()
         codes = [_hash_decimal(value) for value in distinct.dictionary.to_pylist()]
-        result: Words = np.array([*codes, 0], np.uint32)[
+        result: UInt32Array = np.array([*codes, 0], np.uint32)[
             distinct.indices.fill_null(len(codes)).to_numpy()
         ]
         return result

@@ -3,23 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Values = npt.NDArray[Any]
+from paimon_orch.format.arrays import AnyArray, Indices, Int32Array, Int64Array, UInt8Array
 
 _PADDING = 8  # a number that is read at the last byte stays inside
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class BinaryBatch:
     """The bytes of all parts, where each starts, and its length."""
 
-    data: npt.NDArray[np.uint8]
+    data: UInt8Array
     starts: Indices
     lengths: Indices
 
@@ -31,11 +27,11 @@ class BinaryBatch:
         return cls(data, np.cumsum(lengths) - lengths, lengths)
 
     @cached_property
-    def _ints(self) -> npt.NDArray[np.int32]:
+    def _ints(self) -> Int32Array:
         return np.ndarray((len(self.data) - 3,), ">i4", self.data, strides=(1,))
 
     @cached_property
-    def _longs(self) -> npt.NDArray[np.int64]:
+    def _longs(self) -> Int64Array:
         return np.ndarray((len(self.data) - 7,), "<i8", self.data, strides=(1,))
 
     def read_ints(self, at: Indices) -> Indices:
@@ -48,9 +44,9 @@ class BinaryBatch:
         found: Indices = self._longs[at.clip(0, len(self.data) - 8)]
         return found
 
-    def read_bytes_at(self, at: Indices, size: int) -> npt.NDArray[np.uint8]:
+    def read_bytes_at(self, at: Indices, size: int) -> UInt8Array:
         """Return ``size`` bytes from each place, which must be there."""
-        found: npt.NDArray[np.uint8] = self.data[at[:, None] + np.arange(size)]
+        found: UInt8Array = self.data[at[:, None] + np.arange(size)]
         return found
 
     def slices(self, starts: Indices, ends: Indices) -> list[bytes]:
@@ -59,7 +55,7 @@ class BinaryBatch:
         return [data[one:two] for one, two in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def to_object_array(values: Sequence[object]) -> Values:
+def to_object_array(values: Sequence[object]) -> AnyArray:
     """Return values as they are: numpy would cut the NULs at the end of a text that it takes for one of its own."""
     found = np.empty(len(values), object)
     found[:] = values

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from paimon_orch.format.arrays import Int64Array, Mask, UInt8Array, UInt32Array
+
 BLOCK_SIZE = 1 << 16
 """Positions that one container covers."""
 _COOKIE_NO_RUNS = 12346
@@ -35,7 +37,7 @@ def build_bitmap(positions: npt.NDArray[np.integer]) -> BitMap:
     return BitMap(array.array("I", positions.astype(np.uint32, copy=False).tobytes()))
 
 
-def build_bitmap_from_sorted(positions: npt.NDArray[np.int64]) -> BitMap:
+def build_bitmap_from_sorted(positions: Int64Array) -> BitMap:
     """Return a bitmap of ascending positions that fit 32 bits, without containers of runs; fast where they are many."""
     blocks = (int(positions[-1]) >> 16) + 1 if len(positions) else 0
     if len(positions) < _WORTH_MASKING * blocks or not blocks:
@@ -56,7 +58,7 @@ def build_bitmap_from_sorted(positions: npt.NDArray[np.int64]) -> BitMap:
 
 
 def _encode_containers(
-    positions: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64], first: int, count: int
+    positions: Int64Array, cuts: Int64Array, first: int, count: int
 ) -> Iterator[bytes]:
     """Yield the containers of some blocks of 65536 bits, but for empty ones; ``cuts`` tells where each block begins."""
     inside = positions[cuts[first] : cuts[first + count]]
@@ -86,7 +88,7 @@ def serialize_positions(positions: npt.NDArray[np.integer]) -> bytes:
     return bytes(bitmap.serialize())
 
 
-def serialize_mask(mask: npt.NDArray[np.bool_]) -> bytes:
+def serialize_mask(mask: Mask) -> bytes:
     """Return the places where a mask holds as a run-optimised bitmap; fast where they are many."""
     packed = np.packbits(mask, bitorder="little")
     packed = np.pad(packed, (0, -len(packed) % _BIT_SET_BYTES))
@@ -107,9 +109,9 @@ def serialize_mask(mask: npt.NDArray[np.bool_]) -> bytes:
 
 
 def assemble_portable_bitmap(
-    keys: npt.NDArray[np.int64],
-    cardinality: npt.NDArray[np.int64],
-    is_run: npt.NDArray[np.bool_],
+    keys: Int64Array,
+    cardinality: Int64Array,
+    is_run: Mask,
     bodies: Sequence[bytes],
 ) -> bytes:
     """Return the portable form of a bitmap from its containers; those of runs begin with the number of runs."""
@@ -127,7 +129,7 @@ def assemble_portable_bitmap(
     return front + b"".join(bodies)
 
 
-def _encode_container(bits: npt.NDArray[np.uint8], *, is_run: bool, is_set: bool) -> bytes:
+def _encode_container(bits: UInt8Array, *, is_run: bool, is_set: bool) -> bytes:
     """Return 65536 bits as a container holds them."""
     if is_set and not is_run:
         return bits.tobytes()
@@ -149,7 +151,7 @@ class ContainerLocation(NamedTuple):
     start: int
     end: int
 
-    def bits(self, data: bytes) -> npt.NDArray[np.uint8]:
+    def bits(self, data: bytes) -> UInt8Array:
         """Return the block as bits, the lowest of a byte first; ``data`` is a valid bitmap."""
         body = data[self.start : self.end]
         if not self.is_run and self.cardinality > _MAX_ARRAY:
@@ -215,8 +217,8 @@ def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
 
 
 def serialize_groups(
-    positions: npt.NDArray[np.integer], starts: npt.NDArray[np.int64]
-) -> tuple[bytes, npt.NDArray[np.int64]]:
+    positions: npt.NDArray[np.integer], starts: Int64Array
+) -> tuple[bytes, Int64Array]:
     """Return the run-optimised bitmaps of many groups, one after the other, and the length of each.
 
     Group ``i`` holds ``positions[starts[i]:starts[i + 1]]``, ascending; the last one runs to the end. No group is
@@ -251,11 +253,11 @@ def serialize_groups(
 
 def _serialize_small_groups(
     positions: npt.NDArray[np.integer],
-    starts: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> tuple[bytes, npt.NDArray[np.int64]]:
+    starts: Int64Array,
+    counts: Int64Array,
+) -> tuple[bytes, Int64Array]:
     """Serialize groups of so few positions that no container is a bit set, all in a few passes."""
-    values: npt.NDArray[np.uint32] = np.asarray(positions, np.uint32)
+    values: UInt32Array = np.asarray(positions, np.uint32)
     high = values >> np.uint32(16)
     is_container = np.empty(len(values), bool)
     is_container[:1] = True
@@ -282,16 +284,16 @@ def _serialize_small_groups(
 class _GroupLayout(NamedTuple):
     """Groups of positions, cut into containers."""
 
-    positions: npt.NDArray[np.uint32]
-    starts: npt.NDArray[np.int64]  # of each group
-    counts: npt.NDArray[np.int64]
-    at: npt.NDArray[np.int64]  # of each container
-    cardinality: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]  # container of each group
-    containers: npt.NDArray[np.int64]  # in each group
+    positions: UInt32Array
+    starts: Int64Array  # of each group
+    counts: Int64Array
+    at: Int64Array  # of each container
+    cardinality: Int64Array
+    first: Int64Array  # container of each group
+    containers: Int64Array  # in each group
 
 
-def _write_arrays(groups: _GroupLayout) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _write_arrays(groups: _GroupLayout) -> tuple[bytes, Int64Array]:
     """Write bitmaps that have arrays alone, word by word of 16 bits."""
     containers = groups.containers
     words = 4 + 4 * containers + groups.counts
@@ -313,10 +315,10 @@ def _write_arrays(groups: _GroupLayout) -> tuple[bytes, npt.NDArray[np.int64]]:
 
 def _write_arrays_and_runs(
     groups: _GroupLayout,
-    is_run: npt.NDArray[np.bool_],
-    runs: npt.NDArray[np.int64],
-    stored_as_runs: npt.NDArray[np.bool_],
-) -> tuple[bytes, npt.NDArray[np.int64]]:
+    is_run: Mask,
+    runs: Int64Array,
+    stored_as_runs: Mask,
+) -> tuple[bytes, Int64Array]:
     """Write bitmaps of arrays and runs, which need not be aligned, byte by byte."""
     at, first, containers = groups.at, groups.first, groups.containers
     payload = np.where(stored_as_runs, 2 + 4 * runs, 2 * groups.cardinality)
@@ -350,11 +352,11 @@ def _write_arrays_and_runs(
 
 
 def _write_payloads(
-    out: npt.NDArray[np.uint8],
+    out: UInt8Array,
     groups: _GroupLayout,
-    body: npt.NDArray[np.int64],
-    is_run: npt.NDArray[np.bool_],
-    stored_as_runs: npt.NDArray[np.bool_],
+    body: Int64Array,
+    is_run: Mask,
+    stored_as_runs: Mask,
 ) -> None:
     """Write the positions of arrays, and behind their counts the runs of others; ``body`` is where each starts."""
     at = groups.at
@@ -371,9 +373,9 @@ def _write_payloads(
 
 
 def _write_numbers(
-    out: npt.NDArray[np.uint8],
-    at: npt.NDArray[np.int64],
-    values: npt.NDArray[np.int64],
+    out: UInt8Array,
+    at: Int64Array,
+    values: Int64Array,
     size: int,
 ) -> None:
     """Write little-endian numbers of ``size`` bytes at these places."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bytes.roaring import BLOCK_SIZE, assemble_portable_bitmap, read_containers
 
 _RUNS, _BITS, _ARRAY = range(3)
@@ -38,8 +38,6 @@ _NO_CHILD = 0xFF
 _NOT_TRIMMED = -2
 _MIN_FOR_RUNS = 4  # positions: an array of fewer is never larger than its runs
 
-Values = npt.NDArray[np.int64]
-
 
 class _Container(NamedTuple):
     """The positions of one block of 65536, as they are stored; the body of runs begins with their number."""
@@ -48,7 +46,7 @@ class _Container(NamedTuple):
     cardinality: int
     body: bytes
 
-    def values(self) -> Values:
+    def values(self) -> Int64Array:
         """Return the positions, ascending."""
         values = self._values()
         if (
@@ -59,7 +57,7 @@ class _Container(NamedTuple):
             raise ValueError(f"a container does not hold {self.cardinality} ascending positions")
         return values
 
-    def _values(self) -> Values:
+    def _values(self) -> Int64Array:
         if self.form == _ARRAY:
             return np.frombuffer(self.body, "<u2").astype(np.int64)
         if self.form == _BITS:
@@ -84,11 +82,11 @@ class _Container(NamedTuple):
         return _smallest_form(self.values(), was_runs=True)
 
 
-def _count_runs(values: Values) -> int:
+def _count_runs(values: Int64Array) -> int:
     return int(np.count_nonzero(np.diff(values) != 1)) + 1 if len(values) else 0
 
 
-def _smallest_form(values: Values, *, was_runs: bool = False) -> _Container:
+def _smallest_form(values: Int64Array, *, was_runs: bool = False) -> _Container:
     """Return positions in the smallest form; runs need not be smaller than others where they ``was_runs``."""
     count, runs = len(values), _count_runs(values)
     as_runs = 2 + 4 * runs

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
+from paimon_orch.format.arrays import SignedIntArray
 from paimon_orch.format.bytes.roaring import serialize_mask
 
 
-def serialize_bit_slices(numbers: npt.NDArray[np.signedinteger[Any]], count: int) -> list[bytes]:
+def serialize_bit_slices(numbers: SignedIntArray, count: int) -> list[bytes]:
     """Return the lowest ``count`` slices of the rows' numbers; 0 stands where a row has none."""
     return [serialize_mask(numbers >> bit & 1 != 0) for bit in range(count)]
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bytes.roaring import (
     build_full_bitmap,
     deserialize_bitmap,
@@ -44,15 +45,13 @@ _RADIX = 1 << 16  # codes of 16 bits are sorted by radix
 _SINGLE_POSITION_BYTES = 18  # of a stored bitmap with one position
 _NOT_STORED = -1
 
-Numbers = npt.NDArray[np.int64]
-
 
 class _StoredBitmaps(NamedTuple):
     """The stored bitmaps behind the entries: values in the order of the reference's hash table."""
 
     keys: Keys
-    offsets: Numbers
-    lengths: Numbers
+    offsets: Int64Array
+    lengths: Int64Array
     null: tuple[int, int] | None
     data: bytes
 
@@ -105,7 +104,7 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
     return _StoredBitmaps(ordered, offsets, lengths, null, null_data + data)
 
 
-def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Numbers:
+def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Int64Array:
     """Return the rows sorted by their codes, which are below ``count``; rows of one code stay in order."""
     if count <= _RADIX:
         return np.argsort(codes.astype(np.uint16), kind="stable")
@@ -113,7 +112,7 @@ def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Numbers:
     return order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")]
 
 
-def _encode_null_bitmap(rows: Numbers) -> tuple[tuple[int, int] | None, bytes]:
+def _encode_null_bitmap(rows: Int64Array) -> tuple[tuple[int, int] | None, bytes]:
     if not len(rows):
         return None, b""
     if len(rows) == 1:
@@ -122,7 +121,7 @@ def _encode_null_bitmap(rows: Numbers) -> tuple[tuple[int, int] | None, bytes]:
     return (0, len(data)), data
 
 
-def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Numbers) -> tuple[bytes, Numbers]:
+def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[bytes, Int64Array]:
     """Return keys, each in front of its numbers, and where each entry ends."""
     behind = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):

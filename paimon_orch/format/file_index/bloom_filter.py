@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import UInt32Array, UInt64Array
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.hashing import hash_int64, hash_xxh64
 from paimon_orch.format.file_index.values import Key, Keys, has_byte_keys, to_float_bits
@@ -42,7 +42,7 @@ def compute_bloom_filter_parameters(items: int, fpp: float) -> tuple[int, int]:
     return bits, max(1, functions)
 
 
-def hash_keys(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint64]:
+def hash_keys(keys: Keys, data_type: AtomicType) -> UInt64Array:
     """Return the hash of each key."""
     if isinstance(keys, pa.BinaryArray):
         return hash_xxh64(keys)
@@ -73,8 +73,8 @@ class BloomFilterBuilder:
 
 
 def _compute_bit_positions(
-    found: npt.NDArray[np.uint64], functions: int, count: np.uint32
-) -> "list[npt.NDArray[np.uint32]]":
+    found: UInt64Array, functions: int, count: np.uint32
+) -> "list[UInt32Array]":
     """Return the bit of each hash, for one function after the other."""
     halves = found.view(np.int32).reshape(-1, 2)
     first, second = halves[:, 0].copy(), halves[:, 1].copy()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.arrays import Int64Array, Mask
 from paimon_orch.format.bytes.roaring import (
     build_full_bitmap,
     deserialize_bitmap,
@@ -47,7 +47,7 @@ def encode_bit_slice_index(column: EncodedColumn) -> bytes:
     )
 
 
-def _encode_segment(rows: npt.NDArray[np.bool_], values: npt.NDArray[np.int64]) -> bytes:
+def _encode_segment(rows: Mask, values: Int64Array) -> bytes:
     if not rows.any():
         return b"\0"
     largest = int(values.max())

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_orch.format.arrays import Int64Array, Mask, UInt32Array, UInt64Array
 from paimon_orch.format.file_index.ragged import BinaryArrayBatch
 
 _CHUNK = 32_768  # values whose state stays in the cache
@@ -21,12 +22,8 @@ _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
     )
 )
 
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-I64 = npt.NDArray[np.int64]
 
-
-def hash_int64(numbers: I64) -> U64:
+def hash_int64(numbers: Int64Array) -> UInt64Array:
     """Return the 64-bit hash of integers; its shifts are arithmetic.
 
     See docs/format/bloom-filter-index.md#hash-of-a-value.
@@ -44,7 +41,7 @@ def hash_int64(numbers: I64) -> U64:
     return out.view(np.uint64)
 
 
-def hash_xxh64(values: pa.BinaryArray) -> U64:
+def hash_xxh64(values: pa.BinaryArray) -> UInt64Array:
     """Return the XXH64 hash, with seed 0, of values that are not null."""
     ragged = BinaryArrayBatch.of(values)
     out = np.empty(len(ragged.starts), np.uint64)
@@ -53,7 +50,7 @@ def hash_xxh64(values: pa.BinaryArray) -> U64:
     return out
 
 
-def _chunk_longest_first(lengths: I64) -> "list[I64] | list[slice]":
+def _chunk_longest_first(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
     starts = range(0, len(lengths), _CHUNK)
     if not len(lengths) or lengths.min() == lengths.max():
         return [slice(at, at + _CHUNK) for at in starts]
@@ -61,20 +58,20 @@ def _chunk_longest_first(lengths: I64) -> "list[I64] | list[slice]":
     return [order[at : at + _CHUNK] for at in starts]
 
 
-def _find_rows(mask: npt.NDArray[np.bool_]) -> "I64 | slice":
+def _find_rows(mask: Mask) -> "Int64Array | slice":
     """Return where a mask holds; numpy is faster if that is everywhere, and is told so."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
-def _rotate_left(value: U64, bits: int) -> U64:
+def _rotate_left(value: UInt64Array, bits: int) -> UInt64Array:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
-def _round(state: U64, word: U64) -> U64:
+def _round(state: UInt64Array, word: UInt64Array) -> UInt64Array:
     return _rotate_left(state + word * _PRIME2, 31) * _PRIME1
 
 
-def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U64:
+def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: Int64Array, lengths: Int64Array) -> UInt64Array:
     """Hash values in descending order of their lengths."""
     words = ragged.words()
     state = np.full(len(at), _PRIME5, np.uint64)
@@ -107,7 +104,7 @@ def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U64:
     return state ^ state >> np.uint64(32)
 
 
-def _hash_stripes(words: U64, at: I64, stripes: I64) -> U64:
+def _hash_stripes(words: UInt64Array, at: Int64Array, stripes: Int64Array) -> UInt64Array:
     """Return the state behind the whole stripes of 32 bytes; each value has one at least."""
     with np.errstate(over="ignore"):
         seeds = (_PRIME1 + _PRIME2, _PRIME2, np.uint64(0), np.uint64(0) - _PRIME1)
@@ -119,7 +116,7 @@ def _hash_stripes(words: U64, at: I64, stripes: I64) -> U64:
         for number, lane in enumerate(lanes):
             lane[:active] = _round(lane[:active], words[at[:active] + 32 * stripe + 8 * number])
     rotations = zip(lanes, (1, 7, 12, 18), strict=True)
-    state: U64 = sum(
+    state: UInt64Array = sum(
         (_rotate_left(lane, bits) for lane, bits in rotations), np.zeros(len(at), np.uint64)
     )
     for lane in lanes:
@@ -127,7 +124,7 @@ def _hash_stripes(words: U64, at: I64, stripes: I64) -> U64:
     return state
 
 
-def hash_paimon_murmur3_array(values: pa.BinaryArray) -> U32:
+def hash_paimon_murmur3_array(values: pa.BinaryArray) -> UInt32Array:
     """Return the 32-bit hash of strings in the reference's tables.
 
     See docs/format/java-hash-order.md#hashes-of-bitmap-values.
@@ -139,7 +136,9 @@ def hash_paimon_murmur3_array(values: pa.BinaryArray) -> U32:
     return out
 
 
-def _hash_murmur3_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U32:
+def _hash_murmur3_chunk(
+    ragged: BinaryArrayBatch, at: Int64Array, lengths: Int64Array
+) -> UInt32Array:
     """Hash values in descending order of their lengths."""
     words, counts = ragged.words(), lengths >> 2
     state = np.full(len(at), 42, np.uint32)
@@ -160,7 +159,7 @@ def _hash_murmur3_chunk(ragged: BinaryArrayBatch, at: I64, lengths: I64) -> U32:
     return state ^ state >> np.uint32(16)
 
 
-def _mix_murmur3_block(state: U32, block: npt.NDArray[np.integer]) -> U32:
+def _mix_murmur3_block(state: UInt32Array, block: npt.NDArray[np.integer]) -> UInt32Array:
     word = block.astype(np.uint32) * np.uint32(0xCC9E2D51)
     word = (word << np.uint32(15) | word >> np.uint32(17)) * np.uint32(0x1B873593)
     state = state ^ word

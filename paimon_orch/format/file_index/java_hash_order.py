@@ -9,9 +9,9 @@ See docs/format/java-hash-order.md.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_orch.format.arrays import Int64Array, UInt32Array
 from paimon_orch.format.file_index.hashing import hash_paimon_murmur3_array
 from paimon_orch.format.file_index.values import Keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType
@@ -21,7 +21,7 @@ _TREE_CAPACITY = 64
 _MAX_CHAIN_LENGTH = 7
 
 
-def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np.uint32]:
+def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
     """Return the hash code of each key of a bitmap index."""
     if isinstance(keys, pa.BinaryArray):
         return hash_paimon_murmur3_array(keys)
@@ -34,9 +34,7 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> npt.NDArray[np
     return ((wide ^ wide >> np.uint64(32)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-def compute_index_hash_map_order(
-    hashes: npt.NDArray[np.uint32], *, asked_again: bool
-) -> npt.NDArray[np.int64]:
+def compute_index_hash_map_order(hashes: UInt32Array, *, asked_again: bool) -> Int64Array:
     """Return the order of keys that were inserted, if absent, in the order of their hash codes here.
 
     ``asked_again`` tells that the table was asked for a key after the last one was inserted: it grows then.

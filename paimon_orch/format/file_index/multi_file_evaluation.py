@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices
+from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.bytes.binary_batch import BinaryBatch
 from paimon_orch.format.file_index.container import ByteSource, HeadLayout, read_head_layout
 from paimon_orch.format.file_index.evaluation import (
     MAX_INDEXED_ROWS,
@@ -27,7 +28,6 @@ from paimon_orch.format.file_index.multi_file_indexes import (
     BATCH_INDEX_READERS,
     BatchAnswer,
     IndexRanges,
-    Mask,
     combine_and,
     combine_or,
 )

@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices, to_object_array
+from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, to_object_array
 from paimon_orch.format.file_index.bloom_filter import hash_key
 from paimon_orch.format.file_index.values import (
     BITMAP,
@@ -17,8 +18,6 @@ from paimon_orch.format.file_index.values import (
     get_key_codec,
 )
 from paimon_orch.format.types.data_types import AtomicType
-
-Mask = npt.NDArray[np.bool_]
 
 
 class IndexRanges(NamedTuple):

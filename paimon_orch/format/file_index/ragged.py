@@ -3,21 +3,19 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-_PADDING = 8  # a word that is read at the last byte stays inside
+from paimon_orch.format.arrays import Int64Array, UInt8Array, UInt64Array
 
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+_PADDING = 8  # a word that is read at the last byte stays inside
 
 
 class BinaryArrayBatch(NamedTuple):
     """The bytes of all values, and the start and the length of each."""
 
-    data: Bytes
-    starts: Numbers
-    lengths: Numbers
+    data: UInt8Array
+    starts: Int64Array
+    lengths: Int64Array
 
     @classmethod
     def of(cls, values: pa.BinaryArray) -> "BinaryArrayBatch":
@@ -32,14 +30,14 @@ class BinaryArrayBatch(NamedTuple):
         starts -= first
         return cls(padded, starts[:-1], np.diff(starts))
 
-    def words(self) -> npt.NDArray[np.uint64]:
+    def words(self) -> UInt64Array:
         """Return the little-endian number of 64 bits that starts at each byte."""
         return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
 
 def join_around_values(
-    before: Bytes, values: BinaryArrayBatch, after: Bytes
-) -> tuple[bytes, Numbers]:
+    before: UInt8Array, values: BinaryArrayBatch, after: UInt8Array
+) -> tuple[bytes, Int64Array]:
     """Return each value behind and in front of a row of fixed bytes, and where each result ends."""
     lengths = before.shape[1] + values.lengths + after.shape[1]
     ends = np.cumsum(lengths)
@@ -58,7 +56,7 @@ def join_around_values(
     return out.tobytes(), ends
 
 
-def encode_big_endian(numbers: Numbers, *more: Numbers) -> Bytes:
+def encode_big_endian(numbers: Int64Array, *more: Int64Array) -> UInt8Array:
     """Return rows of 32-bit numbers, as bytes."""
     columns = np.stack([numbers, *more], axis=1).astype(">i4")
     return columns.view(np.uint8).reshape(len(numbers), 4 * (1 + len(more)))

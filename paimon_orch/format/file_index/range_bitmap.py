@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.arrays import Int32Array, Int64Array, Mask
 from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
 from paimon_orch.format.file_index.container import ByteSource
@@ -69,7 +69,7 @@ def encode_range_bitmap_index(
     return b"".join([head, bounds, _INT32.pack(len(dictionary)), dictionary, stored_slices])
 
 
-def _sort_keys(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
+def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
     """Return the keys in their order, and the place of each in it; None if that is where they are."""
     if isinstance(keys, pa.BinaryArray):
         order = pc.array_sort_indices(keys).to_numpy()
@@ -84,9 +84,7 @@ def _sort_keys(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32] | None]:
     return found, ranks
 
 
-def _encode_keys(
-    stored: KeyCodec, keys: Keys, first_nan: int | None
-) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _encode_keys(stored: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[bytes, Int64Array]:
     """Return the stored keys, and where each ends."""
     if isinstance(keys, pa.BinaryArray):
         ragged = BinaryArrayBatch.of(keys)
@@ -101,7 +99,7 @@ def _encode_keys(
 
 
 def _encode_dictionary(
-    encoded: bytes, ends: npt.NDArray[np.int64], stored: KeyCodec, chunk_size: int
+    encoded: bytes, ends: Int64Array, stored: KeyCodec, chunk_size: int
 ) -> bytes:
     offsets, heads, areas, areas_size = bytearray(), bytearray(), list[bytes](), 0
     begins = np.concatenate([[0], ends])
@@ -129,9 +127,7 @@ def _encode_dictionary(
     return b"".join([head, offsets, heads, *areas])
 
 
-def _encode_bit_slices(
-    rows: npt.NDArray[np.bool_], codes: npt.NDArray[np.int32], count: int
-) -> bytes:
+def _encode_bit_slices(rows: Mask, codes: Int32Array, count: int) -> bytes:
     existing, slices = serialize_mask(rows), serialize_bit_slices(codes, count)
     indexes, at = bytearray(), 0
     for part in slices:

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Int32Array, Int64Array, SignedIntArray
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
 
 Key: TypeAlias = int | bytes
-Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-Keys: TypeAlias = Numbers | pa.BinaryArray
+Keys: TypeAlias = SignedIntArray | pa.BinaryArray
 
 BLOOM_FILTER, BITMAP, RANGE_BITMAP, BSI = "bloom-filter", "bitmap", "range-bitmap", "bsi"
 INDEX_TYPES = (
@@ -94,13 +93,13 @@ class KeyCodec:
         assert self.dtype is not None
         return self.dtype.itemsize
 
-    def encode(self, keys: Numbers) -> bytes:
+    def encode(self, keys: SignedIntArray) -> bytes:
         """Return stored numbers."""
         return (
             to_float_bits(keys).astype(self.dtype).tobytes() if self.is_float else self._plain(keys)
         )
 
-    def _plain(self, keys: Numbers) -> bytes:
+    def _plain(self, keys: SignedIntArray) -> bytes:
         return keys.astype(self.dtype).tobytes()
 
     def encode_one(self, key: Key) -> bytes:
@@ -111,7 +110,7 @@ class KeyCodec:
         bits = key ^ (key >> top & (1 << top) - 1) if self.is_float else key
         return bits.to_bytes(self.width, signed=True)
 
-    def decode(self, data: bytes) -> Numbers:
+    def decode(self, data: bytes) -> SignedIntArray:
         """Return the keys of stored numbers."""
         assert self.dtype is not None
         found = np.frombuffer(data, self.dtype).astype(self.dtype.newbyteorder("="))
@@ -129,7 +128,7 @@ def get_key_codec(data_type: AtomicType) -> KeyCodec:
     return _CODECS[data_type.name]
 
 
-def to_sortable(bits: Numbers) -> Numbers:
+def to_sortable(bits: SignedIntArray) -> SignedIntArray:
     """Return the bits of floating point numbers as integers in their order, every NaN above infinity and alike."""
     top = 8 * bits.dtype.itemsize - 1
     infinity, nan = (0x7F800000, 0x7FC00000) if top == 31 else (0x7FF << 52, 0x7FF8 << 48)
@@ -137,13 +136,13 @@ def to_sortable(bits: Numbers) -> Numbers:
     return np.where(magnitude > infinity, bits.dtype.type(nan), to_float_bits(bits))
 
 
-def to_float_bits(keys: Numbers) -> Numbers:
+def to_float_bits(keys: SignedIntArray) -> SignedIntArray:
     """Return the bits of floating point numbers that were made :func:`to_sortable`."""
     top = 8 * keys.dtype.itemsize - 1
     return keys ^ (keys >> top & keys.dtype.type((1 << top) - 1))
 
 
-def encode_number_keys(array: pa.Array, data_type: AtomicType) -> Numbers:
+def encode_number_keys(array: pa.Array, data_type: AtomicType) -> SignedIntArray:
     """Return the keys of a column's values but text; where the array is null stands any number."""
     name, start, end = data_type.name, array.offset, array.offset + len(array)
     if name == "BOOLEAN":
@@ -159,7 +158,7 @@ def encode_number_keys(array: pa.Array, data_type: AtomicType) -> Numbers:
     return bits // 1000 if is_lossy(data_type) else bits
 
 
-def _unscale_decimals(array: pa.Array) -> npt.NDArray[np.int64]:
+def _unscale_decimals(array: pa.Array) -> Int64Array:
     """Return unscaled decimals; raises :class:`InputError` for one that needs more than 64 bits."""
     data = array.buffers()[1]
     words = np.frombuffer(data, "<i8").reshape(-1, 2)[array.offset : array.offset + len(array)]
@@ -197,7 +196,7 @@ class EncodedColumn:
     Keys are in the order of their first row, or all sorted. ``first_nan`` holds the bits of the first NaN of all.
     """
 
-    codes: npt.NDArray[np.int32]
+    codes: Int32Array
     keys: Keys
     first_nan: int | None = None
 
@@ -229,7 +228,7 @@ def encode_column(
     )
 
 
-def _is_mostly_distinct(numbers: Numbers) -> bool:
+def _is_mostly_distinct(numbers: SignedIntArray) -> bool:
     step = len(numbers) // _SAMPLE_ROWS
     if step < _MIN_SAMPLE_STEP:
         return False
@@ -237,7 +236,7 @@ def _is_mostly_distinct(numbers: Numbers) -> bool:
 
 
 def _encode_sorted_column(
-    numbers: Numbers, chunks: list[pa.Array], data_type: AtomicType
+    numbers: SignedIntArray, chunks: list[pa.Array], data_type: AtomicType
 ) -> EncodedColumn:
     valid = None
     if any(chunk.null_count for chunk in chunks):
@@ -256,7 +255,7 @@ def _encode_sorted_column(
     return EncodedColumn(codes, found[is_new], _find_first_nan(chunks, data_type))
 
 
-def argsort_stable(numbers: Numbers) -> npt.NDArray[np.int64]:
+def argsort_stable(numbers: SignedIntArray) -> Int64Array:
     """Return the places of numbers in their order, equal ones as they come.
 
     Numbers are sorted with their places in their lowest bits, which is quicker than sorting places. Where there is no

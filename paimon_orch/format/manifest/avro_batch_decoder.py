@@ -6,10 +6,8 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Indices = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from paimon_orch.format.arrays import Indices, Mask
 
 _PADDING = bytes(16)
 _MAX_VARINT_BITS = 70  # bits of the longest varint

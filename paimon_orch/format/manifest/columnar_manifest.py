@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import fastavro
 import numpy as np
-import numpy.typing as npt
 
 from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
     FieldDefinition,
@@ -43,8 +43,6 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.format.row.simple_stats import SimpleStats
 
-Indices = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 _UNSAFE_NAMES = frozenset(("", ".", ".."))

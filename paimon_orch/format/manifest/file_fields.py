@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest, Manifest
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 

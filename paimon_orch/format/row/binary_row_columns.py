@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, Indices, Values
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.bytes.binary_batch import BinaryBatch
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.data_types import AtomicType, DataType
-
-Mask = npt.NDArray[np.bool_]
 
 _ARITY_BYTES = 4
 _INTEGER_DTYPES = {"BOOLEAN": np.bool_, "TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32,
@@ -25,7 +23,7 @@ _FLOAT_DTYPES = {"FLOAT": (np.int32, np.float32), "DOUBLE": (np.int64, np.float6
 class FieldColumn(NamedTuple):
     """Internal values of a field, where there is one that is not null, and which rows have the arity."""
 
-    values: Values
+    values: AnyArray
     known: Mask
     rows: Mask
 
@@ -55,7 +53,7 @@ def read_field_column(
 
 def _decode_values(
     joined: BinaryBatch, row: Indices, slots: Indices, known: Mask, data_type: AtomicType
-) -> Values | None:
+) -> AnyArray | None:
     words, name = joined.read_longs(slots), data_type.name
     if name in _INTEGER_DTYPES:
         return (words & 0xFF != 0) if name == "BOOLEAN" else words.astype(_INTEGER_DTYPES[name])
@@ -77,7 +75,7 @@ def _decode_values(
 
 def _decode_texts(
     joined: BinaryBatch, row: Indices, slots: Indices, words: Indices, known: Mask
-) -> Values | None:
+) -> AnyArray | None:
     inline = words < 0
     starts = np.where(inline, slots, row + (words >> 32))[known]
     sizes = np.where(inline, words >> 56 & 0x7F, words & 0xFFFFFFFF)[known]

@@ -6,11 +6,11 @@ See docs/format/data-files.md#physical-columns.
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Mask
 
 
 class RowKind(IntEnum):
@@ -25,9 +25,9 @@ class RowKind(IntEnum):
 ROW_KIND_SYMBOLS = ("+I", "-U", "+U", "-D")
 
 
-def is_retract(kinds: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
+def is_retract(kinds: pa.ChunkedArray | pa.Array) -> Mask:
     """Tell which rows take something away: -U and -D, the odd codes."""
-    odd: npt.NDArray[np.bool_] = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
+    odd: Mask = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
     return odd
 
 

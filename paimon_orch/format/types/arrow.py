@@ -6,11 +6,13 @@
 See docs/format/data-files.md#parquet.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
@@ -21,6 +23,9 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
 )
+
+NumberedBatch = tuple[Positions, pa.RecordBatch]
+"""The positions of a batch's rows in their file, and the batch."""
 
 FIELD_ID = b"PARQUET:field_id"
 _NESTED_ID_BASE = 536870911
@@ -156,3 +161,21 @@ def to_paimon_fields(schema: pa.Schema) -> list[Field]:
         Field(id=number, name=field.name, type=to_paimon_type(field.type, nullable=field.nullable))
         for number, field in enumerate(schema)
     ]
+
+
+def number_batches(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[NumberedBatch]:
+    """Yield consecutive batches with the positions of their rows; empty batches are skipped."""
+    for batch in batches:
+        if batch.num_rows:
+            yield np.arange(first_row, first_row + batch.num_rows), batch
+        first_row += batch.num_rows
+
+
+def build_record_batch(
+    arrays: Sequence[pa.Array], names: Sequence[str], rows: int
+) -> pa.RecordBatch:
+    """Return columns as a batch of ``rows`` rows; without columns, the batch has rows too."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), list(names))
+    empty_rows = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(empty_rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.java_hash import (
     compute_hash_map_order,
     compute_java_hash_code,
@@ -15,7 +16,6 @@ from paimon_orch.format.bucket.java_hash import (
 )
 from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
-from paimon_orch.merge.sort.key_order import Indices
 
 CombineFunction = Callable[[Any, Any], Any]
 _NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"

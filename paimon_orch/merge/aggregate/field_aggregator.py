@@ -8,14 +8,13 @@ key one after the other. ``groups`` and ``rows`` are index arrays of equal lengt
 from abc import ABC, abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.sort.key_order import Indices, to_comparable_column
+from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
 
-Mask = npt.NDArray[np.bool_]
 _NO_ROW = -1
 
 

@@ -7,18 +7,15 @@ integers are used where they cannot overflow unnoticed, Python's otherwise.
 
 from abc import abstractmethod
 from decimal import localcontext
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator, Mask
-from paimon_orch.merge.sort.key_order import Indices
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 
-Numbers = npt.NDArray[Any]
 _OVERFLOW_CHECK_ABOVE = 2.0**62
 
 
@@ -29,7 +26,7 @@ class NumericAggregator(FieldAggregator):
         super().__init__(name, column, groups)
         self.bounds = _type_bounds(column.type)
         self.numbers = self.load(column)
-        self.value: Numbers = np.zeros(groups, self.numbers.dtype)
+        self.value: AnyArray = np.zeros(groups, self.numbers.dtype)
         self.known: Mask = np.zeros(groups, bool)
 
     @property
@@ -38,19 +35,19 @@ class NumericAggregator(FieldAggregator):
         return isinstance(self.column.type, pa.Decimal128Type)
 
     @abstractmethod
-    def load(self, column: pa.Array) -> Numbers:
+    def load(self, column: pa.Array) -> AnyArray:
         """Return the column as numbers to compute with; what stands for null does not matter."""
 
     @abstractmethod
-    def combine(self, old: Numbers, new: Numbers) -> Numbers:
+    def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Return the result of adding a row."""
 
     @abstractmethod
-    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
+    def uncombine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Return the result of retracting a row."""
 
     @abstractmethod
-    def retract_first(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: AnyArray) -> None:
         """Take a number back where nothing came before."""
 
     def add(self, groups: Indices, rows: Indices) -> None:
@@ -67,12 +64,12 @@ class NumericAggregator(FieldAggregator):
         with np.errstate(all="ignore"):
             self._store(groups[known], self.uncombine(self.value[groups[known]], new[known]))
 
-    def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, Numbers, Mask]:
+    def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, AnyArray, Mask]:
         some = self.valid[rows]
         groups = groups[some]
         return groups, self.numbers[rows[some]], self.known[groups]
 
-    def _store(self, groups: Indices, numbers: Numbers) -> None:
+    def _store(self, groups: Indices, numbers: AnyArray) -> None:
         """Store results; one that leaves the type is an error, or null if it is a decimal."""
         known: Mask = np.ones(len(numbers), bool)
         if self.bounds is not None:
@@ -106,7 +103,7 @@ class NumericAggregator(FieldAggregator):
 class Sum(NumericAggregator):
     """``sum``; a retract subtracts."""
 
-    def load(self, column: pa.Array) -> Numbers:
+    def load(self, column: pa.Array) -> AnyArray:
         """Return floats as they are, integers and decimals in 64 bits where no sum of them overflows."""
         if self.bounds is None:
             return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -118,15 +115,15 @@ class Sum(NumericAggregator):
             self.bounds = None
         return _to_integers(numbers, machine=largest < 2**63)
 
-    def combine(self, old: Numbers, new: Numbers) -> Numbers:
+    def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Add."""
         return old + new
 
-    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
+    def uncombine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Subtract."""
         return old - new
 
-    def retract_first(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: AnyArray) -> None:
         """Negate."""
         self._store(groups, -new)
 
@@ -134,7 +131,7 @@ class Sum(NumericAggregator):
 class Product(NumericAggregator):
     """``product``; a retract divides: whole numbers are cut towards zero, decimals rounded to their scale."""
 
-    def load(self, column: pa.Array) -> Numbers:
+    def load(self, column: pa.Array) -> AnyArray:
         """Return floats and integers as they are, decimals as Python's integers."""
         if self.is_decimal:
             return _to_integers(_to_unscaled(column).fill_null(1), machine=False)
@@ -142,7 +139,7 @@ class Product(NumericAggregator):
             return column.fill_null(1).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         return _to_integers(column.fill_null(1), machine=True)
 
-    def combine(self, old: Numbers, new: Numbers) -> Numbers:
+    def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Multiply."""
         if self.is_decimal:
             return _divide_rounded(old * new, self._scale_factor)
@@ -151,24 +148,24 @@ class Product(NumericAggregator):
             self._check_int64_overflow(old, new)
         return product
 
-    def retract_first(self, groups: Indices, new: Numbers) -> None:
+    def retract_first(self, groups: Indices, new: AnyArray) -> None:
         """Keep null."""
 
     @property
     def _scale_factor(self) -> int:
         return int(10**self.column.type.scale)
 
-    def _check_int64_overflow(self, old: Numbers, new: Numbers) -> None:
+    def _check_int64_overflow(self, old: AnyArray, new: AnyArray) -> None:
         """Refuse products that do not fit 64 bits."""
         wide = np.flatnonzero(np.abs(old.astype(float) * new.astype(float)) > _OVERFLOW_CHECK_ABOVE)
         for one, two in zip(old[wide].tolist(), new[wide].tolist(), strict=True):
             if not -(2**63) <= one * two < 2**63:
                 raise self.overflow_error()
 
-    def uncombine(self, old: Numbers, new: Numbers) -> Numbers:
+    def uncombine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Divide."""
         if self.bounds is None:
-            quotient: Numbers = old / new
+            quotient: AnyArray = old / new
             return quotient
         if (new == 0).any():
             raise InputError(f"column {self.name!r}: a product cannot take back a factor of 0")
@@ -176,8 +173,8 @@ class Product(NumericAggregator):
             return _divide_rounded(old * self._scale_factor, new)
         if ((old == self.bounds[0]) & (new == -1)).any():
             raise self.overflow_error()
-        whole: Numbers = old // new
-        truncated: Numbers = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
+        whole: AnyArray = old // new
+        truncated: AnyArray = whole + ((whole * new != old) & ((old < 0) != (new < 0)))
         return truncated
 
 
@@ -190,17 +187,17 @@ def _type_bounds(kind: pa.DataType) -> tuple[int, int] | None:
     return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
 
 
-def _to_integers(column: pa.Array, *, machine: bool) -> Numbers:
+def _to_integers(column: pa.Array, *, machine: bool) -> AnyArray:
     if machine and pa.types.is_integer(column.type):
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     return np.array([int(number) for number in column.to_pylist()], object)
 
 
-def _divide_rounded(numbers: Numbers, divisor: Numbers | int) -> Numbers:
+def _divide_rounded(numbers: AnyArray, divisor: AnyArray | int) -> AnyArray:
     """Return Python integers divided and rounded, halves away from zero."""
     size = np.abs(divisor)
     rounded = (2 * np.abs(numbers) + size) // (2 * size)
-    signed: Numbers = np.where((numbers < 0) == (np.asarray(divisor) < 0), rounded, -rounded)
+    signed: AnyArray = np.where((numbers < 0) == (np.asarray(divisor) < 0), rounded, -rounded)
     return signed
 
 
@@ -216,7 +213,7 @@ def _to_unscaled(column: pa.Array) -> pa.Array:
     return pa.array(words[column.offset : column.offset + len(column)], mask=~valid)
 
 
-def _build_decimals(values: Numbers, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
+def _build_decimals(values: AnyArray, known: Mask, kind: pa.Decimal128Type) -> pa.Array:
     """Return whole numbers as decimals of a type."""
     if values.dtype != object:
         words = np.empty((len(values), 2), np.int64)

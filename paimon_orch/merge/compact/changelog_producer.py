@@ -6,13 +6,12 @@ See docs/format/changelog-producers.md.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.sort.key_order import Indices
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
 
 _NO_ROW = -1
@@ -87,7 +86,7 @@ class ChangelogProducer:
         return groups[different]
 
 
-def _last_flagged_row(step: MergeBatch, flags: npt.NDArray[np.bool_]) -> Indices:
+def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
     """Return for each group its last row that has the flag (flags in the order of the step), or -1."""
     places = np.where(flags, np.arange(len(flags)), _NO_ROW)
     last = np.maximum.reduceat(places, step.starts)
@@ -105,10 +104,10 @@ def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> p
     return chosen.set_column(at, chosen.schema.field(at), kinds)
 
 
-def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
     if pa.types.is_nested(old.type):  # Arrow compares no nested values
         return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))
     same = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)
-    different: npt.NDArray[np.bool_] = ~same.to_numpy()
+    different: Mask = ~same.to_numpy()
     return different

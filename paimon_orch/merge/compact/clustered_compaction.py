@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import ROW_POSITION, SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.arrays import Mask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
@@ -226,7 +226,7 @@ class ClusteredCompaction:
         writer.write(rows.take(pa.array(order)))
         return writer.close()
 
-    def _mark_older_rows(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
+    def _mark_older_rows(self, keys: KeyColumns) -> Mask:
         """Return which of the sorted, distinct keys have a row above, and mark that row deleted unless it is kept."""
         known = np.zeros(len(keys), bool)
         for file in (*self._task.above, *self._task.alone):

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
-from paimon_orch.format.deletion_vector import DeletionVector, Positions
+from paimon_orch.format.arrays import Indices, Mask, Positions
+from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import AtomicType, Field
-from paimon_orch.merge.aggregate.field_aggregator import Mask
 from paimon_orch.merge.sort.key_order import (
-    Indices,
     Key,
     KeyColumns,
     KeyOrderChecker,

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import Mask
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.engine.row_merge import (
@@ -22,7 +22,6 @@ from paimon_orch.merge.engine.row_merge import (
     create_partial_update,
     parse_sequence_groups,
 )
-from paimon_orch.merge.sort.key_order import Indices
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, SequenceOrder
 
 # functions that may change a first value

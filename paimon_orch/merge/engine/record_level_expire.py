@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, read_row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field
-from paimon_orch.merge.aggregate.field_aggregator import Mask
-from paimon_orch.merge.sort.key_order import Indices
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MIN_MILLISECONDS = 10**12  # a BIGINT from here on counts milliseconds

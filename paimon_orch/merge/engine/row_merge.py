@@ -11,15 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator, Mask
+from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 from paimon_orch.merge.aggregate.registry import (
     create_aggregator,
     find_aggregate_function,
     find_aggregator_factory,
 )
-from paimon_orch.merge.sort.key_order import Indices, to_comparable_column
+from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import compute_dense_rank
 
 

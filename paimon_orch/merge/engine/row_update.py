@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Mask
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.merge.aggregate.field_aggregator import Mask
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
 from paimon_orch.merge.engine.row_merge import parse_sequence_groups

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.format.arrays import Indices, Int64Array, Mask
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import to_python_value
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 from paimon_orch.merge.sort.key_packing import pack_keys
 
-Indices = npt.NDArray[np.int64]
 Key = tuple[tuple[bool, object], ...]
 
 # Keys of a step in a span of at most so many times its rows: a place for each costs less than a sort.
@@ -52,7 +52,7 @@ def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
-def encode_sortable_floats(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+def encode_sortable_floats(values: npt.NDArray[np.floating]) -> Int64Array:
     """Return integers in Java's total order of floating point numbers."""
     bits = 8 * values.dtype.itemsize
     signed = np.int32 if bits == 32 else np.int64
@@ -139,7 +139,7 @@ class KeyColumns:
         """Return whether no row has a smaller key than the row before it."""
         if any(array.null_count for array in self.arrays):
             return bool((np.diff(self._sort_with_arrow()) > 0).all())
-        ties: npt.NDArray[np.bool_] | None = None
+        ties: Mask | None = None
         for array in self.arrays:
             one, two = _pair_with_next(array)
             greater = _to_mask(pc.greater(one, two))
@@ -153,7 +153,7 @@ class KeyColumns:
                 break
         return True
 
-    def ordered(self) -> tuple[Indices, npt.NDArray[np.bool_]]:
+    def ordered(self) -> tuple[Indices, Mask]:
         """Return the stable order of the rows by key, and for all but the last whether the next in order is equal.
 
         Presorted stretches make it cheap.
@@ -247,12 +247,12 @@ def _pair_with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 
-def _to_mask(values: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
+def _to_mask(values: pa.Array) -> Mask:
+    mask: Mask = values.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _equals_next(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+def _equals_next(columns: Sequence[pa.Array]) -> Mask:
     size = max(0, len(columns[0]) - 1)
     same = np.ones(size, bool)
     for column in columns:

@@ -7,24 +7,24 @@ eight bytes at a time. Most composite and most text keys of a step become one wo
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Words = npt.NDArray[np.uint64]
+from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
+
 _WORD_BITS = 64
 _MAX_WORDS = 3  # with more, Arrow's own sort is as good
 _MAX_TEXT_BYTES = 64
 _MAX_SHORT_DECIMAL_DIGITS = 18  # digits of an unscaled value that fits 64 bits
 
 
-def pack_keys(columns: Sequence[pa.Array]) -> list[Words] | None:
+def pack_keys(columns: Sequence[pa.Array]) -> list[UInt64Array] | None:
     """Return words, the most significant first, whose order and equality are those of the rows.
 
     ``columns`` are comparable key columns (see ``merge.keys``). None if they hold nulls or do not fit.
     """
     if not len(columns[0]):
         return None
-    words: list[Words] = []
+    words: list[UInt64Array] = []
     free = 0
     for column in columns:
         pieces = _split_into_words(column)
@@ -46,7 +46,7 @@ def pack_keys(columns: Sequence[pa.Array]) -> list[Words] | None:
     return words or [np.zeros(len(columns[0]), np.uint64)]
 
 
-def _split_into_words(column: pa.Array) -> list[Words] | None:
+def _split_into_words(column: pa.Array) -> list[UInt64Array] | None:
     """Return a column as numbers, the most significant first."""
     kind = column.type
     if column.null_count:
@@ -61,11 +61,11 @@ def _split_into_words(column: pa.Array) -> list[Words] | None:
     return None
 
 
-def _to_unsigned(values: npt.NDArray[np.int64]) -> Words:
+def _to_unsigned(values: Int64Array) -> UInt64Array:
     return values.view(np.uint64) ^ np.uint64(1 << (_WORD_BITS - 1))
 
 
-def _split_text(column: pa.Array) -> list[Words] | None:
+def _split_text(column: pa.Array) -> list[UInt64Array] | None:
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
     lengths = np.diff(offsets)
     shortest, longest = int(lengths.min()), int(lengths.max())
@@ -82,20 +82,18 @@ def _split_text(column: pa.Array) -> list[Words] | None:
     return list(_read_chunks(padded, offsets[:-1] - offsets[0], lengths, longest))
 
 
-def _read_equal_length_chunks(
-    text: npt.NDArray[np.uint8], rows: int, length: int
-) -> Iterator[Words]:
+def _read_equal_length_chunks(text: UInt8Array, rows: int, length: int) -> Iterator[UInt64Array]:
     for start in range(0, length, 8):
         chunk = np.ndarray((rows,), ">u8", text, offset=start, strides=(length,)).astype(np.uint64)
         yield chunk >> np.uint64(8 * max(0, start + 8 - length))
 
 
 def _read_chunks(
-    text: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int32],
-    lengths: npt.NDArray[np.int32],
+    text: UInt8Array,
+    starts: Int32Array,
+    lengths: Int32Array,
     longest: int,
-) -> Iterator[Words]:
+) -> Iterator[UInt64Array]:
     at_every_byte = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     for start in range(0, longest, 8):
         chunk = at_every_byte[starts + start].byteswap(inplace=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.schema import KEY_PREFIX

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_reader import BATCH_ROWS
+from paimon_orch.format.arrays import Indices, Int32Array, Mask
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_orch.merge.sort.key_order import Indices, Key, KeyColumns, to_comparable_column
+from paimon_orch.merge.sort.key_order import Key, KeyColumns, to_comparable_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class MergeBatch:
     keys: KeyColumns
     order: Indices
     starts: Indices
-    levels: npt.NDArray[np.int32]
-    reduced_groups: npt.NDArray[np.bool_] | None = None
+    levels: Int32Array
+    reduced_groups: Mask | None = None
 
     @property
     def sizes(self) -> Indices:
@@ -52,9 +52,9 @@ class MergeBatch:
         chosen: Indices = self.order[ends]
         return chosen
 
-    def any_in_group(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def any_in_group(self, flags: Mask) -> Mask:
         """Tell for each group whether one of its rows has the flag."""
-        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(flags[self.order], self.starts)
+        found: Mask = np.logical_or.reduceat(flags[self.order], self.starts)
         return found
 
 
@@ -174,9 +174,7 @@ def _build_batch(
     return _build_ordered_batch(rows, keys, levels, sequence)
 
 
-def _build_unique_batch(
-    rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32]
-) -> MergeBatch:
+def _build_unique_batch(rows: pa.Table, keys: KeyColumns, levels: Int32Array) -> MergeBatch:
     everything = np.arange(len(keys))
     return MergeBatch(rows=rows, keys=keys, order=everything, starts=everything, levels=levels)
 
@@ -208,14 +206,14 @@ def build_sorted_batch(
 
 
 def _build_ordered_batch(
-    rows: pa.Table, keys: KeyColumns, levels: npt.NDArray[np.int32], sequence: SequenceOrder
+    rows: pa.Table, keys: KeyColumns, levels: Int32Array, sequence: SequenceOrder
 ) -> MergeBatch:
     order, starts, same = _group_by_key(keys)
     order = _sort_by_sequence(order, starts, same=same, rows=rows, sequence=sequence)
     return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
 
 
-def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bool_]]:
+def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, Mask]:
     """Return the order of the rows by key, where in it each key begins, and which rows are followed by their like."""
     order, same = keys.ordered()
     return order, np.flatnonzero(np.concatenate(([True], ~same))), same
@@ -224,7 +222,7 @@ def _group_by_key(keys: KeyColumns) -> tuple[Indices, Indices, npt.NDArray[np.bo
 def _sort_by_sequence(
     order: Indices,
     starts: Indices,
-    same: npt.NDArray[np.bool_],
+    same: Mask,
     rows: pa.Table,
     sequence: SequenceOrder,
 ) -> Indices:

@@ -11,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-
-Words = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
+from paimon_orch.format.arrays import UInt8Array, UInt64Array
 
 _WORD_BYTES = 8  # bytes of what is neither text nor binary
 _SIGN_BIT = np.uint64(1 << 63)
 
 
-def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> Bytes:
+def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) -> UInt8Array:
     """Return a row of bytes for each value, which compare as the values do; nulls come first, as zeros.
 
     Of text and binary values the first ``width`` bytes count, other values have 8 bytes. Decimals are compared as 64-bit
@@ -34,7 +32,7 @@ def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) ->
     return found
 
 
-def _encode_prefixes(column: pa.Array, width: int) -> Bytes:
+def _encode_prefixes(column: pa.Array, width: int) -> UInt8Array:
     data = column.cast(pa.large_binary())
     _, offsets, values = data.buffers()
     ends = np.frombuffer(offsets, np.int64)[data.offset : data.offset + len(data) + 1]
@@ -46,7 +44,7 @@ def _encode_prefixes(column: pa.Array, width: int) -> Bytes:
     return result
 
 
-def _encode_words(column: pa.Array, name: str) -> Words:
+def _encode_words(column: pa.Array, name: str) -> UInt64Array:
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _encode_floats(column.cast(pa.float64()).fill_null(0.0).to_numpy())
@@ -58,18 +56,18 @@ def _encode_words(column: pa.Array, name: str) -> Words:
         numbers = column.view(pa.int64())
     else:
         raise InputError(f"rows cannot be ordered by column {name!r}, which is {kind}")
-    words: Words = pc.fill_null(numbers, 0).to_numpy().view(np.uint64)
+    words: UInt64Array = pc.fill_null(numbers, 0).to_numpy().view(np.uint64)
     return words ^ _SIGN_BIT
 
 
-def _encode_floats(values: npt.NDArray[np.float64]) -> Words:
+def _encode_floats(values: npt.NDArray[np.float64]) -> UInt64Array:
     """Order floating point numbers: negative ones backwards, NaN last, -0.0 like 0.0."""
     values = np.where(np.isnan(values), np.float64("nan"), values + 0.0)
     bits = values.view(np.uint64)
     return np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
 
 
-def encode_z_order(columns: Sequence[Bytes]) -> Bytes:
+def encode_z_order(columns: Sequence[UInt8Array]) -> UInt8Array:
     """Interleave the bits of several columns, the highest first; a short column ends earlier."""
     unpacked = [np.unpackbits(column, axis=1) for column in columns]
     longest = max(bits.shape[1] for bits in unpacked)
@@ -77,7 +75,7 @@ def encode_z_order(columns: Sequence[Bytes]) -> Bytes:
     return np.packbits(np.stack(turns, axis=1), axis=1)
 
 
-def encode_hilbert(columns: Sequence[Words], bits: int = 64) -> Bytes:
+def encode_hilbert(columns: Sequence[UInt64Array], bits: int = 64) -> UInt8Array:
     """Return the places of points on a Hilbert curve; coordinates have ``bits`` bits.
 
     All cells of the grid have different places, and cells of neighbouring places touch. The places are bit strings,
@@ -93,7 +91,7 @@ def encode_hilbert(columns: Sequence[Words], bits: int = 64) -> Bytes:
     return np.packbits(stacked.reshape(len(stacked), -1), axis=1)
 
 
-def _transpose_coordinates(axes: list[Words], bits: int) -> list[Words]:
+def _transpose_coordinates(axes: list[UInt64Array], bits: int) -> list[UInt64Array]:
     """Turn coordinates into the bits of their place, spread over the axes."""
     zero = np.uint64(0)
     for bit in range(bits - 1, 0, -1):
@@ -113,7 +111,7 @@ def _transpose_coordinates(axes: list[Words], bits: int) -> list[Words]:
     return [axis ^ turn for axis in axes]
 
 
-def decode_leading_words(column: Bytes) -> Words:
+def decode_leading_words(column: UInt8Array) -> UInt64Array:
     """Return the first 8 bytes of each row as a number that compares alike."""
     padded = np.zeros((len(column), _WORD_BYTES), np.uint8)
     padded[:, : min(_WORD_BYTES, column.shape[1])] = column[:, :_WORD_BYTES]

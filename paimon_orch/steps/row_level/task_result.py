@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile
+from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import BucketId
 
-RowAddresses = npt.NDArray[np.int64]
+RowAddresses = Int64Array
 
 ADDRESS_COLUMN = "__paimon_row"  # the column of addresses
 KIND_COLUMN = "__paimon_kind"  # and the one of row kinds: +I, +U, -D

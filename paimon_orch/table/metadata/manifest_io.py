@@ -13,7 +13,7 @@ from paimon_orch.errors import (
     MissingFileError,
     wrap_decode_errors,
 )
-from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_live_entries
 from paimon_orch.format.manifest.index_manifest import (
     IndexManifestEntry,

@@ -13,13 +13,13 @@ from itertools import groupby
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
-from paimon_orch.files.batches import build_record_batch
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS
 from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import build_record_batch
 from paimon_orch.format.types.data_types import Field
 
 RowIdGroup = tuple[DataFileMeta, ...]

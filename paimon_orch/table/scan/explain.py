@@ -11,7 +11,7 @@ from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_format import open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.row_selection import count_unread_bytes
-from paimon_orch.format.deletion_vector import Positions
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.evaluation import IndexEvaluation, to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema

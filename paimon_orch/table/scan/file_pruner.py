@@ -16,8 +16,8 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files.file_index_reader import FileIndexEvaluator
 from paimon_orch.files.stats.evaluator import UNKNOWN_STATS, StatsOf, build_matcher
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature, compute_buckets
-from paimon_orch.format.bytes.binary_batch import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import ObjectFileFields, build_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from paimon_orch.files.file_index_reader import FileIndexEvaluator
 from paimon_orch.files.stats.multi_file_evaluator import (
@@ -15,7 +14,7 @@ from paimon_orch.files.stats.multi_file_evaluator import (
     encode_null_counts,
     may_match_many,
 )
-from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import SimpleStats
@@ -24,8 +23,6 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.scan.file_stats import FileStats, StatsSource
 
 _BATCH_SIZE = 8_192  # files whose statistics and indexes are in memory at a time
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

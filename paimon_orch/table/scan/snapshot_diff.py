@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
-from paimon_orch.merge.sort.key_order import Indices
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.lazy_rows import ROW_KIND
@@ -109,7 +108,7 @@ def _read_side(
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
 
-def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> npt.NDArray[np.bool_]:
+def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
     """Tell which pairs of rows have the same values; null equals null here, and NaN NaN."""
     same = np.ones(len(first), bool)
     one, two = rows.take(pa.array(first)), rows.take(pa.array(last))
@@ -118,14 +117,14 @@ def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> npt.NDArray[
     return same
 
 
-def _compare_values(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
+def _compare_values(left: pa.Array, right: pa.Array) -> Mask:
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.array([repr(one) == repr(two) for one, two in pairs], bool)
     equal = pc.fill_null(pc.equal(left, right), False)
     both = pc.and_(left.is_null(nan_is_null=True), right.is_null(nan_is_null=True))
     both = pc.and_(both, pc.equal(left.is_null(), right.is_null()))
-    found: npt.NDArray[np.bool_] = pc.or_(equal, both).to_numpy(zero_copy_only=False)
+    found: Mask = pc.or_(equal, both).to_numpy(zero_copy_only=False)
     return found
 
 

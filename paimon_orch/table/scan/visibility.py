@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.format.bytes.binary_batch import Indices
+from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import build_file_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.format.arrays import Int16Array, Int32Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
-from paimon_orch.format.bucket.hash_index import Hashes, decode_hash_index, encode_hash_index
+from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_index
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import FileNameGenerator
@@ -25,7 +25,6 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 
 BucketId = tuple[bytes, int]
-BucketArray = npt.NDArray[np.int16]
 MAX_BUCKETS = 32767
 
 
@@ -41,7 +40,7 @@ def has_dynamic_buckets(schema: TableSchema) -> bool:
     return True
 
 
-def compute_key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> Hashes:
+def compute_key_hashes(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> Int32Array:
     """Return the hash of each row's primary key without the partition columns."""
     fields = schema.key_fields
     columns = [rows.column(key.name) for key in fields]
@@ -57,7 +56,7 @@ class BucketAssigner:
     that a task that is run again does the same.
     """
 
-    def __init__(self, known: Mapping[int, Hashes], target: int, most: int = -1) -> None:
+    def __init__(self, known: Mapping[int, Int32Array], target: int, most: int = -1) -> None:
         if target < 1:
             raise InputError(
                 f"option 'dynamic-bucket.target-row-num' = {target} must be at least 1"
@@ -73,11 +72,11 @@ class BucketAssigner:
         self._changed: set[int] = set()
 
     @property
-    def changed(self) -> dict[int, Hashes]:
+    def changed(self) -> dict[int, Int32Array]:
         """Return all hashes of each bucket that got new ones."""
         return {b: self._hashes[self._buckets == b] for b in sorted(self._changed)}
 
-    def assign(self, hashes: Hashes) -> BucketArray:
+    def assign(self, hashes: Int32Array) -> Int16Array:
         """Return the bucket of each row, and remember what is new."""
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         at = np.searchsorted(self._hashes, distinct)
@@ -93,7 +92,7 @@ class BucketAssigner:
             self._buckets = np.insert(self._buckets, at[new], buckets[new])
         return buckets[inverse]
 
-    def _place(self, hashes: Hashes) -> BucketArray:
+    def _place(self, hashes: Int32Array) -> Int16Array:
         """Return buckets for new hashes: the first with room, then new ones."""
         result = np.empty(len(hashes), np.int16)
         done = 0
@@ -111,14 +110,14 @@ class BucketAssigner:
         yield from (bucket for bucket in used if self._counts[bucket] < self._target)
         yield from (bucket for bucket in range(self._most) if bucket not in used)
 
-    def _spread_over_full_buckets(self, hashes: Hashes) -> BucketArray:
+    def _spread_over_full_buckets(self, hashes: Int32Array) -> Int16Array:
         used = np.array(sorted(self._counts), np.int16)
         if self._most == MAX_BUCKETS or not len(used):
             raise InputError(
                 f"a partition has {len(used)} buckets of {self._target} keys and can have no more; raise the option "
                 "'dynamic-bucket.target-row-num'"
             )
-        result: BucketArray = used[np.mod(hashes.astype(np.int64), len(used))]
+        result: Int16Array = used[np.mod(hashes.astype(np.int64), len(used))]
         for bucket, count in zip(*np.unique(result, return_counts=True), strict=True):
             self._count(int(bucket), int(count))
         return result
@@ -163,11 +162,11 @@ class HashIndex:
         target = options.integer("dynamic-bucket.target-row-num", 2_000_000)
         return BucketAssigner(known, target, options.integer("dynamic-bucket.max-buckets", -1))
 
-    def _indexed(self, entry: IndexManifestEntry) -> Hashes:
+    def _indexed(self, entry: IndexManifestEntry) -> Int32Array:
         path = self.path(entry)
         return decode_hash_index(self.reader.io.read_bytes(path), path)
 
-    def _read_keys(self, at: BucketId, files: Iterable[DataFileMeta]) -> Hashes:
+    def _read_keys(self, at: BucketId, files: Iterable[DataFileMeta]) -> Int32Array:
         schema = self.reader.schema
         parts = [
             compute_key_hashes(batch, schema)
@@ -195,7 +194,7 @@ class HashIndexWriter:
     _assigners: dict[bytes, BucketAssigner] = field(default_factory=dict)
     _written: list[IndexManifestEntry] = field(default_factory=list)
 
-    def assign(self, partition: bytes, rows: pa.Table) -> BucketArray:
+    def assign(self, partition: bytes, rows: pa.Table) -> Int16Array:
         """Return the bucket of each row of one partition."""
         if partition not in self._assigners:
             self._assigners[partition] = self.index.load_assigner(partition)

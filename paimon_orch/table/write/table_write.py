@@ -18,6 +18,7 @@ from paimon_orch.files.schema_evolution.default_values import fill_default
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.files.schema_evolution.nested import find_nested_null
 from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.arrays import Int32Array, Int64Array
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
@@ -173,9 +174,7 @@ def build_placeholder_values(column: Field, length: int) -> pa.Array:
         ) from error
 
 
-def assign_fixed_buckets(
-    columns: Mapping[str, pa.Array], schema: TableSchema
-) -> npt.NDArray[np.int32]:
+def assign_fixed_buckets(columns: Mapping[str, pa.Array], schema: TableSchema) -> Int32Array:
     """Return the bucket of each row; ``columns`` holds the bucket key columns in the table's types.
 
     Without primary key and bucket count it is 0. Dynamic buckets are not asked for here: see ``dynamic_bucket``.
@@ -228,7 +227,7 @@ def split_by_bucket(
         yield (serialize_partition(part, schema), int(bucket[first])), part
 
 
-def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> npt.NDArray[np.int64]:
+def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
     """Return a number for each row, equal where the partitions are."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_keys:

@@ -1,0 +1,24 @@
+"""Types of numpy arrays: by what they hold where that has a name, else by their element type."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+"""Row positions in a data file, from 0, or in a batch of rows; ascending unless stated otherwise."""
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+"""Indices into arrays or columns."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""One boolean per row or item."""
+
+UInt8Array: TypeAlias = npt.NDArray[np.uint8]
+Int16Array: TypeAlias = npt.NDArray[np.int16]
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+UInt32Array: TypeAlias = npt.NDArray[np.uint32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+UInt64Array: TypeAlias = npt.NDArray[np.uint64]
+SignedIntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+AnyArray: TypeAlias = npt.NDArray[Any]
