@@ -13,10 +13,10 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test oldest screenshots lint types dev clean
+.PHONY: help install demo test oldest docs reference screenshots lint types dev clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with the project and its tools (quick when nothing changed)
 
@@ -40,7 +40,15 @@ oldest: install ## run the heart of the Spark tests on the oldest PySpark that i
 		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
 	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest $(addprefix tests/spark/,$(OLDEST_TESTS)) $(ARGS)
 
-screenshots: install ## take the pictures of docs/images anew: a year of flights, and Chromium
+docs: install ## build the documentation in site/ and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+reference: install ## write the generated pages and pictures of docs/
+	PYTHONPATH=tests:. $(BIN)/python -m support.docs.reference
+	PYTHONPATH=tests:. $(BIN)/python -m support.docs.compatibility > docs/compatibility.md
+	PYTHONPATH=tests:. $(BIN)/python -m support.docs.pictures
+
+screenshots: install ## take the screenshots of docs/images: a year of flights, and Chromium
 	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py
 
 lint: install ## check style, format and the floors (who may import whom)
@@ -57,5 +65,5 @@ dev: install ## open the Dagster UI on the example code location
 	$(BIN)/dagster dev -w workspace.yaml
 
 clean: ## remove .venv and everything that tools left behind
-	rm -rf .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
+	rm -rf site .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
