@@ -16,13 +16,11 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Int32Array, Int64Array, Mask, UInt8Array, UInt32Array
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
+from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
 
 _CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
-_C1 = np.uint32(0xCC9E2D51)
-_C2 = np.uint32(0x1B873593)
-_SEED = 42
 
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32Array:
@@ -94,8 +92,8 @@ def _hash_chunk(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Int32
             variable.append(part)
             offsets += part[0]
     if not variable:
-        return _hash_fixed_rows(fixed)
-    return _hash_variable_rows(*_assemble_rows(fixed, offsets, variable))
+        return hash_fixed_rows(fixed.view(np.uint32)).view(np.int32)
+    return hash_variable_rows(*_assemble_rows(fixed, offsets, variable)).view(np.int32)
 
 
 def _write_column(
@@ -217,40 +215,3 @@ def _assemble_rows(
         ]
         at += part_sizes
     return out.view(np.uint32), starts >> 2, sizes >> 2
-
-
-def _mix(state: UInt32Array, word: UInt32Array) -> UInt32Array:
-    word = word * _C1
-    word = word << np.uint32(15) | word >> np.uint32(17)
-    state = state ^ word * _C2
-    state = state << np.uint32(13) | state >> np.uint32(19)
-    return state * np.uint32(5) + np.uint32(0xE6546B64)
-
-
-def _finalize_hash(state: UInt32Array, lengths: UInt32Array) -> Int32Array:
-    state = state ^ lengths
-    state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
-    state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
-    return (state ^ state >> np.uint32(16)).view(np.int32)
-
-
-def _hash_fixed_rows(rows: UInt8Array) -> Int32Array:
-    words = np.ascontiguousarray(rows).view(np.uint32)
-    state = np.full(len(rows), _SEED, np.uint32)
-    for index in range(words.shape[1]):
-        state = _mix(state, words[:, index])
-    return _finalize_hash(state, np.full(len(rows), rows.shape[1], np.uint32))
-
-
-def _hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> Int32Array:
-    """Hash rows of different lengths: longest first, so that step i serves a prefix of the rows."""
-    order = np.argsort(-counts, kind="stable")
-    sorted_counts, sorted_starts = counts[order], starts[order]
-    state = np.full(len(order), _SEED, np.uint32)
-    alive = len(order)
-    for index in range(int(sorted_counts[0]) if alive else 0):
-        alive = int(np.searchsorted(-sorted_counts[:alive], -index, side="left"))
-        state[:alive] = _mix(state[:alive], words[sorted_starts[:alive] + index])
-    result = np.empty(len(order), np.int32)
-    result[order] = _finalize_hash(state, (sorted_counts << 2).astype(np.uint32))
-    return result

@@ -11,35 +11,13 @@ from datetime import date, time
 from decimal import Decimal, localcontext
 from typing import Any
 
+from paimon_orch.format.bytes.murmur3 import hash_bytes
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.data_types import AtomicType, DataType
 
 _MASK = 0xFFFFFFFF
-_SEED = 42
 _FIRST_CAPACITY = 16
 _EPOCH = date(1970, 1, 1).toordinal()
-
-
-def _rotate_left(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _MASK
-
-
-def hash_paimon_murmur3(data: bytes) -> int:
-    """Return the 32-bit hash of bytes; bytes behind the last word count one by one.
-
-    See docs/format/buckets.md#hash.
-    """
-    state = _SEED
-    words = len(data) // 4 * 4
-    blocks = [int.from_bytes(data[at : at + 4], "little") for at in range(0, words, 4)]
-    blocks += [byte - 256 if byte > 127 else byte for byte in data[words:]]
-    for block in blocks:
-        word = _rotate_left(block * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
-        state = (_rotate_left(state ^ word, 13) * 5 + 0xE6546B64) & _MASK
-    state ^= len(data)
-    state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
-    state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
-    return state ^ state >> 16
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
@@ -53,7 +31,7 @@ def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
 
 
 def _hash_text(value: str | bytes) -> int:
-    return hash_paimon_murmur3(encode_text(value) if isinstance(value, str) else value)
+    return hash_bytes(encode_text(value) if isinstance(value, str) else value)
 
 
 def _hash_long(value: int) -> int:

@@ -1,62 +1,135 @@
-"""Many byte strings behind one another, so that numpy reads the same place of each at once."""
+"""Byte strings in one buffer, so that numpy reads the same place of each of them in one call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
-from paimon_orch.format.arrays import AnyArray, Indices, Int32Array, Int64Array, UInt8Array
+from paimon_orch.format.arrays import (
+    AnyArray,
+    Indices,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt32Array,
+    UInt64Array,
+)
 
-_PADDING = 8  # a number that is read at the last byte stays inside
+_PADDING = 8  # bytes behind the last value, so that a number read at the last byte is inside
+_CHUNK = 32_768  # values whose intermediate results fit the processor's cache
 
 
 @dataclass(frozen=True)
 class BinaryBatch:
-    """The bytes of all parts, where each starts, and its length."""
+    """Byte strings in one buffer."""
 
     data: UInt8Array
+    """The bytes of all values, and 8 bytes of padding."""
     starts: Indices
     lengths: Indices
 
     @classmethod
-    def of(cls, parts: Sequence[bytes]) -> "BinaryBatch":
-        """Join parts."""
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        data = np.frombuffer(b"".join([*parts, bytes(_PADDING)]), np.uint8)
+    def of(cls, values: Sequence[bytes]) -> "BinaryBatch":
+        """Join byte strings."""
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        data = np.frombuffer(b"".join([*values, bytes(_PADDING)]), np.uint8)
         return cls(data, np.cumsum(lengths) - lengths, lengths)
 
+    @classmethod
+    def from_arrow(cls, values: pa.BinaryArray) -> "BinaryBatch":
+        """Return the values of an array without nulls."""
+        _, offset_buffer, data = values.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int32)
+        starts = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
+        first, last = (int(starts[0]), int(starts[-1])) if len(starts) else (0, 0)
+        padded = np.zeros(last - first + _PADDING, np.uint8)
+        if data is not None:
+            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
+        starts -= first
+        return cls(padded, starts[:-1], np.diff(starts))
+
     @cached_property
-    def _ints(self) -> Int32Array:
+    def _big_endian_ints(self) -> Int32Array:
         return np.ndarray((len(self.data) - 3,), ">i4", self.data, strides=(1,))
 
     @cached_property
-    def _longs(self) -> Int64Array:
+    def _little_endian_longs(self) -> Int64Array:
         return np.ndarray((len(self.data) - 7,), "<i8", self.data, strides=(1,))
 
-    def read_ints(self, at: Indices) -> Indices:
-        """Return big-endian numbers of 32 bits; one that would lie outside is some other number."""
-        found: Indices = self._ints[at.clip(0, len(self.data) - 4)].astype(np.int64)
-        return found
+    @cached_property
+    def words32(self) -> UInt32Array:
+        """The little-endian number of 32 bits that starts at each byte."""
+        return np.ndarray((len(self.data) - 3,), "<u4", self.data, strides=(1,))
 
-    def read_longs(self, at: Indices) -> Indices:
-        """Return little-endian numbers of 64 bits; one that would lie outside is some other number."""
-        found: Indices = self._longs[at.clip(0, len(self.data) - 8)]
-        return found
+    @cached_property
+    def words64(self) -> UInt64Array:
+        """The little-endian number of 64 bits that starts at each byte."""
+        return np.ndarray((len(self.data) - 7,), "<u8", self.data, strides=(1,))
 
-    def read_bytes_at(self, at: Indices, size: int) -> UInt8Array:
-        """Return ``size`` bytes from each place, which must be there."""
-        found: UInt8Array = self.data[at[:, None] + np.arange(size)]
-        return found
+    def read_ints(self, positions: Indices) -> Indices:
+        """Return big-endian numbers of 32 bits; a position outside the buffer gives an arbitrary number."""
+        ints: Int32Array = self._big_endian_ints[positions.clip(0, len(self.data) - 4)]
+        return ints.astype(np.int64)
+
+    def read_longs(self, positions: Indices) -> Indices:
+        """Return little-endian numbers of 64 bits; a position outside the buffer gives an arbitrary number."""
+        longs: Indices = self._little_endian_longs[positions.clip(0, len(self.data) - 8)]
+        return longs
+
+    def read_bytes_at(self, positions: Indices, size: int) -> UInt8Array:
+        """Return ``size`` bytes from each position as a matrix; all of them must be inside the buffer."""
+        rows: UInt8Array = self.data[positions[:, None] + np.arange(size)]
+        return rows
 
     def slices(self, starts: Indices, ends: Indices) -> list[bytes]:
-        """Return the bytes between places."""
+        """Return the bytes between positions."""
         data = self.data.tobytes()
-        return [data[one:two] for one, two in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def longest_first_chunks(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
+    """Return the indices of values in chunks of 32,768, longest value first.
+
+    Then the values that still have bytes at some place are always the first ones of their chunk.
+    """
+    starts = range(0, len(lengths), _CHUNK)
+    if not len(lengths) or lengths.min() == lengths.max():
+        return [slice(start, start + _CHUNK) for start in starts]
+    order = np.argsort(-lengths, kind="stable")
+    return [order[start : start + _CHUNK] for start in starts]
 
 
 def to_object_array(values: Sequence[object]) -> AnyArray:
-    """Return values as they are: numpy would cut the NULs at the end of a text that it takes for one of its own."""
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    """Return values as an array of objects; numpy's own text type would drop NULs at the end of a text."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def join_around_values(
+    before: UInt8Array, values: BinaryBatch, after: UInt8Array
+) -> tuple[bytes, Int64Array]:
+    """Return each value between its row of ``before`` and its row of ``after``, and where each result ends."""
+    lengths = before.shape[1] + values.lengths + after.shape[1]
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    for byte in range(before.shape[1]):
+        out[starts + byte] = before[:, byte]
+    for byte in range(after.shape[1]):
+        out[ends - after.shape[1] + byte] = after[:, byte]
+    total = int(values.lengths.sum())
+    inside = np.arange(total) - np.repeat(
+        np.cumsum(values.lengths) - values.lengths, values.lengths
+    )
+    source = np.repeat(values.starts, values.lengths) + inside
+    out[np.repeat(starts + before.shape[1], values.lengths) + inside] = values.data[source]
+    return out.tobytes(), ends
+
+
+def encode_big_endian(numbers: Int64Array, *more: Int64Array) -> UInt8Array:
+    """Return a matrix of bytes with the 32-bit big-endian numbers of each row."""
+    columns = np.stack([numbers, *more], axis=1).astype(">i4")
+    return columns.view(np.uint8).reshape(len(numbers), 4 * (1 + len(more)))

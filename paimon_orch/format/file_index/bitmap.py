@@ -18,6 +18,11 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.arrays import Int64Array
+from paimon_orch.format.bytes.binary_batch import (
+    BinaryBatch,
+    encode_big_endian,
+    join_around_values,
+)
 from paimon_orch.format.bytes.roaring import (
     build_full_bitmap,
     deserialize_bitmap,
@@ -28,11 +33,6 @@ from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.java_hash_order import (
     compute_index_hash_map_order,
     compute_java_hash_codes,
-)
-from paimon_orch.format.file_index.ragged import (
-    BinaryArrayBatch,
-    encode_big_endian,
-    join_around_values,
 )
 from paimon_orch.format.file_index.values import EncodedColumn, Key, KeyCodec, Keys, get_key_codec
 from paimon_orch.format.types.data_types import AtomicType
@@ -125,8 +125,8 @@ def _encode_entries(stored: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple
     """Return keys, each in front of its numbers, and where each entry ends."""
     behind = encode_big_endian(*numbers)
     if isinstance(keys, pa.BinaryArray):
-        ragged = BinaryArrayBatch.of(keys)
-        return join_around_values(encode_big_endian(ragged.lengths), ragged, behind)
+        batch = BinaryBatch.from_arrow(keys)
+        return join_around_values(encode_big_endian(batch.lengths), batch, behind)
     width = stored.width
     encoded = np.frombuffer(stored.encode(keys), np.uint8).reshape(-1, width)
     data = np.concatenate([encoded, behind], axis=1).tobytes()

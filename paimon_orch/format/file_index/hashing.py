@@ -4,11 +4,10 @@ Strings are taken longest first, so that the ones that still have bytes at some 
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Int64Array, Mask, UInt32Array, UInt64Array
-from paimon_orch.format.file_index.ragged import BinaryArrayBatch
+from paimon_orch.format.arrays import Int64Array, Mask, UInt64Array
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, longest_first_chunks
 
 _CHUNK = 32_768  # values whose state stays in the cache
 _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (
@@ -43,19 +42,11 @@ def hash_int64(numbers: Int64Array) -> UInt64Array:
 
 def hash_xxh64(values: pa.BinaryArray) -> UInt64Array:
     """Return the XXH64 hash, with seed 0, of values that are not null."""
-    ragged = BinaryArrayBatch.of(values)
-    out = np.empty(len(ragged.starts), np.uint64)
-    for rows in _chunk_longest_first(ragged.lengths):
-        out[rows] = _hash_xxh64_chunk(ragged, ragged.starts[rows], ragged.lengths[rows])
+    batch = BinaryBatch.from_arrow(values)
+    out = np.empty(len(batch.starts), np.uint64)
+    for rows in longest_first_chunks(batch.lengths):
+        out[rows] = _hash_xxh64_chunk(batch, batch.starts[rows], batch.lengths[rows])
     return out
-
-
-def _chunk_longest_first(lengths: Int64Array) -> "list[Int64Array] | list[slice]":
-    starts = range(0, len(lengths), _CHUNK)
-    if not len(lengths) or lengths.min() == lengths.max():
-        return [slice(at, at + _CHUNK) for at in starts]
-    order = np.argsort(-lengths, kind="stable")
-    return [order[at : at + _CHUNK] for at in starts]
 
 
 def _find_rows(mask: Mask) -> "Int64Array | slice":
@@ -71,9 +62,9 @@ def _round(state: UInt64Array, word: UInt64Array) -> UInt64Array:
     return _rotate_left(state + word * _PRIME2, 31) * _PRIME1
 
 
-def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: Int64Array, lengths: Int64Array) -> UInt64Array:
+def _hash_xxh64_chunk(batch: BinaryBatch, at: Int64Array, lengths: Int64Array) -> UInt64Array:
     """Hash values in descending order of their lengths."""
-    words = ragged.words()
+    words = batch.words64
     state = np.full(len(at), _PRIME5, np.uint64)
     stripes = lengths >> 5
     long = int(np.count_nonzero(stripes))
@@ -95,7 +86,7 @@ def _hash_xxh64_chunk(ragged: BinaryArrayBatch, at: Int64Array, lengths: Int64Ar
         left[rows] -= 4
     for byte in range(int(left.max(initial=0))):
         rows = _find_rows(left > byte)
-        word = ragged.data[at[rows] + byte].astype(np.uint64) * _PRIME5
+        word = batch.data[at[rows] + byte].astype(np.uint64) * _PRIME5
         state[rows] = _rotate_left(state[rows] ^ word, 11) * _PRIME1
     state ^= state >> np.uint64(33)
     state *= _PRIME2
@@ -122,46 +113,3 @@ def _hash_stripes(words: UInt64Array, at: Int64Array, stripes: Int64Array) -> UI
     for lane in lanes:
         state = (state ^ _round(np.zeros(1, np.uint64), lane)) * _PRIME1 + _PRIME4
     return state
-
-
-def hash_paimon_murmur3_array(values: pa.BinaryArray) -> UInt32Array:
-    """Return the 32-bit hash of strings in the reference's tables.
-
-    See docs/format/java-hash-order.md#hashes-of-bitmap-values.
-    """
-    ragged = BinaryArrayBatch.of(values)
-    out = np.empty(len(ragged.starts), np.uint32)
-    for rows in _chunk_longest_first(ragged.lengths):
-        out[rows] = _hash_murmur3_chunk(ragged, ragged.starts[rows], ragged.lengths[rows])
-    return out
-
-
-def _hash_murmur3_chunk(
-    ragged: BinaryArrayBatch, at: Int64Array, lengths: Int64Array
-) -> UInt32Array:
-    """Hash values in descending order of their lengths."""
-    words, counts = ragged.words(), lengths >> 2
-    state = np.full(len(at), 42, np.uint32)
-    for word in range(int(counts.max(initial=0))):
-        active = int(np.searchsorted(-counts, -word, side="left"))
-        state[:active] = _mix_murmur3_block(
-            state[:active], words[at[:active] + 4 * word].astype(np.uint32)
-        )
-    for byte in range(3):  # each of the last bytes counts like a word
-        rows = np.flatnonzero(lengths & 3 > byte)
-        block = ragged.data[(at + 4 * counts)[rows] + byte].astype(np.int8).astype(np.int32)
-        state[rows] = _mix_murmur3_block(state[rows], block.view(np.uint32))
-    state ^= lengths.astype(np.uint32)
-    state ^= state >> np.uint32(16)
-    state *= np.uint32(0x85EBCA6B)
-    state ^= state >> np.uint32(13)
-    state *= np.uint32(0xC2B2AE35)
-    return state ^ state >> np.uint32(16)
-
-
-def _mix_murmur3_block(state: UInt32Array, block: npt.NDArray[np.integer]) -> UInt32Array:
-    word = block.astype(np.uint32) * np.uint32(0xCC9E2D51)
-    word = (word << np.uint32(15) | word >> np.uint32(17)) * np.uint32(0x1B873593)
-    state = state ^ word
-    state = state << np.uint32(13) | state >> np.uint32(19)
-    return state * np.uint32(5) + np.uint32(0xE6546B64)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, UInt32Array
-from paimon_orch.format.file_index.hashing import hash_paimon_murmur3_array
+from paimon_orch.format.bytes.murmur3 import hash_binary_array
 from paimon_orch.format.file_index.values import Keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType
 
@@ -24,7 +24,7 @@ _MAX_CHAIN_LENGTH = 7
 def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
     """Return the hash code of each key of a bitmap index."""
     if isinstance(keys, pa.BinaryArray):
-        return hash_paimon_murmur3_array(keys)
+        return hash_binary_array(keys)
     if data_type.name == "BOOLEAN":
         return np.where(keys == 1, 1231, 1237).astype(np.uint32)
     bits = to_float_bits(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys

@@ -18,14 +18,14 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.arrays import Int32Array, Int64Array, Mask
-from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
-from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
-from paimon_orch.format.file_index.container import ByteSource
-from paimon_orch.format.file_index.ragged import (
-    BinaryArrayBatch,
+from paimon_orch.format.bytes.binary_batch import (
+    BinaryBatch,
     encode_big_endian,
     join_around_values,
 )
+from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
+from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
+from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.values import (
     EncodedColumn,
     Key,
@@ -87,9 +87,9 @@ def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
 def _encode_keys(stored: KeyCodec, keys: Keys, first_nan: int | None) -> tuple[bytes, Int64Array]:
     """Return the stored keys, and where each ends."""
     if isinstance(keys, pa.BinaryArray):
-        ragged = BinaryArrayBatch.of(keys)
+        batch = BinaryBatch.from_arrow(keys)
         return join_around_values(
-            encode_big_endian(ragged.lengths), ragged, np.empty((len(keys), 0), np.uint8)
+            encode_big_endian(batch.lengths), batch, np.empty((len(keys), 0), np.uint8)
         )
     data = stored.encode(keys)
     if first_nan is not None:  # NaN is the last, and stored as it was met first

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.bucket.java_hash import compute_hash_map_order, hash_paimon_murmur3
+from paimon_orch.format.bucket.java_hash import compute_hash_map_order
+from paimon_orch.format.bytes.murmur3 import hash_bytes
 from paimon_orch.format.row.binary_row import encode_row
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.merge.sort.key_order import to_comparable_value
@@ -106,7 +107,7 @@ class NestedTable:
         return tuple(to_comparable_value(row[name], kind) for name, kind in self.sequence.items())
 
     def _listed(self, rows: Mapping[bytes, NestedRow], *, computed: bool = False) -> NestedRows:
-        found, hashes = list(rows.values()), [hash_paimon_murmur3(key) for key in rows]
+        found, hashes = list(rows.values()), [hash_bytes(key) for key in rows]
         return [found[at] for at in compute_hash_map_order(hashes, computed=computed)]
 
 

@@ -19,6 +19,7 @@ from support.index_vectors import (
 )
 
 from paimon_orch.errors import PaimonError
+from paimon_orch.format.bytes.murmur3 import hash_binary_array
 from paimon_orch.format.bytes.roaring import serialize_positions
 from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
 from paimon_orch.format.file_index.bloom_filter import compute_bloom_filter_parameters, hash_keys
@@ -31,7 +32,6 @@ from paimon_orch.format.file_index.evaluation import (
     open_index,
     select_rows,
 )
-from paimon_orch.format.file_index.hashing import hash_paimon_murmur3_array
 from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
 from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
@@ -183,7 +183,7 @@ def test_the_hash_that_orders_strings(vector: Vector) -> None:
         [text.encode("utf-8", "surrogatepass") for text, _ in vector["values"]], pa.binary()
     )
 
-    found = hash_paimon_murmur3_array(texts).view(np.int32).tolist()
+    found = hash_binary_array(texts).view(np.int32).tolist()
 
     assert found == [code for _, code in vector["values"]]
 

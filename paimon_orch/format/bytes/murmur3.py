@@ -1,0 +1,102 @@
+"""Paimon's murmur3: of one byte string, of many, and of rows of 32-bit words.
+
+It is murmur3 with 32 bits and seed 42, except for the one to three bytes behind the last whole word: each of them is
+mixed in like a word of its own, as a signed number. Packages such as ``mmh3`` give another hash for such values.
+
+See docs/format/buckets.md#hash.
+"""
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.format.arrays import Int64Array, UInt32Array
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, longest_first_chunks
+
+_MASK = 0xFFFFFFFF
+_SEED = 42
+_C1, _C2 = 0xCC9E2D51, 0x1B873593
+_ADDEND = 0xE6546B64
+_F1, _F2 = 0x85EBCA6B, 0xC2B2AE35
+
+
+def hash_bytes(data: bytes) -> int:
+    """Return the hash of one byte string, as an unsigned number."""
+    state, count = _SEED, len(data) // 4
+    tail = [byte - 256 if byte > 127 else byte for byte in data[4 * count :]]
+    for block in (*struct.unpack_from(f"<{count}I", data), *tail):
+        word = block * _C1 & _MASK
+        word = (word << 15 | word >> 17) * _C2 & _MASK
+        state ^= word
+        state = ((state << 13 | state >> 19) * 5 + _ADDEND) & _MASK
+    state ^= len(data)
+    state = (state ^ state >> 16) * _F1 & _MASK
+    state = (state ^ state >> 13) * _F2 & _MASK
+    return state ^ state >> 16
+
+
+def hash_binary_array(values: pa.BinaryArray) -> UInt32Array:
+    """Return the hash of each value of an array without nulls."""
+    batch = BinaryBatch.from_arrow(values)
+    hashes = np.empty(len(batch.starts), np.uint32)
+    for rows in longest_first_chunks(batch.lengths):
+        hashes[rows] = _hash_byte_strings(batch, batch.starts[rows], batch.lengths[rows])
+    return hashes
+
+
+def hash_fixed_rows(words: UInt32Array) -> UInt32Array:
+    """Return the hash of each row of a matrix of words."""
+    state = np.full(len(words), _SEED, np.uint32)
+    for index in range(words.shape[1]):
+        state = _mix(state, words[:, index])
+    return _finalize(state, np.uint32(4 * words.shape[1]))
+
+
+def hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> UInt32Array:
+    """Return the hash of each row of ``counts`` words that begins at the word ``starts``."""
+    order = np.argsort(-counts, kind="stable")
+    sorted_counts = counts[order]
+    state = _hash_words(words, starts[order], sorted_counts, stride=1)
+    hashes = np.empty(len(order), np.uint32)
+    hashes[order] = _finalize(state, (sorted_counts << 2).astype(np.uint32))
+    return hashes
+
+
+def _hash_byte_strings(batch: BinaryBatch, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
+    """Hash values in descending order of their lengths."""
+    counts = lengths >> 2
+    state = _hash_words(batch.words32, starts, counts, stride=4)
+    for byte in range(3):
+        rows = np.flatnonzero(lengths & 3 > byte)
+        if len(rows):
+            block = batch.data[(starts + 4 * counts)[rows] + byte].view(np.int8)
+            state[rows] = _mix(state[rows], block.astype(np.int32).view(np.uint32))
+    return _finalize(state, lengths.astype(np.uint32))
+
+
+def _hash_words(
+    words: UInt32Array, starts: Int64Array, counts: Int64Array, *, stride: int
+) -> UInt32Array:
+    """Mix in the whole words of values in descending order of their counts: word i of a prefix of the values."""
+    state = np.full(len(starts), _SEED, np.uint32)
+    active = len(starts)
+    for index in range(int(counts[0]) if active else 0):
+        active = int(np.searchsorted(-counts[:active], -index, side="left"))
+        state[:active] = _mix(state[:active], words[starts[:active] + stride * index])
+    return state
+
+
+def _mix(state: UInt32Array, word: UInt32Array) -> UInt32Array:
+    word = word * np.uint32(_C1)
+    word = word << np.uint32(15) | word >> np.uint32(17)
+    state = state ^ word * np.uint32(_C2)
+    state = state << np.uint32(13) | state >> np.uint32(19)
+    return state * np.uint32(5) + np.uint32(_ADDEND)
+
+
+def _finalize(state: UInt32Array, byte_counts: "UInt32Array | np.uint32") -> UInt32Array:
+    state = state ^ byte_counts
+    state = (state ^ state >> np.uint32(16)) * np.uint32(_F1)
+    state = (state ^ state >> np.uint32(13)) * np.uint32(_F2)
+    return state ^ state >> np.uint32(16)

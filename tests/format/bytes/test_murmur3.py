@@ -1,0 +1,31 @@
+"""The forms of Paimon's murmur3 agree with each other."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paimon_orch.format.bytes.murmur3 import (
+    hash_binary_array,
+    hash_bytes,
+    hash_fixed_rows,
+    hash_variable_rows,
+)
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_an_array_hashes_like_its_values(values: list[bytes]) -> None:
+    hashes = hash_binary_array(pa.array([b"sliced off", *values], pa.binary()).slice(1))
+
+    assert hashes.tolist() == [hash_bytes(value) for value in values]
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1))
+def test_rows_of_words_hash_like_their_bytes(rows: list[list[int]]) -> None:
+    expected = [hash_bytes(np.array(row, "<u4").tobytes()) for row in rows]
+    words = np.array([word for row in rows for word in row], np.uint32)
+    counts = np.array([len(row) for row in rows], np.int64)
+
+    assert hash_variable_rows(words, np.cumsum(counts) - counts, counts).tolist() == expected
+    for row, hashed in zip(rows, expected, strict=True):
+        assert hash_fixed_rows(np.array([row], np.uint32)).tolist() == [hashed]
