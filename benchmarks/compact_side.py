@@ -25,7 +25,9 @@ def seconds_of(table: Table, executor: Executor) -> float:
     begin = time.perf_counter()
     results = executor.map(compact.run, planned.units, label="compact")
     seconds = time.perf_counter() - begin
-    discard_written_files(table.reader(), [CommitMessage.decode(result) for result in results])
+    discard_written_files(
+        table.stores.reader(), [CommitMessage.decode(result) for result in results]
+    )
     return seconds
 
 

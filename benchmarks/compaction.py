@@ -179,7 +179,7 @@ class Compaction:
                 warehouse / "copy.parquet",
             )
         )
-        discard_written_files(table.reader(), messages)
+        discard_written_files(table.stores.reader(), messages)
         whole, above = self._paths(above=False), self._paths(above=True)
 
         def run() -> None:

@@ -177,7 +177,7 @@ def _questions(table: Table, data: bytes) -> dict[str, Callable[[], object]]:
     found, everything = [entry.file for entry in entries], np.arange(len(entries))
 
     def pruner() -> FilePruner:
-        return FilePruner(table.schema, predicate, table.schemas.get)
+        return FilePruner(table.schema, predicate, table.stores.schemas.get)
 
     def ask() -> int:
         return len(pruner().files(entries[0].partition, found))

@@ -65,7 +65,7 @@ class Past:
         new = [self._entry() for _ in range(added)]
         self.live |= {entry.file.file_name: entry for entry in new}
         entries += new
-        store = self.table.snapshots
+        store = self.table.stores.snapshots
         number = (store.latest_id() or 0) + 1
         base = self.writer.manifest_list(self.listed)
         metas = self.writer.manifests(entries)

@@ -45,7 +45,7 @@ def make_table(warehouse: Path, files: int) -> Table:
     step = -(-files // COMMITS)
     for start in range(0, files, step):
         entries = tuple(_entry(table, number) for number in range(start, min(start + step, files)))
-        table.new_commit(StepKind.WRITE_ROWS).commit(
+        table.stores.new_commit(StepKind.WRITE_ROWS).commit(
             CommitChanges(kind=CommitKind.APPEND, entries=entries)
         )
     return table
@@ -99,7 +99,7 @@ def main(
         assert snapshot is not None
         paths = [
             Path(table.paths.manifest_dir, manifest.file_name)
-            for manifest in table.manifests.manifests(snapshot)
+            for manifest in table.stores.manifests.manifests(snapshot)
         ]
         seconds = medians(
             {

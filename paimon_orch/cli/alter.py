@@ -113,7 +113,7 @@ def alter(
 
 
 def _plan_schema(table: Table, schema: TableSchema, changes: list[SchemaChange]) -> TableSchema:
-    has_snapshots, now = table.snapshots.latest_id() is not None, int(time.time() * 1000)
+    has_snapshots, now = table.stores.snapshots.latest_id() is not None, int(time.time() * 1000)
     return apply_schema_changes(schema, changes, has_snapshots=has_snapshots, time_millis=now)
 
 

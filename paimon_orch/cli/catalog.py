@@ -167,6 +167,6 @@ def _describe_dropped_files(catalog: Catalog, identifier: str) -> str:
     table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)
     return (
-        f"would delete {identifier} with {len(table.snapshots.ids())} snapshots, {len(table.snapshots.tags())} tags, "
+        f"would delete {identifier} with {len(table.stores.snapshots.ids())} snapshots, {len(table.stores.snapshots.tags())} tags, "
         f"{len(table.branches.names())} branches and {files:,} files of {size:,} bytes"
     )

@@ -178,7 +178,7 @@ def parse_partitions(
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions names no partition; write for example dt=2026-01-31")
-    snapshot, schema = table.snapshots.latest(), table.schema
+    snapshot, schema = table.stores.snapshots.latest(), table.schema
     for spec in specs:
         parsed = parse_partition_spec(spec, schema)
         if snapshot is not None and plan_splits(
@@ -256,7 +256,7 @@ def open_table_for_write(
     """Open a table to write to; with ``compact``, refuse the write if the table cannot be compacted."""
     table = open_table(ctx, warehouse, identifier)
     if compact:
-        table.check_step(StepKind.COMPACT)
+        table.stores.check_step(StepKind.COMPACT)
     return table
 
 

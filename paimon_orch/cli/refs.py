@@ -136,7 +136,7 @@ def delete_branch(
     if dry_run:
         target.branches.check_can_delete(name)
         found = open_table(ctx, warehouse, f"{table}$branch_{name}")
-        snapshots, tags = len(found.snapshots.ids()), len(found.tags.names())
+        snapshots, tags = len(found.stores.snapshots.ids()), len(found.tags.names())
         print(f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed")  # fmt: skip
         return
     target.branches.delete(name)
@@ -156,12 +156,12 @@ def fast_forward_branch(
     if dry_run:
         newest = target.branches.snapshots(name)[-1]
         print(
-            f"would move main from snapshot {target.snapshots.latest_id()} to {newest} of branch {name}; "
+            f"would move main from snapshot {target.stores.snapshots.latest_id()} to {newest} of branch {name}; "
             "nothing was changed"
         )
         return
     target.branches.fast_forward(name)
-    print(f"main is at snapshot {target.snapshots.latest_id()} of branch {name}")
+    print(f"main is at snapshot {target.stores.snapshots.latest_id()} of branch {name}")
 
 
 def rollback(
@@ -185,7 +185,10 @@ def rollback(
     reached = parse_optional_timestamp("--watermark", watermark)
     moment = SnapshotSelector(snapshot, tag, time, reached)
     if dry_run and moment:
-        found, newest = find_rollback_target(target.snapshots, moment), target.snapshots.latest_id()
+        found, newest = (
+            find_rollback_target(target.stores.snapshots, moment),
+            target.stores.snapshots.latest_id(),
+        )
         print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
         return
     done = target.rollback(snapshot, tag=tag, timestamp=time, watermark=reached)

@@ -173,7 +173,7 @@ def _expire_snapshots(
         max_deletes=config.max_deletes,
     )
     kinds = {
-        "snapshot": [table.snapshots.path(number) for number in planned.snapshots],
+        "snapshot": [table.stores.snapshots.path(number) for number in planned.snapshots],
         "data": planned.files_to_delete.data,
         "metadata": [*planned.files_to_delete.metadata, *planned.files_to_delete.lists],
     }

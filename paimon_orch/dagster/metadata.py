@@ -145,7 +145,7 @@ def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
     visibility = Visibility(schema)
     if not (visibility.skips_level_0 or has_postpone_buckets(schema)):
         return None
-    return visibility.rows_not_visible(table.manifests, snapshot)
+    return visibility.rows_not_visible(table.stores.manifests, snapshot)
 
 
 def _get_rows_not_visible(report: TableReport) -> int | None:

@@ -33,7 +33,7 @@ class CompactionTarget:
     def refusal(self) -> str:
         """Return why the table's options forbid its compaction, an empty string if they do not."""
         try:
-            self.table.check_step(StepKind.COMPACT)
+            self.table.stores.check_step(StepKind.COMPACT)
         except UnsupportedError as error:
             return str(error)
         return ""

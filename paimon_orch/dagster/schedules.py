@@ -95,7 +95,7 @@ def _build_tick_requests(
     table, paths = target.table, work if target.partitions_def else [""]
     origin, occasion = get_table_identity(table), scheduled.isoformat()
     run_keys = {path: build_run_key(table, origin, path, occasion) for path in paths}
-    return target.requests(run_keys, decisions, table.snapshots.latest_id())
+    return target.requests(run_keys, decisions, table.stores.snapshots.latest_id())
 
 
 def build_maintenance_schedules(

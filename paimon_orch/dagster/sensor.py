@@ -96,7 +96,7 @@ def _read_changes(
     table, cursor = target.table, Cursor.from_json(context.cursor)
     if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
         return f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
-    latest = table.snapshots.latest()
+    latest = table.stores.snapshots.latest()
     if latest is None:
         return f"{table.identifier} has no snapshot yet"
     return collect_changes(

@@ -136,7 +136,7 @@ class CompactionDecider:
 
 def get_table_identity(table: Table) -> str:
     """Return what tells a table from another that was later created at the same place."""
-    first = table.schemas.get(min(table.schemas.ids()))
+    first = table.stores.schemas.get(min(table.stores.schemas.ids()))
     return f"{table.paths.branch_root}@{first.time_millis}"
 
 
@@ -146,10 +146,10 @@ def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
     The hint would say as much of new commits, but not that a table created anew has the same id.
     """
     try:
-        same = SnapshotIdentity.of(table.snapshots.get(handled.snapshot_id)) == handled
+        same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
     except NotFoundError:
         return False
-    return same and not table.snapshots.exists(handled.snapshot_id + 1)
+    return same and not table.stores.snapshots.exists(handled.snapshot_id + 1)
 
 
 def collect_changes(
@@ -184,7 +184,7 @@ def collect_changes(
 def _is_replaced(table: Table, handled: SnapshotIdentity) -> bool:
     """Tell whether the id now belongs to another snapshot; one that has expired proves nothing."""
     try:
-        return SnapshotIdentity.of(table.snapshots.get(handled.snapshot_id)) != handled
+        return SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) != handled
     except NotFoundError:
         return False
 
@@ -197,7 +197,7 @@ def _collect_snapshot_changes(
     overdue, data, handled = cursor.overdue(watch.policy.wait_millis), [], cursor.handled
     touched = {path: f"{handled} and {cursor.waiting[path]}" for path in overdue} | cursor.pending
     for snapshot_id in range(first, last + 1):
-        snapshot = watch.table.snapshots.get(snapshot_id)
+        snapshot = watch.table.stores.snapshots.get(snapshot_id)
         handled = SnapshotIdentity.of(snapshot)
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             data.append(snapshot)
@@ -239,8 +239,8 @@ def _compute_waiting_since(
 
 
 def _find_touched_partitions(table: Table, snapshot: Snapshot) -> set[str]:
-    schema = table.schemas.get(snapshot.schema_id)
-    partitions = {entry.partition for entry in table.manifests.read_delta_entries(snapshot)}
+    schema = table.stores.schemas.get(snapshot.schema_id)
+    partitions = {entry.partition for entry in table.stores.manifests.read_delta_entries(snapshot)}
     return {format_partition(partition, schema) for partition in partitions}
 
 
@@ -266,9 +266,9 @@ def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snaps
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             yield snapshot
             return
-        if earlier < 1 or not table.snapshots.exists(earlier):
+        if earlier < 1 or not table.stores.snapshots.exists(earlier):
             return
-        snapshot = table.snapshots.get(earlier)
+        snapshot = table.stores.snapshots.get(earlier)
 
 
 def _now_millis() -> int:

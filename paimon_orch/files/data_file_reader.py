@@ -26,6 +26,7 @@ from paimon_orch.files.stats.evaluator import (
     convert_footer_stats,
 )
 from paimon_orch.format.arrays import Positions
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions as positions_of
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
@@ -58,6 +59,11 @@ class BucketFile:
     partition: bytes
     bucket: int
     file: DataFileMeta
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket that the file belongs to."""
+        return PartitionBucket(self.partition, self.bucket)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 from paimon_orch.table.write.table_write import assign_fixed_buckets
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 def write(
@@ -69,7 +70,7 @@ def write(
         partitions=partitions,
         commit_id=commit_id,
     )
-    committed = table.find_committed(commit_id)
+    committed = WriteBuilder(table.stores, commit_id=commit_id).find_committed()
     if committed is not None:
         return IngestResult(
             snapshot_id=committed.id,

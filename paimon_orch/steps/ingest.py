@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
@@ -23,7 +24,7 @@ from paimon_orch.table.filter.partition_spec import (
 )
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex, HashIndexWriter
+from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
 from paimon_orch.table.write.table_write import (
     TableWriter,
@@ -32,6 +33,7 @@ from paimon_orch.table.write.table_write import (
     conform_rows,
     serialize_partitions,
 )
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 WriteMode = Literal["append", "overwrite"]
 
@@ -44,7 +46,7 @@ class IngestPlan:
     """
 
     factory: FileWriterFactory
-    first_sequence: Mapping[BucketId, int]
+    first_sequence: Mapping[PartitionBucket, int]
     mode: WriteMode
     row_kind: str | None
     hashes: HashIndex | None = None
@@ -135,25 +137,23 @@ def plan(
     """
     if partitions is not None and mode != "overwrite":
         raise InputError("partitions are named for an overwrite only")
-    table.check_step(StepKind.WRITE_ROWS)
+    table.stores.check_step(StepKind.WRITE_ROWS)
     if partitions is not None:
         build_partition_matcher(partitions, table.schema)  # refuses what is no partition column
-    factory = table.build_writer_factory()
+    factory = table.stores.build_writer_factory()
     check_writable(factory.schema)
     row_kind = row_kind or factory.schema.options.get("rowkind.field")
     check_columns(columns, factory.schema, row_kind=row_kind)
-    hashes = table.load_hash_index(fresh=mode == "overwrite")
-    first = {} if mode == "overwrite" else table.read_next_sequences()
-    postponed = table.load_postpone_buckets(fresh=mode == "overwrite")
+    builder = WriteBuilder(table.stores, is_overwrite=mode == "overwrite")
     return IngestPlan(
         factory=factory,
-        first_sequence=first,
+        first_sequence=builder.read_next_sequences(),
         mode=mode,
         row_kind=row_kind,
-        hashes=hashes,
+        hashes=builder.load_hash_index(),
         partitions=partitions,
         commit_id=commit_id,
-        postponed=postponed,
+        postponed=builder.load_postpone_buckets(),
     )
 
 
@@ -196,24 +196,24 @@ def commit(
     """Commit what the tasks wrote in one snapshot; what was written is removed if that is refused."""
     messages = [CommitMessage.decode(result) for result in results]
     entries = [entry for message in messages for entry in message.entries]
-    index = [entry for message in messages for entry in message.index]
+    written = CommitMessage(
+        entries=tuple(entries),
+        index=tuple(entry for message in messages for entry in message.index),
+        changelog=tuple(entry for message in messages for entry in message.changelog),
+    )
+    builder = WriteBuilder(
+        table.stores,
+        is_overwrite=planned.mode == "overwrite",
+        partitions=planned.partitions,
+        commit_id=planned.commit_id,
+    )
     with discard_files_on_conflict(table, messages):
-        snapshot: Snapshot | None = table.commit_entries(
-            entries,
-            index,
-            planned.hashes,
-            changelog=[entry for message in messages for entry in message.changelog],
-            overwrite=planned.mode == "overwrite",
-            partitions=planned.partitions,
-            commit_id=planned.commit_id,
-        )
+        snapshot: Snapshot | None = builder.commit(written, planned.hashes)
     return IngestResult(
         snapshot_id=None if snapshot is None else snapshot.id,
         rows=sum(entry.file.row_count for entry in entries),
         files=len(entries),
         bytes=sum(entry.file.file_size for entry in entries),
         duration_seconds=seconds,
-        rows_not_visible=table.count_rows_not_visible_of(
-            entries, overwrite=planned.mode == "overwrite"
-        ),
+        rows_not_visible=builder.count_unseen_rows(entries),
     )

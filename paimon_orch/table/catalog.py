@@ -79,7 +79,7 @@ class Catalog:
         name, _, branch = identifier.partition(_BRANCH_SEPARATOR)
         paths = TablePaths(self._table_root(name), branch or MAIN_BRANCH)
         table = Table(identifier, self.io, paths, self.allowances)
-        if not table.schemas.ids():
+        if not table.stores.schemas.ids():
             raise NotFoundError(self._describe_missing_table(name, branch))
         return table
 
@@ -232,7 +232,7 @@ class Catalog:
         if _BRANCH_SEPARATOR in identifier or _BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches are not renamed")
         source, target = self.table(identifier), self._table_root(to)
-        source.check_step(StepKind.METADATA)
+        source.stores.check_step(StepKind.METADATA)
         database = to.split(".", maxsplit=1)[0]
         if database not in self.databases():
             known = ", ".join(self.databases()) or "none"
@@ -252,12 +252,12 @@ class Catalog:
         See docs/format/schema.md#schema-changes.
         """
         table, changes = self.table(identifier), list(changes)
-        table.check_step(StepKind.ALTER)
+        table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         schema = alter_schema(
-            table.schemas,
+            table.stores.schemas,
             changes,
-            has_snapshots=lambda: table.snapshots.latest_id() is not None,
+            has_snapshots=lambda: table.stores.snapshots.latest_id() is not None,
             time_millis=int(time.time() * 1000),
         )
         altered = {change.key for change in changes if isinstance(change, SetOption)}

@@ -139,7 +139,7 @@ STATISTICS_COLUMNS = _build_arrow_schema(
 
 def build_snapshots_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a snapshot, the oldest first."""
-    found = sorted(table.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
+    found = sorted(table.stores.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
     return pa.Table.from_pylist(
         [_build_snapshot_row(snapshot) for snapshot in found], SNAPSHOTS_COLUMNS
     )
@@ -159,7 +159,9 @@ def _to_local_time(millis: int) -> datetime:
 
 def build_schemas_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a schema version; what is nested is JSON."""
-    found = [_build_schema_row(table.schemas.get(number)) for number in table.schemas.ids()]
+    found = [
+        _build_schema_row(table.stores.schemas.get(number)) for number in table.stores.schemas.ids()
+    ]
     return pa.Table.from_pylist(found, SCHEMAS_COLUMNS)
 
 
@@ -189,12 +191,12 @@ def build_options_table(table: "Table", _: Snapshot | None) -> pa.Table:
 def build_tags_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row a tag, by name."""
     return pa.Table.from_pylist(
-        [_build_tag_row(table, name) for name in table.snapshots.tags()], TAGS_COLUMNS
+        [_build_tag_row(table, name) for name in table.stores.snapshots.tags()], TAGS_COLUMNS
     )
 
 
 def _build_tag_row(table: "Table", name: str) -> Record:
-    snapshot = table.snapshots.tag(name)
+    snapshot = table.stores.snapshots.tag(name)
     stored = json.loads(table.io.read_bytes(f"{table.paths.tag_dir}/tag-{name}"))
     retained = stored.get("tagTimeRetained")
     return {
@@ -231,7 +233,7 @@ def _format_duration(value: object) -> str:
 
 def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a manifest of the snapshot."""
-    found = [] if snapshot is None else table.manifests.manifests(snapshot)
+    found = [] if snapshot is None else table.stores.manifests.manifests(snapshot)
     fields = table.schema.partition_fields
     rows = [
         {
@@ -262,14 +264,14 @@ def _format_value(value: object, field: Field) -> str:
 
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row a live file, level 0 included; statistics are by the columns of the newest schema."""
-    schema, reader = table.schema, table.reader()
-    statistics = FileStats(schema, table.schemas.get)
+    schema, reader = table.schema, table.stores.reader()
+    statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
         {
             "partition": _format_row(split.partition, schema.partition_fields),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **_build_file_columns(file, table.schemas.get(file.schema_id)),
+            **_build_file_columns(file, table.stores.schemas.get(file.schema_id)),
             **_build_statistics_columns(statistics, split.partition, file, schema),
         }
         for split in _read_splits(table, snapshot)

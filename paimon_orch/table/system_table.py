@@ -168,7 +168,7 @@ class _MetadataScan(BaseScan):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        made = self.make(self.table, self.moment.find(self.table.snapshots))
+        made = self.make(self.table, self.moment.find(self.table.stores.snapshots))
         return limit_batches(
             filter_batches(made.to_batches(), self.predicate, self.target), self.limit
         )

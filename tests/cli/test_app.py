@@ -163,7 +163,7 @@ def test_rows_are_written_as_parquet(warehouse: Path) -> None:
 
 def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> None:
     table.delete(table_of("id", [(1,)]))
-    first = table.snapshots.get(1).time_millis
+    first = table.stores.snapshots.get(1).time_millis
 
     for arguments in (["--snapshot", 1], ["--timestamp", first]):
         assert len(run("read", warehouse, "db.t", "--format", "jsonl", *arguments).lines) == 3

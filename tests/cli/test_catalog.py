@@ -156,7 +156,7 @@ def test_alter_refuses_and_changes_nothing(
 ) -> None:
     with pytest.raises(InputError, match=message):
         run_command("alter", root, "db.t", *arguments)
-    assert table.schemas.ids() == [0]
+    assert table.stores.schemas.ids() == [0]
 
 
 def test_every_command_says_what_it_is_for() -> None:
@@ -170,7 +170,7 @@ def test_analyze_tells_what_it_found(root: str, table: Table) -> None:
         run_command("analyze", root, "db.t", "--columns", "id", "--dry-run", "--json")
     )
     assert (planned["columns"], planned["buckets_to_read"]) == (["id"], 1)
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1
 
     found = run_command("analyze", root, "db.t").splitlines()
     assert (found[0].split(",")[0], found[-1]) == ("1 rows", "snapshot 2")

@@ -40,7 +40,7 @@ def test_snapshots_expire_and_a_dry_run_changes_nothing(tmp_path: Path, table: T
     assert stored_files(table) == before
 
     assert "expired 2 snapshots" in run(*command).stdout
-    assert table.snapshots.ids() == [3, 4]
+    assert table.stores.snapshots.ids() == [3, 4]
     assert rows_of(table) == [(1, "d")]
     assert json.loads(run(*command, "--json").stdout)["snapshots"] == 0
 
@@ -67,13 +67,13 @@ def test_snapshots_expire_by_time(tmp_path: Path, table: Table) -> None:
     command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-min", "1", "--older-than")
 
     run(*command, "2020-01-01T00:00:00")
-    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert table.stores.snapshots.ids() == [1, 2, 3, 4]
     run(*command, "1 h")
-    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert table.stores.snapshots.ids() == [1, 2, 3, 4]
     run(*command, "2100-01-01T00:00:00", "--max-deletes", "1")
-    assert table.snapshots.ids() == [2, 3, 4]
+    assert table.stores.snapshots.ids() == [2, 3, 4]
     run(*command, "0 s")
-    assert table.snapshots.ids() == [4]
+    assert table.stores.snapshots.ids() == [4]
 
 
 def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Table) -> None:
@@ -178,7 +178,7 @@ def test_manifests_are_merged(tmp_path: Path, table: Table) -> None:
     command = ("compact-manifests", str(tmp_path), "db.t")
 
     assert "4 manifests" in run(*command, "--dry-run").stdout
-    assert table.snapshots.latest_id() == 4
+    assert table.stores.snapshots.latest_id() == 4
     assert json.loads(run(*command, "--json").stdout)["snapshot_id"] == 5
     assert "nothing was changed" in run(*command).stdout
 
@@ -297,7 +297,7 @@ def test_a_maximum_below_the_minimum_is_refused(tmp_path: Path, table: Table) ->
 
     with pytest.raises(InputError, match=r"\(retain-max\) of snapshots is 2, .*which is 3"):
         invoke(*command)
-    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert table.stores.snapshots.ids() == [1, 2, 3, 4]
 
 
 def test_a_time_longer_than_there_are_years_is_no_traceback(tmp_path: Path, table: Table) -> None:

@@ -83,11 +83,11 @@ def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
     assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
         "would go back from snapshot 2 to 1"
     )
-    assert table.snapshots.latest_id() == 2
+    assert table.stores.snapshots.latest_id() == 2
 
     assert run(table, "rollback", "--snapshot", "1") == "snapshot 1 is the newest one now"
 
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1
     with pytest.raises(InputError, match="needs"):
         run(table, "rollback")
 
@@ -115,7 +115,7 @@ def test_all_rows_are_removed(table: Table) -> None:
 
 def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) -> None:
     for number in (1, 2):
-        path = Path(table.snapshots.path(number))
+        path = Path(table.stores.snapshots.path(number))
         path.write_text(json.dumps(json.loads(path.read_bytes()) | {"watermark": number * 1000}))
 
     assert len(run(table, "read", "--watermark", "500", "--format", "jsonl").splitlines()) == 2

@@ -176,4 +176,4 @@ def test_a_compaction_that_is_not_possible_is_refused_before_the_write(
 
     with pytest.raises(UnsupportedError, match=r"clustering\.incremental"):
         run_command(command, root, "db.k", *arguments, "--compact")
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1

@@ -90,9 +90,9 @@ def roll_back() -> Callable[[Table, int], None]:
     """Makes a snapshot the newest one again."""
 
     def undo(table: Table, snapshot_id: int) -> None:
-        for later in table.snapshots.ids():
+        for later in table.stores.snapshots.ids():
             if later > snapshot_id:
-                table.io.delete(table.snapshots.path(later))
-        table.snapshots.write_hint("LATEST", snapshot_id)
+                table.io.delete(table.stores.snapshots.path(later))
+        table.stores.snapshots.write_hint("LATEST", snapshot_id)
 
     return undo

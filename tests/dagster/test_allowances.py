@@ -108,7 +108,7 @@ def test_compaction_of_a_table_that_iceberg_reads_fails_by_the_name_of_the_optio
     message = failure_of(result)
     assert ICEBERG in message
     assert "Nothing was changed" in message
-    assert orders.snapshots.latest_id() == 3
+    assert orders.stores.snapshots.latest_id() == 3
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -124,7 +124,7 @@ def test_jobs_that_delete_fail_by_the_name_of_the_option(
         )
 
         assert ICEBERG in failure_of(result)
-    assert orders.snapshots.ids() == [1, 2, 3]
+    assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
 def test_component_that_allows_it_names_the_stale_options_in_the_metadata_of_each_run(
@@ -141,20 +141,20 @@ def test_component_that_allows_it_names_the_stale_options_in_the_metadata_of_eac
         config = {"ops": {action: {"config": {"dry_run": False}}}}
         [metadata] = events_of(job.execute_in_process(config, resources=dict(resources)))
         assert metadata["paimon/stale_external_options"] == STALE
-    assert len(orders.snapshots.ids()) == 1
+    assert len(orders.stores.snapshots.ids()) == 1
 
 
 def test_dry_run_leaves_nothing_stale(orders: Table, resources: Mapping[str, object]) -> None:
     for job in jobs_of(component(allow_stale_external=True)):
         [metadata] = events_of(job.execute_in_process(resources=dict(resources)))
         assert "paimon/stale_external_options" not in metadata
-    assert orders.snapshots.ids() == [1, 2, 3]
+    assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
 def test_what_is_allowed_is_logged_as_a_warning(
     orders: Table, resources: Mapping[str, object], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert orders.snapshots.ids()
+    assert orders.stores.snapshots.ids()
 
     dg.materialize(
         assets_of(component(allow_stale_external=True)),
@@ -182,7 +182,7 @@ def test_one_run_may_be_allowed_in_the_launchpad(
     )
 
     assert result.success
-    assert orders.snapshots.latest_id() == 4
+    assert orders.stores.snapshots.latest_id() == 4
 
 
 def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> None:
@@ -196,7 +196,7 @@ def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> 
 def test_sensor_requests_no_run_that_would_be_refused_and_says_why(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
-    assert orders.snapshots.ids()
+    assert orders.stores.snapshots.ids()
     results = []
     for allowed in (False, True):
         [sensor] = component(allow_stale_external=allowed).sensors or []
@@ -216,7 +216,7 @@ def test_sensor_requests_no_run_that_would_be_refused_and_says_why(
 def test_work_that_was_refused_is_requested_once_it_is_allowed(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
-    assert orders.snapshots.ids()
+    assert orders.stores.snapshots.ids()
     cursor, overdue = None, {"max_wait": "1 ms"}
     for allowed in (False, False, True):
         [sensor] = component(allow_stale_external=allowed, compaction=overdue).sensors or []
@@ -232,7 +232,7 @@ def test_work_that_was_refused_is_requested_once_it_is_allowed(
 def test_daily_schedule_requests_no_run_that_would_be_refused(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
-    assert orders.snapshots.ids()
+    assert orders.stores.snapshots.ids()
     found = []
     for allowed in (False, True):
         defs = component(allow_stale_external=allowed, trigger="schedule")
@@ -273,7 +273,7 @@ def test_io_manager_fails_without_another_attempt(
     result = dg.materialize([producer()], resources={"io_manager": manager}, raise_on_error=False)
 
     assert ICEBERG in failure_of(result)
-    assert orders.snapshots.latest_id() == 3
+    assert orders.stores.snapshots.latest_id() == 3
 
 
 def test_resource_allows_what_the_io_manager_writes(
@@ -285,7 +285,7 @@ def test_resource_allows_what_the_io_manager_writes(
     [metadata] = events_of(dg.materialize([producer()], resources={"io_manager": manager}))
 
     assert metadata["paimon/stale_external_options"] == STALE
-    assert orders.snapshots.latest_id() == 4
+    assert orders.stores.snapshots.latest_id() == 4
 
 
 def test_io_manager_reports_rows_that_readers_do_not_see_before_a_compaction(

@@ -52,7 +52,7 @@ def test_it_compacts_its_partition_alone(
     assert [b.partition for b in inspect(orders).buckets if b.files[0].level == 0] == [
         f"dt={DAYS[1]}"
     ]
-    latest = orders.snapshots.latest()
+    latest = orders.stores.snapshots.latest()
     assert latest
     assert (latest.id, latest.commit_kind) == (2, CommitKind.COMPACT)
 
@@ -183,7 +183,7 @@ def test_a_second_run_commits_nothing_and_says_so(
 
     metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
-    assert orders.snapshots.latest_id() == 2
+    assert orders.stores.snapshots.latest_id() == 2
     assert metadata["paimon/files_before"] == metadata["paimon/files_after"] == 1
     assert metadata["paimon/planned_buckets"] == 0
     assert metadata["paimon/skipped_buckets"] == 1
@@ -204,7 +204,7 @@ def test_a_range_is_one_commit_with_figures_for_each_partition(
         materialize_range(compaction, resources, first=DAYS[0], last=DAYS[2], instance=instance)
     )
 
-    assert orders.snapshots.latest_id() == 3
+    assert orders.stores.snapshots.latest_id() == 3
     assert {key: metadata["paimon/files_before"] for key, metadata in found.items()} == {
         DAYS[0]: 1,
         DAYS[1]: 2,
@@ -224,7 +224,7 @@ def test_a_long_range_is_committed_in_groups(
     assert materialize_range(
         asset, resources, first=DAYS[0], last=DAYS[-1], instance=instance
     ).success
-    assert orders.snapshots.latest_id() == 3
+    assert orders.stores.snapshots.latest_id() == 3
     assert inspect(orders).level0_files == 0
 
 

@@ -197,7 +197,10 @@ def test_a_month_of_flights_is_loaded_in_three_waves_and_compacted(
     )
 
     board = paimon.load_table(FLIGHT_BOARD_TABLE)
-    kinds = [board.snapshots.get(number).commit_kind.value for number in board.snapshots.ids()]
+    kinds = [
+        board.stores.snapshots.get(number).commit_kind.value
+        for number in board.stores.snapshots.ids()
+    ]
     assert kinds == ["APPEND", "APPEND", "APPEND", "COMPACT"]
     assert inspect(board).level0_files == 0
     rows = board.scan(["status", "dep_time"]).to_pandas()

@@ -88,7 +88,7 @@ def test_partitions_that_went_while_snapshots_expired_are_deleted(
     orders.drop_partitions([{"dt": DAYS[0]}])
     upsert(orders, DAYS[2])
     for expired in (1, 2):
-        orders.io.delete(orders.snapshots.path(expired))
+        orders.io.delete(orders.stores.snapshots.path(expired))
 
     added, deleted, _ = grown(stale)
 

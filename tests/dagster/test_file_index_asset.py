@@ -35,7 +35,7 @@ def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(
     assert compute_health(orders).index_coverage == pytest.approx(1 / 3)
     assert metadata[DAYS[1]]["paimon/indexed_files"] == 1
     assert metadata[DAYS[1]]["paimon/index_files"] == 1
-    assert metadata[DAYS[1]]["paimon/snapshot_id"] == orders.snapshots.latest_id() == 2
+    assert metadata[DAYS[1]]["paimon/snapshot_id"] == orders.stores.snapshots.latest_id() == 2
     [record] = metadata[DAYS[1]]["paimon/plan"].records
     assert record.data["partition"] == f"dt={DAYS[1]}"
 
@@ -51,7 +51,7 @@ def test_a_second_run_commits_nothing_and_starts_no_spark(
     )
 
     [metadata] = metadata_by_partition(again).values()
-    assert orders.snapshots.latest_id() == 2
+    assert orders.stores.snapshots.latest_id() == 2
     assert metadata["paimon/indexed_files"] == 0
     assert metadata["paimon/skipped_files"] == 3
     assert "paimon/plan" not in metadata
@@ -75,7 +75,7 @@ def test_a_range_is_cut_into_commits_and_reported_by_partition(
         DAYS, 1
     )
     assert "paimon/index_files" not in metadata[DAYS[0]]
-    assert orders.snapshots.latest_id() == 3
+    assert orders.stores.snapshots.latest_id() == 3
 
 
 def test_it_shares_pool_and_partitions_with_the_compaction_that_it_follows() -> None:

@@ -368,7 +368,7 @@ def test_the_run_can_choose_the_mode_and_reports_what_was_written(
     [event] = result.get_asset_materialization_events()
     assert event.materialization.metadata["paimon/snapshot_id"].value == 1
     assert event.materialization.metadata["paimon/rows_written"].value == 2
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1
 
 
 def test_a_step_that_is_retried_after_its_commit_adds_nothing_twice(

@@ -95,7 +95,7 @@ def test_expiration_is_a_dry_run_unless_told_otherwise(
         run(build_expire_snapshots_job("lake.orders"), resources, retain_min=2, retain_max=2)
     )
 
-    assert len(snapshots.snapshots.ids()) == 12
+    assert len(snapshots.stores.snapshots.ids()) == 12
     assert metadata["paimon/dry_run"] is True
     assert metadata["paimon/expire_snapshots_planned_snapshots"] == 10
     kinds = [record.data["kind"] for record in metadata["paimon/plan"].records]
@@ -107,7 +107,7 @@ def test_expiration_reports_what_went(snapshots: Table, resources: Mapping[str, 
 
     metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
 
-    assert snapshots.snapshots.ids() == [12]
+    assert snapshots.stores.snapshots.ids() == [12]
     assert metadata["paimon/dry_run"] is False
     assert metadata["paimon/expire_snapshots_snapshots"] == 11
     assert metadata["paimon/expire_snapshots_data_files"] == 11
@@ -119,7 +119,7 @@ def test_snapshots_are_kept_for_a_time(snapshots: Table, resources: Mapping[str,
 
     run(job, resources, dry_run=False, retain_min=1, retain_for="1 h")
 
-    assert len(snapshots.snapshots.ids()) == 12
+    assert len(snapshots.stores.snapshots.ids()) == 12
 
 
 def test_orphans_are_shown_before_they_go(orphan: Path, resources: Mapping[str, object]) -> None:
@@ -177,7 +177,7 @@ def test_partitions_are_dropped_by_their_age(
     job = build_expire_partitions_job("lake.orders")
 
     planned = observed(run(job, resources, expiration_time="30 d"))
-    assert orders.snapshots.latest_id() == 1
+    assert orders.stores.snapshots.latest_id() == 1
     done = observed(run(job, resources, expiration_time="30 d", dry_run=False))
 
     assert planned["paimon/expire_partitions_planned_rows"] == 3

@@ -65,7 +65,7 @@ def test_without_a_session_there_are_no_links() -> None:
 
 def assert_untouched(table: Table, folder: Path) -> None:
     """Nothing was committed, nothing is damaged, no unit went on, and the work can be done again."""
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1
     assert check(table)
     assert not (folder / "ended").exists()
     assert compact(table, InProcessExecutor()).snapshot_id == 2

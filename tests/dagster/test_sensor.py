@@ -164,7 +164,7 @@ def test_expired_snapshots_make_it_look_at_all_partitions(
     upsert(orders, DAYS[0], amount=2)
     upsert(orders, DAYS[1], amount=2)
     for expired in (1, 2, 3):
-        orders.io.delete(orders.snapshots.path(expired))
+        orders.io.delete(orders.stores.snapshots.path(expired))
 
     assert settled.requested_partitions() == DAYS[:2]
     assert settled.requested_partitions() == []
@@ -174,7 +174,7 @@ def test_an_expired_cursor_snapshot_alone_is_no_gap(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    orders.io.delete(orders.snapshots.path(2))
+    orders.io.delete(orders.stores.snapshots.path(2))
 
     found = settled.result()
     assert isinstance(found, dg.SensorResult)
@@ -382,7 +382,7 @@ def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    orders.snapshots.write_hint("LATEST", 99)
+    orders.stores.snapshots.write_hint("LATEST", 99)
 
     with pytest.raises(MissingFileError, match="snapshot-99"):
         settled.result()

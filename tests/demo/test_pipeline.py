@@ -79,7 +79,7 @@ def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
     assert [write_next_day(catalog), write_next_day(catalog)] == ["2013-01-01", "2013-01-02"]
 
     board, measured = catalog.table(LIVE_BOARD_TABLE), catalog.table(WEATHER_TABLE)
-    assert len(list(board.snapshots.ids())) == 2 * len(WAVES)
+    assert len(list(board.stores.snapshots.ids())) == 2 * len(WAVES)
     compact(board, InProcessExecutor())
     flown = compute_expected_board((MONTH,))["day"].isin([1, 2]).sum()
     assert board.scan().to_arrow().num_rows == flown
@@ -106,7 +106,8 @@ def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path
     hidden = [
         sum(r.cardinality or 0 for entry in index for r in entry.ranges or ())
         for index in (
-            table.manifests.read_index_entries(table.snapshot(n)) for n in table.snapshots.ids()
+            table.stores.manifests.read_index_entries(table.snapshot(n))
+            for n in table.stores.snapshots.ids()
         )
     ]
     assert max(hidden) > 20_000, "each wave hides the rows that it replaces"

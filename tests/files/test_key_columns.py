@@ -30,7 +30,7 @@ def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
     tmp_path: Path, file_format: str
 ) -> None:
     table = new_table(tmp_path, file__format=file_format)
-    reader = table.reader()
+    reader = table.stores.reader()
     name = f"data-0.{file_format}"
     path = Path(
         reader.path(
@@ -50,7 +50,7 @@ def test_a_key_that_is_null_among_the_values_is_read_from_its_own_column(
 
 def test_files_without_key_columns_hold_the_key_among_the_values(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    reader = table.reader()
+    reader = table.stores.reader()
     path = Path(
         reader.path(
             BucketFile(

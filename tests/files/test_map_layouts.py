@@ -29,4 +29,4 @@ def test_a_shredded_map_is_refused_by_the_name_of_the_layout(name: str, tmp_path
     if name == "t_pk":
         with pytest.raises(UnsupportedError, match="shared-shredding"):
             compact(table, InProcessExecutor(), strategy="full")
-    assert table.snapshots.latest_id() == 2
+    assert table.stores.snapshots.latest_id() == 2

@@ -27,7 +27,9 @@ from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import TableWriter, conform_rows
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 EXECUTOR = InProcessExecutor()
 Rows = list[tuple[int, str]]
@@ -45,7 +47,7 @@ def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
 
     step.compact(table, EXECUTOR, strategy="full")
 
-    index = table.manifests.read_index_entries(table.snapshot())
+    index = table.stores.manifests.read_index_entries(table.snapshot())
     assert not [r for entry in index for r in entry.ranges or ()]
     assert hidden not in {file.file_name for split in table.files() for file in split.files}
     assert rows_of(table) == [(k, "v") for k in range(10) if k != 3]
@@ -55,13 +57,14 @@ def test_issue_8778_no_vector_outlives_the_file_that_a_full_compaction_rewrote(
 def writer_of(table: Table) -> TableWriter:
     """A writer that knows the table as it is now."""
     return TableWriter(
-        factory=table.build_writer_factory(), first_sequence=table.read_next_sequences()
+        factory=table.stores.build_writer_factory(),
+        first_sequence=WriteBuilder(table.stores).read_next_sequences(),
     )
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
     writer.write(conform_rows(table_of("k v", rows), table.schema))
-    table.commit_entries(writer.close())
+    WriteBuilder(table.stores).commit(CommitMessage(entries=tuple(writer.close())))
 
 
 STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
@@ -138,7 +141,7 @@ def test_issue_5872_a_row_that_comes_late_and_was_written_first_stays_behind_its
         def map(self, *args: object, **kwargs: object) -> list[bytes]:
             results = super().map(*args, **kwargs)  # type: ignore[arg-type]
             if not seen:
-                table.commit_entries([before])
+                WriteBuilder(table.stores).commit(CommitMessage(entries=(before,)))
                 seen.extend(rows_of(table))
             return results
 
@@ -216,5 +219,5 @@ def test_issue_5762_two_jobs_that_take_one_snapshot_id_both_keep_their_rows(tmp_
     written = append_concurrently(str(tmp_path), {}, processes=2, appends=8)
 
     assert rows_of(table) == sorted(written)
-    assert table.snapshots.ids() == list(range(1, 17))
-    assert {table.snapshots.get(number).delta_record_count for number in range(1, 17)} == {1}
+    assert table.stores.snapshots.ids() == list(range(1, 17))
+    assert {table.stores.snapshots.get(number).delta_record_count for number in range(1, 17)} == {1}

@@ -269,7 +269,7 @@ def blobs_of(
     table: Table, options: dict[str, str]
 ) -> Iterator[tuple[IndexSpec, ByteSource, ByteSource]]:
     """Every index of every file, as we make it and as it is stored."""
-    specs, reader = parse_index_specs(options), table.reader()
+    specs, reader = parse_index_specs(options), table.stores.reader()
     for split in table.files():
         for file in split.files:
             at = BucketFile(split.partition, split.bucket, file)

@@ -63,7 +63,7 @@ def maintained(table: Table) -> None:
 
 def assert_agrees(peer: Peer, table: Table) -> None:
     warehouse, name = warehouse_of(table), table.identifier
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     if newest is not None:
         assert texts(peer.read(warehouse, name)) == records(table)
         at = peer.read(warehouse, name, scan__snapshot_id=str(newest))
@@ -115,7 +115,7 @@ def test_java_expires_what_we_left_and_we_what_java_left(
 
     expire_snapshots(table, retain_max=6)
     referee._oracle("expire", tmp_path, "db.t", "--retain", "4")
-    assert len(table.snapshots.ids()) == 4
+    assert len(table.stores.snapshots.ids()) == 4
     assert check(table, deep=True).findings == ()
     expire_snapshots(table, retain_max=2)
 

@@ -263,7 +263,7 @@ def changes_of(root: Path) -> list[str]:
     table, found = table_at(root), list[str]()
     if table.options.changelog_producer == "none":
         return found
-    for number in table.snapshots.ids():
+    for number in table.stores.snapshots.ids():
         rows = canonical_rows(table.incremental(number - 1, number, "changelog").to_arrow())
         found += [json.dumps(row) for row in rows]
     return sorted(found)

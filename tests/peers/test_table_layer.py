@@ -70,8 +70,13 @@ def tracked_table(root: Path) -> Table:
 def rewrite(table: Table) -> None:
     """Put all rows into one file, as a compaction does."""
     [split] = table.files()
-    reader, fields = table.reader(), [*table.schema.fields, *row_tracking_fields(table.schema)]
-    writer = table.build_writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    reader, fields = (
+        table.stores.reader(),
+        [*table.schema.fields, *row_tracking_fields(table.schema)],
+    )
+    writer = table.stores.build_writer_factory().writer(
+        split.partition, 0, source=FileSource.COMPACT
+    )
     for file in split.files:
         batches = reader.read(BucketFile(split.partition, 0, file), fields)
         writer.write(pa.Table.from_batches(batches))
@@ -80,7 +85,7 @@ def rewrite(table: Table) -> None:
         ManifestEntry(kind=kind, partition=split.partition, bucket=0, total_buckets=-1, file=file)
         for kind, file in [*removed, *((FileKind.ADD, file) for file in writer.close())]
     )
-    table.new_commit(StepKind.WRITE_ROWS).commit(
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(
         CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     )
 

@@ -43,7 +43,7 @@ def widths(table: Table, column: str) -> list[int]:
     found = []
     for file in split.files:
         rows = pa.Table.from_batches(
-            table.reader().read(bucket_file(split, file), table.schema.select([column]))
+            table.stores.reader().read(bucket_file(split, file), table.schema.select([column]))
         )
         values = rows[column].to_numpy()
         found.append(int(values.max() - values.min()))

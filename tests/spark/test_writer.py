@@ -49,7 +49,7 @@ def test_rows_are_routed_as_the_format_says_one_file_a_bucket(
     for split in splits:
         (file,) = split.files
         at = BucketFile(split.partition, split.bucket, file)
-        for batch in table.reader().read(at, [table.schema.field("k")]):
+        for batch in table.stores.reader().read(at, [table.schema.field("k")]):
             types = [table.schema.field("k").type]
             assert set(compute_buckets([batch["k"]], types, 5)) == {split.bucket}
     assert rows_of(table) == [(k, str(k)) for k in range(500)]

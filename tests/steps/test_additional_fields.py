@@ -186,7 +186,7 @@ def entries_of(table: Table) -> list[dict[str, Any]]:
     """Return the newest manifest entries as they are stored."""
     snapshot = table.snapshot()
     assert snapshot is not None
-    metas = table.manifests.manifests(snapshot)
+    metas = table.stores.manifests.manifests(snapshot)
     return [
         r
         for m in metas
@@ -277,12 +277,12 @@ def without_null_types(kind: pa.DataType) -> pa.DataType:
 
 
 def edit_newest(table: Table, **keys: Any) -> None:
-    path = Path(table.snapshots.path(table.snapshots.ids()[-1]))
+    path = Path(table.stores.snapshots.path(table.stores.snapshots.ids()[-1]))
     path.write_text(json.dumps(json.loads(path.read_bytes()) | keys))
 
 
 def newest(table: Table) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(table.snapshots.path(table.snapshots.ids()[-1])).read_bytes())  # fmt: skip
+    found: dict[str, Any] = json.loads(Path(table.stores.snapshots.path(table.stores.snapshots.ids()[-1])).read_bytes())  # fmt: skip
     return found
 
 

@@ -89,14 +89,14 @@ def test_a_rollback_ends_at_its_target_and_the_next_commit_follows(
 ) -> None:
     """Invariant 32."""
     with past(kind, history) as table:
-        before, ids = read_versions(table), table.snapshots.ids()
+        before, ids = read_versions(table), table.stores.snapshots.ids()
         target = ids[choice % len(ids)]
 
         table.rollback(target)
 
         after = read_versions(table)
         assert after == select_retained(before, after)
-        assert table.snapshots.ids() == [number for number in ids if number <= target]
+        assert table.stores.snapshots.ids() == [number for number in ids if number <= target]
         assert all(table.tags.get(tag).id <= target for tag in table.tags.names())
         assert list(map(repr, rows_of(table))) == before[str(target)]
         snapshot = table.upsert(table_of("p k v", [(0, 77, "next")]))
@@ -167,7 +167,7 @@ def rows_in(table: Table, names: set[str]) -> set[Row]:
     """Return the visible rows of some files."""
     found: set[Row] = set()
     for split in table.files():
-        reader = BucketReader(table.reader(), split, table.schema.fields)
+        reader = BucketReader(table.stores.reader(), split, table.schema.fields)
         for file in split.files:
             if file.file_name in names:
                 for batch in reader._read(file, table.schema.fields, None):
@@ -189,7 +189,7 @@ def test_rows_read_raw_are_those_of_a_merge_and_each_file_is_in_one_split(
         live = {file.file_name for split in table.files() for file in split.files if file.level > 0}
         assert live <= {name for _, name in names}
         for split in splits:
-            reader = BucketReader(table.reader(), split, table.schema.fields)
+            reader = BucketReader(table.stores.reader(), split, table.schema.fields)
             raw = [row for batch in reader.batches() for row in batch.to_pylist()]
             merged = [row for batch in reader.merged() for row in batch.to_pylist()]
             assert sorted(map(repr, raw)) == sorted(map(repr, merged))
@@ -219,7 +219,7 @@ def test_a_difference_leads_from_one_snapshot_to_another(
 ) -> None:
     """Invariant 42."""
     with past(kind, history) as table:
-        ids = table.snapshots.ids()
+        ids = table.stores.snapshots.ids()
         start, end = ids[choice % len(ids)], ids[-1]
         state = {row[:2]: row for row in rows_of(table, snapshot_id=start)}
 

@@ -46,7 +46,7 @@ def test_expiration_killed_anywhere(tmp_path: Path, kind: str) -> None:
         assert after == select_retained(before, after)
         assert check(dead, deep=True).findings == ()
         action(dead)
-        assert len(dead.snapshots.ids()) == 2
+        assert len(dead.stores.snapshots.ids()) == 2
         remove_orphans_of_killed(dead)
         after = read_all_branches(dead)
         assert after == select_retained(before, after)
@@ -114,7 +114,7 @@ def test_commits_killed_anywhere(
     tmp_path: Path, kind: str, action: Callable[[Table], None]
 ) -> None:
     table = make_table(tmp_path / "table", kind, [("tag", 0), ("minor", 0), ("upsert", 1)])
-    before, newest = read_all_branches(table), table.snapshots.latest_id()
+    before, newest = read_all_branches(table), table.stores.snapshots.latest_id()
     assert newest is not None
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
@@ -126,6 +126,6 @@ def test_commits_killed_anywhere(
         assert check(dead, deep=True).findings == ()
         action(dead)
         if action is ingest:
-            assert dead.snapshots.latest_id() == newest + 1 + len(committed)
+            assert dead.stores.snapshots.latest_id() == newest + 1 + len(committed)
         remove_orphans_of_killed(dead)
     assert outcomes == {0, 1}

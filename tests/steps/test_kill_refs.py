@@ -165,7 +165,7 @@ def test_rollback_killed_anywhere(tmp_path: Path, tag: str | None) -> None:
         assert after == select_retained(before, after)
         assert check(dead, deep=True).findings == ()
         action(dead)
-        assert (dead.snapshots.latest_id(), rows_of(dead)) == (target, expected)
+        assert (dead.stores.snapshots.latest_id(), rows_of(dead)) == (target, expected)
         remove_orphans_of_killed(dead)
 
 

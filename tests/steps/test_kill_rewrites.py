@@ -120,7 +120,7 @@ def test_a_step_of_one_commit_killed_anywhere(tmp_path: Path, step: str) -> None
     make, action = (REWRITES | CHANGES)[step]
     table = make(tmp_path / "table")
     before, rows = read_all_branches(table), rows_of(table)
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     outcomes = set()
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)

@@ -117,7 +117,7 @@ def test_changes_of_rows_killed_anywhere(
 ) -> None:
     table = make(tmp_path / "table")
     before, rows = read_all_branches(table), rows_of(table)
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     assert newest is not None
     expected = change(rows)
     outcomes = set()

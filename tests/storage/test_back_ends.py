@@ -98,4 +98,4 @@ def test_concurrent_commits_keep_all_rows(shared_root: tuple[str, dict[str, Any]
     written = append_concurrently(root, options, processes=3, appends=4)
 
     assert rows_of(table) == sorted(written)
-    assert table.snapshots.ids() == list(range(1, len(written) + 1))
+    assert table.stores.snapshots.ids() == list(range(1, len(written) + 1))

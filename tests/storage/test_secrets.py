@@ -45,8 +45,8 @@ def test_no_repr_tells_a_value(s3: Bucket, table: Table) -> None:
         catalog,
         catalog.io,
         table,
-        table.snapshots,
-        table.reader(),
+        table.stores.snapshots,
+        table.stores.reader(),
         planned,
         s3.options and s3,
     ):
@@ -101,11 +101,11 @@ def test_values_of_the_environment_stay_in_it(s3: Bucket, monkeypatch: pytest.Mo
 
     assert SECRET.encode() not in data
     again: Table = pickle.loads(data)  # noqa: S301 - our own bytes
-    assert again.schemas.ids() == [0]
+    assert again.stores.schemas.ids() == [0]
     assert SECRET not in repr(again)
     monkeypatch.delenv(STORAGE_OPTIONS_ENV)
     with pytest.raises(InputError, match=f"key, secret came from {STORAGE_OPTIONS_ENV}"):
-        again.schemas.ids()
+        again.stores.schemas.ids()
 
 
 def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,12 +54,12 @@ def tag(table: Table, turn: int) -> None:
 
 def read(table: Table, turn: int) -> None:
     """Read the newest snapshot: each writer's keys have one number, for a snapshot is seen wholly."""
-    newest = table.snapshots.latest()
+    newest = table.stores.snapshots.latest()
     assert newest is not None
     try:
         rows = rows_of(table, snapshot_id=newest.id)
     except (MissingFileError, NotFoundError, FileNotFoundError):
-        kept = (table.snapshots.earliest_id() or 0) <= newest.id
+        kept = (table.stores.snapshots.earliest_id() or 0) <= newest.id
         assert not kept, f"snapshot {newest.id} is kept and cannot be read"
         return
     for first in (0, KEYS):

@@ -15,7 +15,7 @@ from paimon_orch.table.table import Table
 
 def edit_snapshot(table: Table, snapshot_id: int, **changes: Any) -> None:
     """Change fields of a snapshot file."""
-    store = table.snapshots
+    store = table.stores.snapshots
     changed = replace(store.get(snapshot_id), **changes)
     Path(store.path(snapshot_id)).write_bytes(changed.to_json())
 
@@ -26,24 +26,24 @@ def edit_delta(
     edit: Callable[[list[ManifestEntry]], Sequence[ManifestEntry]],
 ) -> None:
     """Rewrite what a snapshot changed; counts and sizes of lists stay right."""
-    snapshot = table.snapshots.get(snapshot_id)
-    [meta] = table.manifests.manifest_list(snapshot.delta_manifest_list)
-    entries = list(edit(table.manifests.open(meta).entries()))
+    snapshot = table.stores.snapshots.get(snapshot_id)
+    [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
+    entries = list(edit(table.stores.manifests.open(meta).entries()))
     data = encode_manifest(entries)
     (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
     schema = table.schema
     summary = ManifestFileMeta.of(
         meta.file_name, len(data), entries, schema.partition_fields, schema.id
     )
-    for number in table.snapshots.ids():
+    for number in table.stores.snapshots.ids():
         for name in ("base_manifest_list", "delta_manifest_list"):
             _edit_list(table, number, name, summary)
 
 
 def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileMeta) -> None:
     """Say the new size and counts of a manifest wherever it is listed."""
-    file_name = getattr(table.snapshots.get(snapshot_id), name)
-    metas = table.manifests.manifest_list(file_name)
+    file_name = getattr(table.stores.snapshots.get(snapshot_id), name)
+    metas = table.stores.manifests.manifest_list(file_name)
     if any(meta.file_name == changed.file_name for meta in metas):
         listed = [changed if meta.file_name == changed.file_name else meta for meta in metas]
         data = encode_manifest_list(listed)
@@ -70,15 +70,15 @@ def edit_index(
     edit: Callable[[list[IndexManifestEntry]], Sequence[IndexManifestEntry]],
 ) -> None:
     """Rewrite the index manifest of a snapshot."""
-    name = table.snapshots.get(snapshot_id).index_manifest
+    name = table.stores.snapshots.get(snapshot_id).index_manifest
     assert name is not None
-    data = encode_index_manifest(edit(table.manifests.index_manifest(name)))
+    data = encode_index_manifest(edit(table.stores.manifests.index_manifest(name)))
     (Path(table.paths.manifest_dir) / name).write_bytes(data)
 
 
 def data_files(table: Table) -> list[Path]:
     """Return the live data files of the newest snapshot."""
-    reader = table.reader()
+    reader = table.stores.reader()
     schema = table.schema
     return [
         Path(reader.paths.data_file(schema, split.partition, split.bucket, file))

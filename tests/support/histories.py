@@ -111,8 +111,8 @@ def read_versions(table: Table, prefix: str = "") -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for tag in table.tags.names():
         found[f"{prefix}tag {tag}"] = list(map(repr, rows_of(table, tag=tag)))
-    earliest = table.snapshots.earliest_id() or 0
-    for number in table.snapshots.ids():
+    earliest = table.stores.snapshots.earliest_id() or 0
+    for number in table.stores.snapshots.ids():
         if number >= earliest:
             found[f"{prefix}{number}"] = list(map(repr, rows_of(table, snapshot_id=number)))
     return found
@@ -145,7 +145,7 @@ def backdate_files(table: Table, seconds: float = 7 * 24 * 3600) -> None:
 
 def snapshot_range(table: Table) -> tuple[list[int], int | None]:
     """Return the ids of the snapshots that are there, and the hint EARLIEST."""
-    return table.snapshots.ids(), table.snapshots.hint(EARLIEST)
+    return table.stores.snapshots.ids(), table.stores.snapshots.hint(EARLIEST)
 
 
 def create_orphan_files(table: Table) -> list[Path]:

@@ -229,10 +229,10 @@ class StorageContract:
     ) -> None:
         table = catalog.create_table("db.t", "k BIGINT")
         with pytest.raises(CorruptFileError, match="is refused"):
-            table.snapshots.tag(f"a/{branch}")
+            table.stores.snapshots.tag(f"a/{branch}")
         outside = Table("db.t", table.io, TablePaths(table.paths.root, f"a/{branch}"))
         with pytest.raises(CorruptFileError, match="is refused"):
-            outside.schemas.ids()
+            outside.stores.schemas.ids()
 
     def test_access_can_be_sent_to_workers(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"content")
@@ -289,5 +289,5 @@ class StorageContract:
         assert remove_orphan_files(table, older_than=now).bytes == 5
 
         assert not table.io.exists(orphan)
-        assert table.snapshots.ids() == [5]
+        assert table.stores.snapshots.ids() == [5]
         assert check(table, deep=True).findings == ()

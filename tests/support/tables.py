@@ -77,7 +77,7 @@ def levels_of(table: Table) -> list[int]:
 
 def deletion_vectors_of(table: Table) -> dict[str, DeletionVector]:
     """Return the deletion vectors of the newest snapshot by data file."""
-    index = table.manifests.read_index_entries(table.snapshot())
+    index = table.stores.manifests.read_index_entries(table.snapshot())
     return read_deletion_vectors(table.io, table.paths, table.schema, index)
 
 
@@ -91,9 +91,11 @@ def assert_healthy(table: Table) -> None:
     """Check all that a snapshot promises: its files exist, say what they hold, and no key is live twice above level 0."""
     snapshot = table.snapshot()
     assert snapshot is not None
-    entries = filter_live_entries(table.manifests.entries(table.manifests.manifests(snapshot)))
+    entries = filter_live_entries(
+        table.stores.manifests.entries(table.stores.manifests.manifests(snapshot))
+    )
     assert snapshot.total_record_count == sum(entry.file.row_count for entry in entries)
-    vectors, reader = deletion_vectors_of(table), table.reader()
+    vectors, reader = deletion_vectors_of(table), table.stores.reader()
     rows = {entry.file.file_name: entry.file.row_count for entry in entries}
     assert set(vectors) <= set(rows), "a vector names a file that is not live"
     for name, vector in vectors.items():

@@ -43,7 +43,7 @@ def files_outside(tmp_path: Path) -> set[Path]:
 
 
 def live_files(table: Table) -> set[Path]:
-    reader = table.reader()
+    reader = table.stores.reader()
     return {
         Path(reader.path(BucketFile(split.partition, split.bucket, file)))
         for split in table.files()
@@ -119,7 +119,7 @@ def test_index_files_are_below_their_own_external_path(tmp_path: Path, bucket: s
     assert files_outside(tmp_path)
     assert not (Path(table.paths.root) / "index").exists()
     assert expire_snapshots(table, retain_max=1).refused == ()
-    used = {item.file_name for item in table.manifests.read_index_entries(table.snapshot())}
+    used = {item.file_name for item in table.stores.manifests.read_index_entries(table.snapshot())}
     assert {path.name for path in files_outside(tmp_path)} == used
     assert (1, "new") in rows_of(table)
 

@@ -42,7 +42,7 @@ def _table(tmp_path: Path, **options: str) -> Table:
 
 
 def _store_options(table: Table, options: dict[str, str]) -> None:
-    path = Path(table.schemas.path(table.schema.id))
+    path = Path(table.stores.schemas.path(table.schema.id))
     schema = json.loads(path.read_bytes())
     schema["options"] |= options
     path.write_text(json.dumps(schema))
@@ -187,7 +187,7 @@ def test_a_default_value_stops_nothing_however_it_is_written(
 
 def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Path) -> None:
     table = _table(tmp_path)
-    commit = table.new_commit(StepKind.COMPACT)
+    commit = table.stores.new_commit(StepKind.COMPACT)
     planned = compact.plan(table, strategy="full")
     messages = [unit.run() for unit in planned.units]
     _store_options(table, dict([ICEBERG]))

@@ -76,7 +76,7 @@ def test_snapshots_are_listed_from_the_oldest(table: Table) -> None:
         (2, "APPEND"),
     ]
     assert [row["total_record_count"] for row in found] == [9, 10]
-    times = [table.snapshots.get(number).time_millis for number in (1, 2)]
+    times = [table.stores.snapshots.get(number).time_millis for number in (1, 2)]
     assert [row["commit_time"].astimezone().timestamp() * 1000 for row in found] == pytest.approx(
         times
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_orch.errors import CommitConflictError, wrap_decode_errors
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
@@ -65,6 +66,11 @@ class IndexManifestEntry:
     global_index: GlobalIndexMeta | None = None
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
     """Fields of the entry and of its global index that are not known to this version."""
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket that the file belongs to."""
+        return PartitionBucket(self.partition, self.bucket)
 
     def deleted(self) -> "IndexManifestEntry":
         """Return the entry that removes this index file."""

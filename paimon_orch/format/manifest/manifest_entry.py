@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
@@ -85,6 +86,11 @@ class ManifestEntry:
     bucket: int
     total_buckets: int
     file: DataFileMeta = field(repr=False)
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket that the file belongs to."""
+        return PartitionBucket(self.partition, self.bucket)
 
     @property
     def identity(self) -> tuple[object, ...]:

@@ -131,8 +131,7 @@ class PaimonWriter(DataSourceArrowWriter):
 def warn_of_small_files(table: Table, written: Sequence[bytes]) -> None:
     """Say that tasks shared buckets, which makes more and smaller files than clustered rows do."""
     tasks = [
-        {(entry.partition, entry.bucket) for entry in CommitMessage.decode(one).entries}
-        for one in written
+        {entry.partition_bucket for entry in CommitMessage.decode(one).entries} for one in written
     ]
     shares, buckets = sum(map(len, tasks)), len(set().union(*tasks))
     if table.options.bucket > 0 and shares > buckets:

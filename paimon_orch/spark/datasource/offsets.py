@@ -70,7 +70,7 @@ class StreamFollower:
 
     @property
     def _store(self) -> SnapshotStore:
-        return self.table.snapshots
+        return self.table.stores.snapshots
 
     @property
     def mode(self) -> str:
@@ -139,7 +139,7 @@ class StreamFollower:
         )
 
     def _read_creation_time(self) -> int:
-        schemas = self.table.schemas
+        schemas = self.table.stores.schemas
         return schemas.get(schemas.ids()[0]).time_millis
 
     def _read_commit_time(self, snapshot_id: int) -> int | None:

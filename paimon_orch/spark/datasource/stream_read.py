@@ -180,7 +180,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         if not (gone and scan.schema.primary_keys and ROW_KIND.name in self._target.names):
             return self._plan_full_parts(build_bucket_splits(came, ()), _INSERT)
         hides = scan.schema.typed_options.has_deletion_vectors
-        before = self._follower.table.snapshots.get(snapshot.id - 1) if hides else None
+        before = self._follower.table.stores.snapshots.get(snapshot.id - 1) if hides else None
         taken = build_bucket_splits(gone, manifests.read_index_entries(before))
         return [
             *self._plan_full_parts(taken, _DELETE),

@@ -103,7 +103,7 @@ def plan(
     :class:`CorruptFileError`, naming the file, if anything that a version needs cannot be read, and
     :class:`UnsupportedError` if there are files but no version that refers to any.
     """
-    table.check_step(StepKind.DELETE)
+    table.stores.check_step(StepKind.DELETE)
     schema, before = table.schema, _compute_cutoff_seconds(older_than)
     specs = None if partitions is None else parse_partition_specs(partitions, schema)
     store = RetainedSnapshotStore(table.io, table.paths.root)
@@ -170,7 +170,7 @@ def _find_unused_files(
         for start in range(0, len(directories), _DIRECTORIES_PER_UNIT)
     ]
     manifests = [
-        ManifestUnit(table.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
+        ManifestUnit(table.stores.manifests, tuple(metas[start : start + _MANIFESTS_PER_UNIT]))
         for start in range(0, len(metas), _MANIFESTS_PER_UNIT)
     ]
     parts = max(1, min(len(manifests), _MAX_PARTS))

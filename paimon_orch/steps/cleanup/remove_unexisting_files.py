@@ -6,6 +6,7 @@ See docs/format/orphan-files.md#removing-lost-files.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
@@ -41,14 +42,14 @@ class MissingFilesPlan:
 
 def plan(table: Table) -> MissingFilesPlan:
     """Look for every live data file of the newest snapshot, level 0 included."""
-    table.check_step(StepKind.DELETE)
-    snapshot = table.snapshots.latest()
+    table.stores.check_step(StepKind.DELETE)
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return MissingFilesPlan()
     schema = table.schema
     listed: dict[str, set[str]] = {}
     paths, entries = [], []
-    for entry in table.manifests.live(snapshot):
+    for entry in table.stores.manifests.live(snapshot):
         path = table.paths.data_file(schema, entry.partition, entry.bucket, entry.file)
         directory, _, name = path.rpartition("/")
         if directory not in listed:
@@ -67,17 +68,17 @@ def commit(table: Table, lost: MissingFilesPlan) -> Snapshot | None:
     index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in lost.entries})
     entries = tuple(entry.deleted() for entry in lost.entries)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
-    return table.new_commit(StepKind.DELETE).commit(changes)
+    return table.stores.new_commit(StepKind.DELETE).commit(changes)
 
 
 def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
     """Yield new index files for those that have vectors of the lost files."""
     schema = table.schema
-    index = table.manifests.read_index_entries(table.snapshots.latest())
-    touched: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    touched: dict[PartitionBucket, list[IndexManifestEntry]] = {}
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
-            touched.setdefault((item.partition, item.bucket), []).append(item)
+            touched.setdefault(item.partition_bucket, []).append(item)
     for at, items in touched.items():
         if not any(r.data_file in names for item in items for r in item.ranges or ()):
             continue

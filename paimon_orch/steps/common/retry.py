@@ -52,10 +52,12 @@ def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -
                 raise UnsupportedError(message.refusal)
         yield
     except (CommitConflictError, InputError, UnsupportedError):
-        discard_written_files(table.reader(), messages)
+        discard_written_files(table.stores.reader(), messages)
         raise
 
 
 def discard_results(table: Table, results: Iterable[bytes]) -> None:
     """Remove what finished tasks wrote when another one failed; ``results`` are encoded messages."""
-    discard_written_files(table.reader(), [CommitMessage.decode(result) for result in results])
+    discard_written_files(
+        table.stores.reader(), [CommitMessage.decode(result) for result in results]
+    )

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 from paimon_orch.table.write.table_write import conform_rows, split_by_bucket
 
 
@@ -22,7 +22,9 @@ class RowTrackingWriter:
     """Writes rows of a table with row tracking: those with an id into files that hold it, others into new files."""
 
     factory: FileWriterFactory
-    _writers: dict[tuple[BucketId, FileSource], RollingFileWriter] = field(default_factory=dict)
+    _writers: dict[tuple[PartitionBucket, FileSource], RollingFileWriter] = field(
+        default_factory=dict
+    )
 
     def write(self, rows: pa.Table) -> None:
         """Take rows with ``_ROW_ID``, null for new rows; without ``_SEQUENCE_NUMBER`` they count as changed.
@@ -44,7 +46,7 @@ class RowTrackingWriter:
         for at, added in split_by_bucket(new, schema):
             self._writer(at, FileSource.APPEND).write(added)
 
-    def _writer(self, at: BucketId, source: FileSource) -> RollingFileWriter:
+    def _writer(self, at: PartitionBucket, source: FileSource) -> RollingFileWriter:
         if (at, source) not in self._writers:
             self._writers[at, source] = self.factory.writer(*at, source=source)
         return self._writers[at, source]

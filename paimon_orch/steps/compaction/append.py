@@ -12,6 +12,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
@@ -48,7 +49,6 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class AppendCompactionUnit(CompactionUnit):
         )
         try:
             vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)
-            at = self.partition, self.bucket
+            at = PartitionBucket(self.partition, self.bucket)
             added = [
                 file
                 for group in self.groups
@@ -141,15 +141,17 @@ def plan(
 
     ``minor`` waits until small files are worth a rewrite, or enough of their rows are hidden; ``full`` does not wait.
     """
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     check_compactable(schema)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
     chosen = plan_splits(table, schema, snapshot, partitions=partitions, where=where)
     splits = exclude_expired_partitions(table, chosen)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     by_split = [plan_bucket_units(reader, split, strategy) for split in splits]
     units = sorted((unit for units in by_split for unit in units), key=lambda unit: -unit.bytes)
@@ -194,7 +196,7 @@ def plan_bucket_units(
 
 
 def _build_guard(unit: AppendCompactionUnit) -> BucketGuard:
-    return BucketGuard.of(unit.partition, unit.bucket, (), unit.vectors)
+    return BucketGuard.of(PartitionBucket(unit.partition, unit.bucket), (), unit.vectors)
 
 
 def select_append_units(planned: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:
@@ -215,13 +217,13 @@ def commit(
         kind=CommitKind.COMPACT, entries=entries, index=index, guards=planned.guards
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(planned, messages, snapshot)
 
 
 def copy_rows(
     reader: FileReader,
-    at: BucketId,
+    at: PartitionBucket,
     files: Sequence[DataFileMeta],
     hidden: Mapping[str, DeletionVector],
     source: FileSource,

@@ -73,8 +73,10 @@ def compact_written_partitions(
     table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
 ) -> CompactionResult:
     """Compact the partitions that a commit wrote to, as ``minor`` does."""
-    schema, snapshot = table.schema, table.snapshots.get(snapshot_id)
-    written = dict.fromkeys(e.partition for e in table.manifests.read_delta_entries(snapshot))
+    schema, snapshot = table.schema, table.stores.snapshots.get(snapshot_id)
+    written = dict.fromkeys(
+        e.partition for e in table.stores.manifests.read_delta_entries(snapshot)
+    )
     fields = schema.partition_fields
     types = [field.type for field in fields]
     specs = [

@@ -180,19 +180,19 @@ def plan_splits(
 ) -> list[BucketSplit]:
     """Return the buckets of the chosen partitions; manifests that can name none of these are not read."""
     if partitions is None:
-        splits = ScanPlanner(table.manifests, schema).splits(snapshot)
+        splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
     else:
         specs = [
             parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
             for spec in partitions
         ]
         matches = build_any_partition_matcher(specs, schema)
-        live = table.manifests.live(
+        live = table.stores.manifests.live(
             snapshot,
             manifests=build_spec_manifest_filter(specs, schema),
             partitions=lambda found: [partition for partition in found if matches(partition)],
         )
-        splits = build_bucket_splits(live, table.manifests.read_index_entries(snapshot))
+        splits = build_bucket_splits(live, table.stores.manifests.read_index_entries(snapshot))
     if where is not None:
         from paimon_orch.table.filter.sql_parser import parse_filter
 

@@ -151,11 +151,13 @@ def decide(
         create_merge_engine(schema)
     else:
         check_compactable(schema)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return []
     splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     return [
         _decide_partition(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
@@ -24,7 +25,6 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 from paimon_orch.table.write.postpone_bucket import (
     PostponeBuckets,
     compute_bucket_count,
@@ -32,6 +32,7 @@ from paimon_orch.table.write.postpone_bucket import (
     sort_postponed_files,
 )
 from paimon_orch.table.write.table_write import TableWriter
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class PostponeUnit:
     partition: bytes
     files: tuple[DataFileMeta, ...]
     buckets: int
-    first_sequence: Mapping[BucketId, int]
+    first_sequence: Mapping[PartitionBucket, int]
 
     @property
     def partition_text(self) -> str:
@@ -90,7 +91,7 @@ def plan(
     ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compaction.compact.plan`. Raises :class:`InputError` for
     tables without postpone buckets.
     """
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     if not has_postpone_buckets(schema):
         raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
@@ -99,11 +100,11 @@ def plan(
         return PostponePlan(None)
     splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
-    sequences = table.read_next_sequences()
+    sequences = WriteBuilder(table.stores).read_next_sequences()
     units = tuple(
         PostponeUnit(
-            reader=table.reader(),
-            factory=table.build_writer_factory(),
+            reader=table.stores.reader(),
+            factory=table.stores.build_writer_factory(),
             partition=split.partition,
             files=tuple(sort_postponed_files(split.files)),
             buckets=counts.get(split.partition) or compute_bucket_count(schema, split.row_count),
@@ -153,7 +154,7 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discard_files_on_conflict(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(
+        return table.stores.new_commit(StepKind.COMPACT).commit(
             CommitChanges(kind=CommitKind.COMPACT, entries=entries)
         )
 

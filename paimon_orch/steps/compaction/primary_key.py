@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -40,7 +41,6 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +96,10 @@ def plan(
     now: datetime | None,
 ) -> CompactionPlan:
     """Choose what to compact in the newest snapshot; see :func:`paimon_orch.steps.compaction.compact.plan`."""
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema, options = table.schema, table.schema.typed_options
     create_merge_engine(schema)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
     splits = [
@@ -108,7 +108,9 @@ def plan(
         if s.bucket >= 0
     ]
     splits = exclude_expired_partitions(table, splits, now)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     units, guards = list[PrimaryKeyCompactionUnit](), []
     for split in splits:
@@ -126,7 +128,7 @@ def plan(
 
 def _build_guard(split: BucketSplit) -> BucketGuard:
     files = [(file.level, file.file_name) for file in split.files]
-    return BucketGuard.of(split.partition, split.bucket, files, split.vectors)
+    return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
 def plan_bucket_unit(
@@ -238,17 +240,17 @@ def commit(
         guards=planned.guards,
     )
     with discard_files_on_conflict(table, buckets.values()):
-        snapshot = table.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
     return _build_result(planned, buckets, snapshot)
 
 
 def _merge_messages_by_bucket(
     planned: CompactionPlan, messages: Sequence[CommitMessage]
-) -> dict[BucketId, CommitMessage]:
+) -> dict[PartitionBucket, CommitMessage]:
     """Return one message a bucket; where its work was split, its index file is written here."""
-    found: dict[BucketId, list[tuple[PrimaryKeyCompactionUnit, CommitMessage]]] = {}
+    found: dict[PartitionBucket, list[tuple[PrimaryKeyCompactionUnit, CommitMessage]]] = {}
     for unit, message in zip(select_primary_key_units(planned), messages, strict=True):
-        found.setdefault((unit.partition, unit.bucket), []).append((unit, message))
+        found.setdefault(PartitionBucket(unit.partition, unit.bucket), []).append((unit, message))
     return {
         at: parts[0][1] if len(parts) == 1 else _merge_messages(parts)
         for at, parts in found.items()
@@ -283,10 +285,10 @@ def _merge_messages(
 
 
 def _build_result(
-    planned: CompactionPlan, messages: Mapping[BucketId, CommitMessage], snapshot: Snapshot
+    planned: CompactionPlan, messages: Mapping[PartitionBucket, CommitMessage], snapshot: Snapshot
 ) -> CompactionResult:
     vectors = {
-        (unit.partition, unit.bucket): unit.task.vectors
+        PartitionBucket(unit.partition, unit.bucket): unit.task.vectors
         for unit in select_primary_key_units(planned)
     }
     hidden = sum(

@@ -74,14 +74,16 @@ def plan(
     Raises :class:`UnsupportedError` for other than append tables without buckets, :class:`InputError` for columns that
     nothing can be sorted by.
     """
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     _check_sortable(table, schema, order)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return CompactionPlan(None)
     splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     reason = f"{order.strategy} by {', '.join(order.columns)}"
     units = [
@@ -160,4 +162,4 @@ def commit(table: Table, planned: CompactionPlan, messages: Sequence[CommitMessa
     )
     changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=(*removed, *added), index=index)
     with discard_files_on_conflict(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(changes)
+        return table.stores.new_commit(StepKind.COMPACT).commit(changes)

@@ -54,7 +54,7 @@ def plan(table: Table, **limits: Unpack[RetentionOverrides]) -> ChangelogExpirat
     For the limits see :class:`RetentionOverrides`; where there are no options of changelogs those of snapshots count. The newest
     changelog stays.
     """
-    table.check_step(StepKind.DELETE)
+    table.stores.check_step(StepKind.DELETE)
     options = table.options
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     mine = {
@@ -62,7 +62,7 @@ def plan(table: Table, **limits: Unpack[RetentionOverrides]) -> ChangelogExpirat
         for v in versions.values()
         if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == table.paths.branch
     }
-    latest = table.snapshots.latest_id()
+    latest = table.stores.snapshots.latest_id()
     if not mine or latest is None:
         return ChangelogExpirationPlan()
     kept = Retention.of_changelogs(options, int(time.time() * 1000), limits)

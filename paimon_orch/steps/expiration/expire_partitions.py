@@ -66,7 +66,7 @@ def plan(
     ``values-time`` reads the time out of the partition's values, ``update-time`` takes the newest of its files. ``now``
     is local wall clock time. A partition whose time cannot be read never expires.
     """
-    table.check_step(StepKind.DELETE)
+    table.stores.check_step(StepKind.DELETE)
     schema = table.schema
     options = _override_options(
         schema.typed_options,
@@ -269,7 +269,7 @@ def expire_partitions(
     )
     for batch in planned.batches:
         chosen = frozenset(batch)
-        table.new_commit(StepKind.DELETE).commit(
+        table.stores.new_commit(StepKind.DELETE).commit(
             CommitChanges(kind=CommitKind.OVERWRITE, overwrite=chosen.__contains__)
         )
     return planned

@@ -95,7 +95,7 @@ def plan(
     For the limits see :class:`RetentionOverrides`; a snapshot goes by age only if its successor is older. What tags, branches,
     consumers and changelogs need stays. Raises :class:`CorruptFileError` if anything that stays cannot be read.
     """
-    table.check_step(StepKind.DELETE)
+    table.stores.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if now_millis is None else now_millis
     options = table.options
     retention = Retention.of_snapshots(options, now, limits)
@@ -104,8 +104,8 @@ def plan(
     expired = tuple(consumers.find_expired())
     if options.boolean("consumer.changelog-only"):
         waiting = {}
-    end = _find_first_retained(table.snapshots, retention, waiting)
-    unheld = _find_first_retained(table.snapshots, retention, {}) if waiting else None
+    end = _find_first_retained(table.stores.snapshots, retention, waiting)
+    unheld = _find_first_retained(table.stores.snapshots, retention, {}) if waiting else None
     holders = tuple(
         f"consumer {path.rpartition('consumer-')[2]} holds the snapshots from {number} on"
         for path, number in sorted(waiting.items())
@@ -219,7 +219,7 @@ def advance_hint_and_recheck(
     and everything has to be planned anew. Who tags a snapshot looks at the hint afterwards: one of the two sees the other.
     """
     assert planned.end is not None
-    table.snapshots.write_hint(EARLIEST, planned.end)
+    table.stores.snapshots.write_hint(EARLIEST, planned.end)
     seen = dict(planned.seen)
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     new = [v for path, v in versions.items() if seen.get(path) != v.snapshot]
@@ -227,7 +227,7 @@ def advance_hint_and_recheck(
         v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer_than_seen(v, seen) for v in new
     ):
         return None
-    if f"{table.snapshots.path(planned.end)}" not in versions:
+    if f"{table.stores.snapshots.path(planned.end)}" not in versions:
         return None
     reader = ReferenceReader.of(table.io, table.paths.root)
     names: set[str] = set()
@@ -266,7 +266,9 @@ def commit(table: Table, planned: SnapshotExpirationPlan) -> int:
     if planned.keeps_changelog:
         for number in planned.snapshots:
             _write_decoupled_changelog(table, number)
-    delete_in_threads(remover, [table.snapshots.path(number) for number in planned.snapshots])
+    delete_in_threads(
+        remover, [table.stores.snapshots.path(number) for number in planned.snapshots]
+    )
     delete_in_threads(remover, planned.consumers)
     return directories
 
@@ -275,7 +277,7 @@ def _write_decoupled_changelog(table: Table, number: int) -> None:
     """Let the changelog of a snapshot live on by itself."""
     folder = f"{table.paths.branch_root}/changelog"
     try:
-        data = table.io.read_bytes(table.snapshots.path(number))
+        data = table.io.read_bytes(table.stores.snapshots.path(number))
     except FileNotFoundError:  # somebody else expired it, and kept its changelog
         return
     table.io.write(f"{folder}/{CHANGELOG_PREFIX}{number}", data)

@@ -60,7 +60,7 @@ def plan(
     table: Table, *, older_than: datetime | None = None, now: datetime | None = None
 ) -> list[str]:
     """Return the tags whose time is over, and those made before ``older_than`` (local time), by name."""
-    table.check_step(StepKind.TAG | StepKind.DELETE)
+    table.stores.check_step(StepKind.TAG | StepKind.DELETE)
     moment = datetime.now() if now is None else now
     modified = {info.name: info.modified for info in table.io.list_dir(table.paths.tag_dir)}
     expired = []
@@ -112,7 +112,7 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Unr
     As long as the snapshot itself is kept nothing but the tag goes. Raises :class:`CorruptFileError` before anything
     is deleted if it cannot be told what others need.
     """
-    table.check_step(StepKind.TAG | StepKind.DELETE)
+    table.stores.check_step(StepKind.TAG | StepKind.DELETE)
     store = RetainedSnapshotStore(table.io, table.paths.root)
     versions = store.all()
     garbage = _collect_files_to_delete(table, name, versions)

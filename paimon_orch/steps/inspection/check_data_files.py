@@ -15,6 +15,7 @@ from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.format.bucket.bucket_function import compute_buckets
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
@@ -46,7 +47,7 @@ class FileChecker:
     def state(self, state: SnapshotContents) -> None:
         """Check what a version newly brings: files, vectors, and buckets of both."""
         for entry in state.entries:
-            at = str((entry.partition, entry.bucket)), entry.file.file_name
+            at = str(entry.partition_bucket), entry.file.file_name
             if at not in self.seen:
                 self.seen.add(at)
                 self._guarded(partial(self._check_file, entry))
@@ -247,9 +248,9 @@ class FileChecker:
 
 def _group_by_bucket(
     state: SnapshotContents,
-) -> Iterator[tuple[tuple[bytes, int], list[ManifestEntry]]]:
-    ordered = sorted(state.entries, key=lambda entry: (entry.partition, entry.bucket))
-    for at, group in groupby(ordered, key=lambda entry: (entry.partition, entry.bucket)):
+) -> Iterator[tuple[PartitionBucket, list[ManifestEntry]]]:
+    ordered = sorted(state.entries, key=lambda entry: entry.partition_bucket)
+    for at, group in groupby(ordered, key=lambda entry: entry.partition_bucket):
         yield at, list(group)
 
 

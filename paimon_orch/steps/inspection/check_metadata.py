@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import MissingFileError, PaimonError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
     HASH_INDEX,
@@ -224,10 +225,10 @@ class VersionChecker:
 
     def _check_buckets(self, state: SnapshotContents) -> None:
         schema = state.schema
-        groups: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+        groups: dict[PartitionBucket, list[ManifestEntry]] = {}
         counts: dict[bytes, set[int]] = {}
         for entry in state.entries:
-            groups.setdefault((entry.partition, entry.bucket), []).append(entry)
+            groups.setdefault(entry.partition_bucket, []).append(entry)
             if entry.bucket != POSTPONE_BUCKET:
                 counts.setdefault(entry.partition, set()).add(entry.total_buckets)
         for (partition, bucket), entries in groups.items():

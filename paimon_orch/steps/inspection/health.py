@@ -63,7 +63,7 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
 
     With ``orphans`` all files of the table are listed too, and those counted that orphan cleanup would remove by now.
     """
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return TableHealth(branches=len(table.branches.names()))
     found = compute_snapshot_health(table, snapshot, table.files(snapshot), now=now)
@@ -78,9 +78,9 @@ def compute_snapshot_health(
     """Return the health of the newest snapshot, whose files are known; see :func:`compute_health`."""
     schema, moment = table.schema, time.time() if now is None else now
     files = [file for split in splits for file in split.files]
-    ids = table.snapshots.ids()
-    earliest = table.snapshots.earliest_id() or snapshot.id
-    metas = table.manifests.manifests(snapshot)
+    ids = table.stores.snapshots.ids()
+    earliest = table.stores.snapshots.earliest_id() or snapshot.id
+    metas = table.stores.manifests.manifests(snapshot)
     level0 = [file for file in files if file.level == 0] if schema.primary_keys else []
     return TableHealth(
         files=len(files),
@@ -93,7 +93,7 @@ def compute_snapshot_health(
         bucket_skew=_compute_bucket_skew(splits),
         index_coverage=_compute_index_coverage(files, schema),
         snapshots=sum(number >= earliest for number in ids),
-        oldest_snapshot_age=moment - table.snapshots.get(earliest).time_millis / 1000,
+        oldest_snapshot_age=moment - table.stores.snapshots.get(earliest).time_millis / 1000,
         newest_snapshot_age=moment - snapshot.time_millis / 1000,
         tags=len(table.tags.names()),
         branches=len(table.branches.names()),

@@ -87,7 +87,7 @@ def plan(table: Table, columns: Sequence[str] | None = ()) -> AnalyzePlan:
     ``columns`` are those to gather figures of: none by default, all (but nested ones) with None. Raises
     :class:`InputError` for a nested column, :class:`NotFoundError` for an unknown one.
     """
-    table.check_step(StepKind.METADATA)
+    table.stores.check_step(StepKind.METADATA)
     schema, snapshot = table.schema, table.snapshot()
     chosen = tuple(
         _select_columns(schema.fields if columns is None else schema.select(list(columns)), columns)
@@ -147,7 +147,7 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
     with table.io.open_output(path) as sink:
         sink.write(statistics.to_json())
     try:
-        snapshot = table.new_commit(StepKind.METADATA).commit(
+        snapshot = table.stores.new_commit(StepKind.METADATA).commit(
             CommitChanges(kind=CommitKind.ANALYZE, statistics=name)
         )
     except (CommitConflictError, InputError, UnsupportedError):

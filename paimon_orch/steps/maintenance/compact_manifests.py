@@ -36,11 +36,11 @@ class ManifestCompactionPlan:
 
 def plan(table: Table) -> ManifestCompactionPlan:
     """Look at the manifests of the newest snapshot, by its lists alone."""
-    table.check_step(StepKind.METADATA)
-    snapshot = table.snapshots.latest()
+    table.stores.check_step(StepKind.METADATA)
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return ManifestCompactionPlan()
-    metas = table.manifests.manifests(snapshot)
+    metas = table.stores.manifests.manifests(snapshot)
     target = table.options.memory("manifest.target-file-size", "8 mb")
     return ManifestCompactionPlan(
         len(metas),
@@ -54,6 +54,6 @@ def compact_manifests(table: Table) -> Snapshot | None:
     """Merge the manifests in one snapshot; None if there is nothing to do."""
     if not plan(table):
         return None
-    return table.new_commit(StepKind.METADATA).commit(
+    return table.stores.new_commit(StepKind.METADATA).commit(
         CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
     )

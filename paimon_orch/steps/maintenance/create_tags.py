@@ -78,10 +78,10 @@ def find_due_tags(table: Table) -> dict[str, int]:
     automatic = _find_automatic_tags(table, periods)
     last = max(automatic, default=None)
     first = 0 if last is None else table.tags.get(automatic[last]).id + 1
-    for number in table.snapshots.ids():
+    for number in table.stores.snapshots.ids():
         if number < first:
             continue
-        time = _compute_tag_time(table.snapshots.get(number), mode, zone)
+        time = _compute_tag_time(table.stores.snapshots.get(number), mode, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
             start = periods.before(time)
             if last is not None and options.boolean("tag.automatic-completion"):
@@ -98,7 +98,7 @@ def create_tags(table: Table) -> list[str]:
     Tags that such a table made before and has too many of (``tag.num-retained-max``) are deleted. Nothing happens to
     tables that do not ask for tags.
     """
-    table.check_step(StepKind.TAG)
+    table.stores.check_step(StepKind.TAG)
     options = table.options
     made, retained = find_due_tags(table), _read_time_retained(options)
     for name, number in made.items():

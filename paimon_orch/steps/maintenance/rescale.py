@@ -15,6 +15,7 @@ from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -97,7 +98,7 @@ def plan(
     Writers go by the option ``bucket``: change it too, or they refuse the partition. Raises :class:`UnsupportedError`
     for tables without fixed buckets, and :class:`InputError` if rows wait on level 0 that readers do not see.
     """
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     count = schema.typed_options.bucket if bucket_num is None else bucket_num
     if schema.typed_options.bucket < 1 or schema.typed_options.boolean("row-tracking.enabled"):
@@ -109,7 +110,7 @@ def plan(
         )
     if count < 1:
         raise InputError(f"a table cannot have {count} buckets; give 1 or more")
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return RescalePlan()
     chosen = build_any_partition_matcher(
@@ -122,9 +123,11 @@ def plan(
     splits = tuple(split for group in groups.values() for split in group)
     _check_no_unread_level0(table, schema, splits)
     rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(count)})
-    factory = replace(table.build_writer_factory(), schema=rescaled)
+    factory = replace(table.stores.build_writer_factory(), schema=rescaled)
     units = [
-        unit for group in groups.values() for unit in _plan_units(table.reader(), factory, group)
+        unit
+        for group in groups.values()
+        for unit in _plan_units(table.stores.reader(), factory, group)
     ]
     names = tuple(format_partition(partition, schema) for partition in groups)
     return RescalePlan(
@@ -267,7 +270,7 @@ def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]
     assert planned.snapshot_id is not None
     done = list(messages)
     read = {
-        (split.partition, bucket)
+        PartitionBucket(split.partition, bucket)
         for split in planned.splits
         for bucket in range(split.total_buckets)
     }
@@ -278,4 +281,4 @@ def commit(table: Table, planned: RescalePlan, messages: Iterable[CommitMessage]
         overwrite=frozenset(split.partition for split in planned.splits).__contains__,
     )
     with discard_files_on_conflict(table, done):
-        return table.new_commit(StepKind.COMPACT).commit(changes)
+        return table.stores.new_commit(StepKind.COMPACT).commit(changes)

@@ -174,15 +174,17 @@ def plan(
     ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns. Heads
     of index files are read, no data.
     """
-    table.check_step(StepKind.COMPACT)
+    table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     specs = _build_index_specs(schema)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return FileIndexRewritePlan(None)
     splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
     splits = [split for split in splits if split.bucket >= 0]
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
@@ -191,7 +193,7 @@ def plan(
         differ = list(pool.map(lambda at: _should_rewrite(reader, at, specs), files))
     chosen = {at.file.file_name for at, differs in zip(files, differ, strict=True) if differs}
     retired = _read_retired_identities(table, snapshot, chosen) if chosen else frozenset()
-    version = choose_bitmap_version(table.manifests, reader, snapshot)
+    version = choose_bitmap_version(table.stores.manifests, reader, snapshot)
     units = tuple(
         unit
         for split in splits
@@ -204,8 +206,8 @@ def _read_retired_identities(
     table: Table, snapshot: Snapshot, names: set[str]
 ) -> frozenset[FileIdentity]:
     """Return the identities of these files that manifests hold a deletion of."""
-    manifests = table.manifests.manifests(snapshot)
-    entries = table.manifests.entries(manifests, lambda m: m.num_deleted_files > 0)
+    manifests = table.stores.manifests.manifests(snapshot)
+    entries = table.stores.manifests.entries(manifests, lambda m: m.num_deleted_files > 0)
     return frozenset(
         entry.identity
         for entry in entries
@@ -399,7 +401,7 @@ def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
     if not entries:
         return None
     with discard_files_on_conflict(table, messages):
-        return table.new_commit(StepKind.COMPACT).commit(
+        return table.stores.new_commit(StepKind.COMPACT).commit(
             CommitChanges(kind=CommitKind.COMPACT, entries=entries)
         )
 

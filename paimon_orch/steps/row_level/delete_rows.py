@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -21,7 +22,6 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vect
 from paimon_orch.steps.compaction.append import copy_rows
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 
 DeletedRowsByFile = Mapping[str, DeletionVector]
 
@@ -36,12 +36,14 @@ class DeleteRowsUnit:
 
 
 def plan_delete_units(
-    reader: FileReader, splits: Iterable[BucketSplit], marked: Mapping[BucketId, DeletedRowsByFile]
+    reader: FileReader,
+    splits: Iterable[BucketSplit],
+    marked: Mapping[PartitionBucket, DeletedRowsByFile],
 ) -> list[DeleteRowsUnit]:
     """Return the work: a unit a bucket, or a unit a file where no vector is written."""
     units = []
     for split in splits:
-        in_bucket = marked.get((split.partition, split.bucket))
+        in_bucket = marked.get(split.partition_bucket)
         if not in_bucket:
             continue
         if reader.schema.typed_options.has_deletion_vectors or split.vectors:
@@ -102,7 +104,7 @@ def _rewrite_files(
         name = file.file_name
         if name in unit.deleted_by_file:
             hidden = {name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)}
-            at = split.partition, split.bucket
+            at = split.partition_bucket
             written = copy_rows(
                 reader, at, files=(file,), hidden=hidden, source=source, writers=writers
             )

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from paimon_orch.files.data_file_reader import ROW_POSITION, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -52,8 +53,9 @@ from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndex
+from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.table_write import TableWriter
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 _TARGET_UNIT_BYTES = 32 << 20  # of files: reading them takes longer than starting a task of Spark
 
@@ -134,7 +136,7 @@ class RowLevelPlan:
         files = self.files
         return {
             "snapshot_id": self.snapshot_id or None,
-            "buckets": len({(at.partition, at.bucket) for at in files}),
+            "buckets": len({at.partition_bucket for at in files}),
             "files": len(files),
             "rows": sum(at.file.row_count for at in files),
             "bytes": sum(at.file.file_size for at in files),
@@ -166,16 +168,18 @@ class RowLevelResult:
 
 def plan(table: Table, where: str | Predicate | None, operation: str = "delete") -> RowLevelPlan:
     """Find the files that may hold rows of a filter, from metadata alone."""
-    table.check_step(StepKind.WRITE_ROWS)
+    table.stores.check_step(StepKind.WRITE_ROWS)
     schema = table.schema
     check_row_level_supported(schema, operation)
     predicate = bind_filter(where, schema)
-    snapshot = table.snapshots.latest()
+    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return RowLevelPlan(schema)
-    pruner = None if predicate is None else FilePruner(schema, predicate, table.schemas.get)
-    splits = ScanPlanner(table.manifests, schema).splits(snapshot, pruner)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    pruner = None if predicate is None else FilePruner(schema, predicate, table.stores.schemas.get)
+    splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     reader = FileReader(table.io, table.paths, schema, schemas)
     units, number = [], 0
     for split in splits:
@@ -216,7 +220,9 @@ def delete(
 
     def attempt(number: int) -> RowLevelResult:
         planned = plan(table, where)
-        sequences = table.read_next_sequences() if planned.schema.primary_keys else {}
+        sequences = (
+            WriteBuilder(table.stores).read_next_sequences() if planned.schema.primary_keys else {}
+        )
         run = partial(_run_delete_unit, sequences=sequences)
         undo = partial(discard_changes, table)
         results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
@@ -226,7 +232,7 @@ def delete(
     return retry_on_conflict(label, attempt)
 
 
-def _run_delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> bytes:
+def _run_delete_unit(unit: TargetUnit, sequences: Mapping[PartitionBucket, int]) -> bytes:
     """Find the rows to delete; with a primary key also write that they are deleted."""
     schema = unit.reader.schema
     if not schema.primary_keys:
@@ -234,7 +240,7 @@ def _run_delete_unit(unit: TargetUnit, sequences: Mapping[BucketId, int]) -> byt
         return RowLevelTaskResult(
             rows=group_rows_by_file(found), counts=_count_deleted(found)
         ).encode()
-    reader, at = unit.reader, (unit.split.partition, unit.split.bucket)
+    reader, at = unit.reader, unit.split.partition_bucket
     writer = TableWriter(
         factory=FileWriterFactory.for_rewrite(reader, *at, unit.split.files),
         first_sequence=sequences,
@@ -294,7 +300,7 @@ def _count_deleted(found: Sequence[RowAddresses]) -> dict[str, int]:
 def discard_changes(table: Table, results: Sequence[bytes]) -> None:
     """Remove what tasks wrote for changes that are not committed."""
     discard_written_files(
-        table.reader(), [RowLevelTaskResult.decode(result).message for result in results]
+        table.stores.reader(), [RowLevelTaskResult.decode(result).message for result in results]
     )
 
 
@@ -321,12 +327,14 @@ def commit(
         if marked:
             messages += _delete_rows_of_files(table, executor, planned, marked)
     except BaseException:
-        discard_written_files(table.reader(), messages)
+        discard_written_files(table.stores.reader(), messages)
         raise
     with discard_files_on_conflict(table, messages):
         changes = _build_changes(planned, messages, touched=set(marked), guard=guard, hashes=hashes)
         snapshot = (
-            None if changes is None else table.new_commit(StepKind.WRITE_ROWS).commit(changes)
+            None
+            if changes is None
+            else table.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
         )
     entries = [entry for message in messages for entry in message.entries]
     counts = {
@@ -339,7 +347,7 @@ def commit(
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
-        rows_not_visible=table.count_rows_not_visible_of(entries),
+        rows_not_visible=WriteBuilder(table.stores).count_unseen_rows(entries),
     )
 
 
@@ -350,12 +358,14 @@ def _delete_rows_of_files(
     table: Table,
     executor: Executor,
     planned: RowLevelPlan,
-    marked: Mapping[BucketId, Mapping[str, DeletionVector]],
+    marked: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
-    snapshot = table.snapshots.get(planned.snapshot_id)
+    snapshot = table.stores.snapshots.get(planned.snapshot_id)
     reader = planned.units[0].reader
-    splits = ScanPlanner(table.manifests, planned.schema).splits(snapshot)
-    schemas = table.schemas.get_all(file.schema_id for split in splits for file in split.files)
+    splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
+    schemas = table.stores.schemas.get_all(
+        file.schema_id for split in splits for file in split.files
+    )
     units = plan_delete_units(replace(reader, schemas=schemas), splits, marked)
 
     def undo(done: list[bytes]) -> None:
@@ -371,7 +381,7 @@ def _delete_rows_of_files(
 def _build_changes(
     planned: RowLevelPlan,
     messages: Sequence[CommitMessage],
-    touched: set[BucketId],
+    touched: set[PartitionBucket],
     guard: ReadGuard | None,
     hashes: HashIndex | None,
 ) -> CommitChanges | None:
@@ -381,12 +391,12 @@ def _build_changes(
         return None
     schema = planned.schema
     if schema.primary_keys and guard is None:
-        buckets = frozenset((entry.partition, entry.bucket) for entry in entries)
+        buckets = frozenset(entry.partition_bucket for entry in entries)
         guard = ReadGuard(planned.snapshot_id, buckets)
     guards = tuple(
-        BucketGuard.of(unit.split.partition, unit.split.bucket, (), unit.split.vectors)
+        BucketGuard.of(unit.split.partition_bucket, (), unit.split.vectors)
         for unit in planned.units
-        if (unit.split.partition, unit.split.bucket) in touched and not is_bucket_unaware(schema)
+        if unit.split.partition_bucket in touched and not is_bucket_unaware(schema)
     )
     return CommitChanges(
         kind=CommitKind.OVERWRITE if touched else CommitKind.APPEND,

@@ -13,9 +13,9 @@ import numpy as np
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.arrays import Int64Array
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.table.write.commit_message import CommitMessage
-from paimon_orch.table.write.dynamic_bucket import BucketId
 
 RowAddresses = Int64Array
 
@@ -81,7 +81,7 @@ def build_multiple_matches_error() -> InputError:
 
 def collect_changed_rows(
     files: Sequence[BucketFile], changes: Iterable[RowLevelTaskResult]
-) -> dict[BucketId, dict[str, DeletionVector]]:
+) -> dict[PartitionBucket, dict[str, DeletionVector]]:
     """Return all changed rows by bucket and file; a row that two tasks changed is an error."""
     found: dict[int, DeletionVector] = {}
     for change in changes:
@@ -93,8 +93,8 @@ def collect_changed_rows(
                 and found[number].cardinality < known.cardinality + rows.cardinality
             ):
                 raise build_multiple_matches_error()
-    marked: dict[BucketId, dict[str, DeletionVector]] = {}
+    marked: dict[PartitionBucket, dict[str, DeletionVector]] = {}
     for number, rows in found.items():
         at = files[number]
-        marked.setdefault((at.partition, at.bucket), {})[at.file.file_name] = rows
+        marked.setdefault(at.partition_bucket, {})[at.file.file_name] = rows
     return marked

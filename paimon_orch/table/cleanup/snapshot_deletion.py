@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, filter_live_entries
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -68,7 +69,7 @@ class SnapshotDeletionPlanner:
     _entries: dict[str, ManifestEntry] = field(default_factory=dict)  # by path
     _opened: dict[str, Manifest] = field(default_factory=dict)
     _shared_manifests: set[str] = field(default_factory=set)
-    _directories: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    _directories: dict[PartitionBucket, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for version in self.kept:
@@ -135,10 +136,10 @@ class SnapshotDeletionPlanner:
     def _path(self, entry: ManifestEntry) -> str:
         if entry.file.external_path is not None:
             return self.paths.data_file(self.schema, entry.partition, entry.bucket, entry.file)
-        at = entry.partition, entry.bucket
-        if at not in self._directories:
-            self._directories[at] = self.paths.bucket_dir(self.schema, *at)
-        return f"{self._directories[at]}/{entry.file.file_name}"
+        bucket = entry.partition_bucket
+        if bucket not in self._directories:
+            self._directories[bucket] = self.paths.bucket_dir(self.schema, *bucket)
+        return f"{self._directories[bucket]}/{entry.file.file_name}"
 
     def _find_referenced_names(self) -> set[str]:
         """Return the names of data and side files that versions which stay refer to, among those looked at."""

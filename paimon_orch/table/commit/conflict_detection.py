@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
@@ -33,22 +34,19 @@ class BucketGuard:
     and another that marks rows in them could both win, and a deleted row would come back.
     """
 
-    partition: bytes
-    bucket: int
+    bucket: PartitionBucket
     files: frozenset[str]
     index_files: frozenset[str]
 
     @classmethod
     def of(
         cls,
-        partition: bytes,
-        bucket: int,
+        bucket: PartitionBucket,
         files: Iterable[tuple[int, str]],
         index: Iterable[IndexManifestEntry],
     ) -> "BucketGuard":
         """Take (level, name) of all files of the bucket; those of level 0 may come and stay."""
         return cls(
-            partition,
             bucket,
             frozenset(name for level, name in files if level > 0),
             frozenset(entry.file_name for entry in index),
@@ -63,8 +61,7 @@ class HashIndexGuard:
     would lose their bucket.
     """
 
-    partition: bytes
-    bucket: int
+    bucket: PartitionBucket
     file_name: str | None
 
 
@@ -145,14 +142,14 @@ def _check_level_0_order(
     counted, and now that of the file left on level 0 would: the value of a key would change by the compaction. Files that
     wait for a bucket are numbered from 0 each, and later ones are moved later.
     """
-    compacted: dict[tuple[bytes, int], list[DataFileMeta]] = {}
+    compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:
         waits = entry.bucket == POSTPONE_BUCKET
         if entry.kind is FileKind.DELETE and entry.file.level == 0 and not waits:
-            compacted.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+            compacted.setdefault(entry.partition_bucket, []).append(entry.file)
     for entry in live:
         left = entry.file
-        for file in compacted.get((entry.partition, entry.bucket), ()) if left.level == 0 else ():
+        for file in compacted.get(entry.partition_bucket, ()) if left.level == 0 else ():
             if merge_order_key(left) < merge_order_key(file) and _may_share_key_and_sequence(
                 left, file, schema.key_fields
             ):
@@ -205,19 +202,19 @@ def check_bucket_guards(
     index: Iterable[IndexManifestEntry],
 ) -> None:
     """Raise :class:`CommitConflictError` if a guarded bucket changed above level 0."""
-    files: dict[tuple[bytes, int], set[str]] = {}
+    files: dict[PartitionBucket, set[str]] = {}
     for entry in base:
         if entry.file.level > 0:
-            files.setdefault((entry.partition, entry.bucket), set()).add(entry.file.file_name)
-    vectors: dict[tuple[bytes, int], set[str]] = {}
+            files.setdefault(entry.partition_bucket, set()).add(entry.file.file_name)
+    vectors: dict[PartitionBucket, set[str]] = {}
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
-            vectors.setdefault((item.partition, item.bucket), set()).add(item.file_name)
+            vectors.setdefault(item.partition_bucket, set()).add(item.file_name)
     for guard in guards:
-        at = guard.partition, guard.bucket
-        if files.get(at, set()) != guard.files or vectors.get(at, set()) != guard.index_files:
+        has_other_files = files.get(guard.bucket, set()) != guard.files
+        if has_other_files or vectors.get(guard.bucket, set()) != guard.index_files:
             raise CommitConflictError(
-                f"bucket {guard.bucket} was compacted by another commit since this one was planned. "
+                f"bucket {guard.bucket.bucket} was compacted by another commit since this one was planned. "
                 "Nothing was changed; plan and run the step again."
             )
 
@@ -226,10 +223,10 @@ def check_hash_index_guards(
     guards: Iterable[HashIndexGuard], index: Iterable[IndexManifestEntry]
 ) -> None:
     """Raise :class:`CommitConflictError` if the hash index of a guarded bucket is another one by now."""
-    names = {(e.partition, e.bucket): e.file_name for e in index if e.index_type == HASH_INDEX}
+    names = {e.partition_bucket: e.file_name for e in index if e.index_type == HASH_INDEX}
     for guard in guards:
-        if names.get((guard.partition, guard.bucket)) != guard.file_name:
+        if names.get(guard.bucket) != guard.file_name:
             raise CommitConflictError(
-                f"dynamic bucket {guard.bucket} got new keys from another commit since these rows were assigned to "
+                f"dynamic bucket {guard.bucket.bucket} got new keys from another commit since these rows were assigned to "
                 "it, so a key could land in two buckets. Nothing was changed; write the rows again."
             )

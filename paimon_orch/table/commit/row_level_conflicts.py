@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
     IndexManifestEntry,
@@ -28,7 +29,7 @@ class ReadGuard:
     """
 
     snapshot_id: int
-    buckets: frozenset[tuple[bytes, int]] | None = None
+    buckets: frozenset[PartitionBucket] | None = None
 
     def check(
         self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
@@ -44,7 +45,7 @@ class ReadGuard:
                 raise _build_conflict_error(self.snapshot_id) from None
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 for entry in manifests.read_delta_entries(snapshot):
-                    if self.buckets is None or (entry.partition, entry.bucket) in self.buckets:
+                    if self.buckets is None or entry.partition_bucket in self.buckets:
                         raise _build_conflict_error(self.snapshot_id)
 
 

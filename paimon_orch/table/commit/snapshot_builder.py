@@ -130,7 +130,7 @@ class SnapshotBuilder:
             changes.read_guard.check(self.latest, self.snapshots, self.manifests)
         if changes.can_conflict:
             touched = {entry.partition for entry in entries}
-            touched |= {guard.partition for guard in changes.guards}
+            touched |= {guard.bucket.partition for guard in changes.guards}
             touched |= {item.partition for item in index}
             base = self._read_live_entries(touched)
             live = check_conflicts(schema, changes.kind, base, entries)

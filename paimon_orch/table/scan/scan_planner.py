@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import build_constant_column
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -37,6 +38,11 @@ class BucketSplit:
     vectors: tuple[IndexManifestEntry, ...] = ()
     is_fallback: bool = False
     waiting: tuple[DataFileMeta, ...] = ()
+
+    @property
+    def partition_bucket(self) -> PartitionBucket:
+        """Return the bucket that is read."""
+        return PartitionBucket(self.partition, self.bucket)
 
     @property
     def row_count(self) -> int:
@@ -90,22 +96,22 @@ def build_bucket_splits(
     entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
 ) -> list[BucketSplit]:
     """Group live files by bucket, in the order of partitions' first files."""
-    groups: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    groups: dict[PartitionBucket, list[ManifestEntry]] = {}
     for entry in entries:
-        groups.setdefault((entry.partition, entry.bucket), []).append(entry)
-    vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+        groups.setdefault(entry.partition_bucket, []).append(entry)
+    vectors: dict[PartitionBucket, list[IndexManifestEntry]] = {}
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
-            vectors.setdefault((item.partition, item.bucket), []).append(item)
+            vectors.setdefault(item.partition_bucket, []).append(item)
     return [
         BucketSplit(
-            partition=partition,
-            bucket=bucket,
+            partition=bucket.partition,
+            bucket=bucket.bucket,
             total_buckets=group[0].total_buckets,
             files=tuple(entry.file for entry in group),
-            vectors=tuple(vectors.get((partition, bucket), ())),
+            vectors=tuple(vectors.get(bucket, ())),
         )
-        for (partition, bucket), group in groups.items()
+        for bucket, group in groups.items()
     ]
 
 

@@ -33,8 +33,8 @@ def find_changed_buckets(
 
     Raises :class:`InputError` if a partition was cut into another number of buckets in between.
     """
-    old = {(split.partition, split.bucket): split for split in before}
-    new = {(split.partition, split.bucket): split for split in after}
+    old = {split.partition_bucket: split for split in before}
+    new = {split.partition_bucket: split for split in after}
     if schema.primary_keys:
         _check_bucket_counts(old.values(), new.values())
     for at in dict.fromkeys([*old, *new]):

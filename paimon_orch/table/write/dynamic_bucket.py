@@ -18,13 +18,13 @@ from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.arrays import Int16Array, Int32Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_index
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 
-BucketId = tuple[bytes, int]
 MAX_BUCKETS = 32767
 
 
@@ -135,8 +135,8 @@ class HashIndex:
     """
 
     reader: FileReader
-    files: Mapping[BucketId, IndexManifestEntry]
-    unindexed_files: Mapping[BucketId, tuple[DataFileMeta, ...]]
+    files: Mapping[PartitionBucket, IndexManifestEntry]
+    unindexed_files: Mapping[PartitionBucket, tuple[DataFileMeta, ...]]
 
     def guards(
         self, entries: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
@@ -147,10 +147,11 @@ class HashIndex:
         meanwhile, of all buckets of the partition.
         """
         grown = {item.partition for item in index}
-        written = dict.fromkeys((entry.partition, entry.bucket) for entry in entries)
-        written |= {at: None for at in (*self.files, *self.unindexed_files) if at[0] in grown}
-        names = {at: self.files[at].file_name for at in written if at in self.files}
-        return tuple(HashIndexGuard(*at, names.get(at)) for at in written)
+        written = dict.fromkeys(entry.partition_bucket for entry in entries)
+        known = (*self.files, *self.unindexed_files)
+        written |= {bucket: None for bucket in known if bucket.partition in grown}
+        names = {bucket: entry.file_name for bucket, entry in self.files.items()}
+        return tuple(HashIndexGuard(bucket, names.get(bucket)) for bucket in written)
 
     def load_assigner(self, partition: bytes) -> BucketAssigner:
         """Load the index of one partition."""
@@ -166,7 +167,7 @@ class HashIndex:
         path = self.path(entry)
         return decode_hash_index(self.reader.io.read_bytes(path), path)
 
-    def _read_keys(self, at: BucketId, files: Iterable[DataFileMeta]) -> Int32Array:
+    def _read_keys(self, at: PartitionBucket, files: Iterable[DataFileMeta]) -> Int32Array:
         schema = self.reader.schema
         parts = [
             compute_key_hashes(batch, schema)

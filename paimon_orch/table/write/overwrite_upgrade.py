@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import decode_key_bounds
@@ -24,9 +25,9 @@ def upgrade_after_overwrite(
     """
     if not _can_upgrade(entries, schema):
         return list(entries)
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    buckets: dict[PartitionBucket, list[ManifestEntry]] = {}
     for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+        buckets.setdefault(entry.partition_bucket, []).append(entry)
     top = schema.typed_options.num_levels - 1
     upgraded = list[ManifestEntry]()
     for files in buckets.values():

@@ -43,7 +43,7 @@ def add_postponed_files(
 
     ``every`` are all live files of the partitions, by which buckets are counted.
     """
-    real = {(split.partition, split.bucket): split for split in splits if split.bucket >= 0}
+    real = {split.partition_bucket: split for split in splits if split.bucket >= 0}
     every = list(every)
     counts = {split.partition: split.total_buckets for split in every if split.bucket >= 0}
     for split in every:
@@ -55,8 +55,9 @@ def add_postponed_files(
             empty = BucketSplit(
                 partition=split.partition, bucket=bucket, total_buckets=count, files=()
             )
-            at = split.partition, bucket
-            real[at] = replace(real.get(at, empty), waiting=waiting)
+            real[empty.partition_bucket] = replace(
+                real.get(empty.partition_bucket, empty), waiting=waiting
+            )
     return list(real.values())
 
 

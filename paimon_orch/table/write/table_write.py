@@ -20,6 +20,7 @@ from paimon_orch.files.schema_evolution.nested import find_nested_null
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.arrays import Int32Array, Int64Array
 from paimon_orch.format.bucket.bucket_function import compute_buckets
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.paths import POSTPONE_BUCKET
@@ -30,7 +31,7 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
-from paimon_orch.table.write.dynamic_bucket import BucketId, HashIndexWriter, has_dynamic_buckets
+from paimon_orch.table.write.dynamic_bucket import HashIndexWriter, has_dynamic_buckets
 from paimon_orch.table.write.merge_flushes import merge_flushes
 from paimon_orch.table.write.postpone_bucket import (
     PostponeBuckets,
@@ -194,7 +195,7 @@ def split_by_bucket(
     schema: TableSchema,
     index: HashIndexWriter | None = None,
     postponed: PostponeBuckets | None = None,
-) -> Iterator[tuple[BucketId, pa.Table]]:
+) -> Iterator[tuple[PartitionBucket, pa.Table]]:
     """Yield the rows of each partition and bucket, in the order they came.
 
     ``index`` assigns dynamic buckets, ``postponed`` tells the bucket counts of tables with postpone buckets.
@@ -206,25 +207,25 @@ def split_by_bucket(
             partition = serialize_partition(group, schema)
             count = postponed.count(partition)
             if count == POSTPONE_BUCKET:
-                yield (partition, count), group
+                yield PartitionBucket(partition, count), group
                 continue
             counted = replace(schema, options={**schema.options, "bucket": str(count)})
             for (_, number), part in split_by_bucket(group, counted):
-                yield (partition, number), part
+                yield PartitionBucket(partition, number), part
         return
     if index is not None:
         for _, group in _group_by_code(rows, _compute_partition_codes(rows, schema)):
             partition = serialize_partition(group, schema)
             assigned = index.assign(partition, group)
             for first, part in _group_by_code(group, assigned):
-                yield (partition, int(assigned[first])), part
+                yield PartitionBucket(partition, int(assigned[first])), part
         return
     names = dict.fromkeys([*(f.name for f in schema.bucket_key_fields), *schema.names[:1]])
     keys = {name: rows.column(name).combine_chunks() for name in names}
     bucket = assign_fixed_buckets(keys, schema)
     codes = _compute_partition_codes(rows, schema) * (int(bucket.max()) + 1) + bucket
     for first, part in _group_by_code(rows, codes):
-        yield (serialize_partition(part, schema), int(bucket[first])), part
+        yield PartitionBucket(serialize_partition(part, schema), int(bucket[first])), part
 
 
 def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
@@ -277,16 +278,16 @@ class TableWriter:
     """
 
     factory: FileWriterFactory
-    first_sequence: Mapping[BucketId, int]
+    first_sequence: Mapping[PartitionBucket, int]
     index: HashIndexWriter | None = None
     is_overwrite: bool = False
     postponed: PostponeBuckets | None = None
     changelog: list[ManifestEntry] = field(default_factory=list)
-    _buffers: dict[BucketId, list[pa.Table]] = field(default_factory=dict)
-    _sequence: dict[BucketId, int] = field(default_factory=dict)
+    _buffers: dict[PartitionBucket, list[pa.Table]] = field(default_factory=dict)
+    _sequence: dict[PartitionBucket, int] = field(default_factory=dict)
     _writers: list[RollingFileWriter] = field(default_factory=list)
-    _append_writers: dict[BucketId, RollingFileWriter] = field(default_factory=dict)
-    _flushes: dict[BucketId, list[RollingFileWriter]] = field(default_factory=dict)
+    _append_writers: dict[PartitionBucket, RollingFileWriter] = field(default_factory=dict)
+    _flushes: dict[PartitionBucket, list[RollingFileWriter]] = field(default_factory=dict)
     _entries: list[ManifestEntry] = field(default_factory=list)
     _held: int = 0
 
@@ -302,7 +303,7 @@ class TableWriter:
         for at, group in split_by_bucket(rows, self._schema, self.index, self.postponed):
             self.write_bucket(at, group)
 
-    def write_bucket(self, at: BucketId, rows: pa.Table) -> None:
+    def write_bucket(self, at: PartitionBucket, rows: pa.Table) -> None:
         """Take rows that all belong to one bucket, as :meth:`write` does."""
         if self._schema.primary_keys:
             accepted = create_merge_engine(self._schema).accepted(rows)
@@ -313,7 +314,7 @@ class TableWriter:
         else:
             self._get_append_writer(at).write(rows)
 
-    def _buffer_rows(self, at: BucketId, rows: pa.Table) -> None:
+    def _buffer_rows(self, at: PartitionBucket, rows: pa.Table) -> None:
         start = self.first_sequence.get(at, 0)
         if SEQUENCE_NUMBER.name in rows.column_names:  # the caller knows the order of the rows
             order = rows.column(SEQUENCE_NUMBER.name)
@@ -328,7 +329,7 @@ class TableWriter:
         if self._held >= self._schema.typed_options.memory("write-buffer-size", "256 mb"):
             self._flush()
 
-    def _write_postponed(self, at: BucketId, rows: pa.Table) -> None:
+    def _write_postponed(self, at: PartitionBucket, rows: pa.Table) -> None:
         """Write rows as they come, neither sorted nor merged; their numbers tell their order in this file alone."""
         if SEQUENCE_NUMBER.name in rows.column_names:
             raise UnsupportedError(
@@ -343,7 +344,7 @@ class TableWriter:
         numbers = pa.array(np.arange(start, start + rows.num_rows))
         self._append_writers[at].write(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
 
-    def _get_append_writer(self, at: BucketId) -> RollingFileWriter:
+    def _get_append_writer(self, at: PartitionBucket) -> RollingFileWriter:
         if at not in self._append_writers:
             first = self.first_sequence.get(at, 0)
             self._append_writers[at] = self.factory.writer(*at, first_sequence=first)
@@ -363,7 +364,9 @@ class TableWriter:
         self._buffers.clear()
         self._held = 0
 
-    def _write_file(self, at: BucketId, rows: pa.Table, entries: list[ManifestEntry]) -> None:
+    def _write_file(
+        self, at: PartitionBucket, rows: pa.Table, entries: list[ManifestEntry]
+    ) -> None:
         writer = self.factory.writer(*at, changelog=entries is self.changelog)
         self._writers.append(writer)
         writer.write(rows)
@@ -387,7 +390,7 @@ class TableWriter:
         self._flushes.clear()
 
     def _add_entries(
-        self, at: BucketId, writer: RollingFileWriter, entries: list[ManifestEntry]
+        self, at: PartitionBucket, writer: RollingFileWriter, entries: list[ManifestEntry]
     ) -> None:
         total = self._schema.typed_options.bucket
         if self.postponed is not None:

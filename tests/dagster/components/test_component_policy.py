@@ -103,7 +103,7 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
     for day in (OLD, recent, YOUNG):
         upsert(table, day)
     for number in (1, 2):  # these two are old enough to expire after a day
-        path = Path(table.snapshots.path(number))
+        path = Path(table.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 3 * DAY_SECONDS * 1000
         path.write_text(json.dumps(snapshot))
@@ -145,7 +145,7 @@ def test_dry_run_plans_what_the_schedule_would_do(
 
     assert shown == planned
     assert len(shown["paimon/plan"]) >= 1
-    assert work.snapshots.ids() == [1, 2, 3, 4]
+    assert work.stores.snapshots.ids() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_run_with_only_dry_run_false_deletes_what_the_dry_run_planned(
 
     assert done[f"paimon/{action}_{figure}"] == planned[f"paimon/{action}_planned_{figure}"]
     assert done[f"paimon/{action}_{figure}"] >= 1
-    assert work.snapshots.latest_id()
+    assert work.stores.snapshots.latest_id()
 
 
 def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dry_run_false(
@@ -174,7 +174,7 @@ def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dr
     for amount in range(51):
         upsert(orders, OLD, amount=amount)
     for number in range(1, 41):  # older than the hour that the table keeps them
-        path = Path(orders.snapshots.path(number))
+        path = Path(orders.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 89 * 60 * 1000
         path.write_text(json.dumps(snapshot))
@@ -182,7 +182,7 @@ def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dr
 
     launched(job_of(defs, "expire_snapshots"), resources, dry_run=False)
 
-    assert len(orders.snapshots.ids()) == 51
+    assert len(orders.stores.snapshots.ids()) == 51
 
 
 def test_null_in_the_launchpad_returns_to_the_options_of_the_table(
@@ -192,7 +192,7 @@ def test_null_in_the_launchpad_returns_to_the_options_of_the_table(
 
     launched(job, resources, dry_run=False, retain_for=None, retain_min=None)
 
-    assert work.snapshots.ids() == [4]
+    assert work.stores.snapshots.ids() == [4]
 
 
 def test_policy_of_a_job_built_in_python_is_its_default_and_that_of_its_schedule() -> None:

@@ -150,7 +150,7 @@ def test_a_table_is_not_altered_into_one_that_breaks_a_rule(
 
     with pytest.raises(InputError, match=rule):
         catalog.alter_table("db.t", [SetOption(*option) for option in options.items()])
-    assert table.schemas.ids() == [0]
+    assert table.stores.schemas.ids() == [0]
 
 
 def test_append_tables_have_no_changelog(tmp_path: Path) -> None:

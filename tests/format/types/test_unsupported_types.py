@@ -20,7 +20,7 @@ def test_the_refusal_names_the_schema_the_column_and_the_type(
     stored: object, tmp_path: Path
 ) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, payload STRING")
-    path = Path(table.schemas.path(0))
+    path = Path(table.stores.schemas.path(0))
     schema = json.loads(path.read_bytes())
     schema["fields"][1]["type"] = stored
     path.write_text(json.dumps(schema))

@@ -288,7 +288,7 @@ class Driver:
 
     def numbers(self, files: Iterable[BucketFile]) -> set[tuple[Any, int]]:
         """The keys and sequence numbers of all rows in files."""
-        reader, found = self.table.reader(), set[tuple[Any, int]]()
+        reader, found = self.table.stores.reader(), set[tuple[Any, int]]()
         for at in files:
             for rows in reader.read(at, [SEQUENCE_NUMBER, *reader.schema.key_fields]):
                 found |= set(zip(rows["k"].to_pylist(), rows[0].to_pylist(), strict=True))

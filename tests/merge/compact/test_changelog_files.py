@@ -64,8 +64,8 @@ def changelog_files(table: Table) -> list[DataFileMeta]:
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.changelog_manifest_list is not None
-    manifests = table.manifests.manifest_list(snapshot.changelog_manifest_list)
-    return [entry.file for entry in table.manifests.entries(manifests)]
+    manifests = table.stores.manifests.manifest_list(snapshot.changelog_manifest_list)
+    return [entry.file for entry in table.stores.manifests.entries(manifests)]
 
 
 def written(root: Path, producer: str, **options: str) -> tuple[Path, DataFileMeta]:

@@ -92,7 +92,7 @@ def test_a_file_of_the_highest_level_is_rewritten_once_a_row_of_it_is_too_old(
     write(table, {1: at(NOON, "INT"), 2: at(NOON + timedelta(hours=2), "INT")})
     compact(table, NOON)
     compact(table, NOON + timedelta(minutes=59))
-    assert table.snapshots.latest_id() == 2, "nothing is too old yet"
+    assert table.stores.snapshots.latest_id() == 2, "nothing is too old yet"
 
     compact(table, NOON + timedelta(hours=2))
 

@@ -187,19 +187,19 @@ def test_a_snapshot_that_expires_meanwhile_takes_no_file_of_its_successor(
     remove_orphan_files(Table(table.identifier, io, table.paths))
 
     assert io.action is None
-    assert table.snapshots.ids() == [3]
+    assert table.stores.snapshots.ids() == [3]
     assert check(table, deep=True).findings == ()
     assert (0, 1, "new") in rows_of(table)
 
 
 def test_old_files_that_are_committed_while_the_cleanup_runs_stay(table: Table) -> None:
     """A writer that took more than a day commits between planning and deleting (apache/paimon#3074)."""
-    snapshot = table.snapshots.get(1)
+    snapshot = table.stores.snapshots.get(1)
     rows = rows_of(table, snapshot_id=1)
     Path(table.tags.path("t0")).unlink()
     table.branches.delete("dev")
-    kept = Path(table.snapshots.path(1)).read_bytes()
-    expire = [table.snapshots.path(number) for number in (1, 2)]
+    kept = Path(table.stores.snapshots.path(1)).read_bytes()
+    expire = [table.stores.snapshots.path(number) for number in (1, 2)]
     for path in expire:
         Path(path).unlink()
     planned = step.plan(table)
@@ -298,17 +298,17 @@ def test_files_that_only_a_branch_needs_stay(tmp_path: Path) -> None:
         remove_orphan_files(table)
 
         assert read_all_branches(table) == before
-        assert {"dev tag own", f"dev {branch.snapshots.latest_id()}"} <= set(before)
+        assert {"dev tag own", f"dev {branch.stores.snapshots.latest_id()}"} <= set(before)
         assert check(table, deep=True).findings == ()
         assert unreferenced_files(table) == set()
 
 
 def test_a_snapshot_whose_expiration_was_killed_does_not_stop_the_cleanup(table: Table) -> None:
     """What lies below the hint EARLIEST may be incomplete."""
-    table.snapshots.write_hint("EARLIEST", 3)
+    table.stores.snapshots.write_hint("EARLIEST", 3)
     table.tags.delete("t0")
     table.branches.delete("dev")
-    (Path(table.paths.manifest_dir) / table.snapshots.get(1).delta_manifest_list).unlink()
+    (Path(table.paths.manifest_dir) / table.stores.snapshots.get(1).delta_manifest_list).unlink()
     orphan = Path(table.paths.manifest_dir) / "manifest-0"
     orphan.write_bytes(b"orphan")
     backdate_files(table)

@@ -91,7 +91,7 @@ def test_cleaning_changes_no_version_and_leaves_nothing(
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), kind, history)
         if rolled_back:
-            table.rollback(table.snapshots.ids()[len(table.snapshots.ids()) // 2])
+            table.rollback(table.stores.snapshots.ids()[len(table.stores.snapshots.ids()) // 2])
         if expired:
             expire_snapshots(table, retain_max=2)
         if "dev" in table.branches.names() and rolled_back:
@@ -118,7 +118,7 @@ def test_side_files_and_changelogs_are_used(tmp_path: Path) -> None:
 
 def test_what_a_rollback_and_a_deleted_branch_leave_is_found(tmp_path: Path) -> None:
     table = make_table(tmp_path, "plain", [*HISTORY, ("upsert", 4)])
-    branch_files = {entry.file.file_name for entry in branch_of(table, "dev").manifests.live(branch_of(table, "dev").snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
+    branch_files = {entry.file.file_name for entry in branch_of(table, "dev").stores.manifests.live(branch_of(table, "dev").stores.snapshots.latest())}  # type: ignore[arg-type]  # fmt: skip
     table.rollback(3)
     table.branches.delete("dev")
     backdate_files(table)

@@ -31,11 +31,11 @@ def test_the_rest_can_be_read_again(tmp_path: Path) -> None:
     assert remove_unexisting_files(table) == planned
 
     assert rows_of(table) == [(0, "0"), (2, "2")]
-    newest = table.snapshots.latest()
+    newest = table.stores.snapshots.latest()
     assert newest is not None
     assert (newest.commit_kind.value, newest.delta_record_count) == ("OVERWRITE", -1)
     assert not remove_unexisting_files(table)
-    assert table.snapshots.latest_id() == 4
+    assert table.stores.snapshots.latest_id() == 4
 
 
 def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
     assert [Path(path).name for path in lost.paths] == [name]
     assert deletion_vectors_of(table) == {}
     assert rows_of(table) == [(3, "new")]
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     findings = check(table, deep=True).findings
     assert {finding.rule for finding in findings} == {"missing-file", "unreadable"}
     assert not [finding for finding in findings if finding.where == f"snapshot {newest}"]
@@ -60,8 +60,8 @@ def test_vectors_of_lost_files_go_with_them(tmp_path: Path) -> None:
 
 def test_a_whole_table_is_left_alone(tmp_path: Path) -> None:
     table = make_table(tmp_path, "vectors", [("upsert", 1), ("minor", 0)])
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
 
     assert not remove_unexisting_files(table)
-    assert table.snapshots.latest_id() == newest
+    assert table.stores.snapshots.latest_id() == newest
     assert not plan(new_table(tmp_path / "empty"))

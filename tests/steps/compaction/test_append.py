@@ -105,7 +105,7 @@ class Model:
             return
         assert snapshot.commit_kind is CommitKind.OVERWRITE
         if self.table.options.has_deletion_vectors:
-            assert not self.table.manifests.read_delta_entries(snapshot)
+            assert not self.table.stores.manifests.read_delta_entries(snapshot)
         else:
             assert not deletion_vectors_of(self.table)
 
@@ -114,11 +114,11 @@ class Model:
         if self.table.snapshot() is None:
             return
         assert_healthy(self.table)
-        index = self.table.manifests.read_index_entries(self.table.snapshot())
+        index = self.table.stores.manifests.read_index_entries(self.table.snapshot())
         named = Counter(item.data_file for entry in index for item in entry.ranges or ())
         assert set(named.values()) <= {1}, "a data file has two vectors"
         if self.table.options.bucket > 0:
-            buckets = Counter((entry.partition, entry.bucket) for entry in index)
+            buckets = Counter(entry.partition_bucket for entry in index)
             assert set(buckets.values()) <= {1}, "a bucket has two index files"
             self.check_order()
 
@@ -345,11 +345,11 @@ def test_vectors_of_files_that_stay_move_to_a_new_index_file(tmp_path: Path) -> 
     table = append_table(tmp_path, target_file_size="700 b", **VECTORS)
     append(table, range(300), range(300, 305))
     delete(table, EXECUTOR, "k in (0, 302)")
-    (index,) = table.manifests.read_index_entries(table.snapshot())
+    (index,) = table.stores.manifests.read_index_entries(table.snapshot())
 
     result = compact(table, EXECUTOR)
 
-    (rewritten,) = table.manifests.read_index_entries(table.snapshot())
+    (rewritten,) = table.stores.manifests.read_index_entries(table.snapshot())
     assert rewritten.file_name != index.file_name
     assert (result.files_before, result.deleted_rows) == (1, 1)
     assert [vector.cardinality for vector in deletion_vectors_of(table).values()] == [1]

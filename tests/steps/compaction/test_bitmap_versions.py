@@ -28,7 +28,7 @@ def golden_table(folder: str, name: str, target: Path) -> Table:
 
 
 def versions(table: Table) -> set[int | None]:
-    reader = table.reader()
+    reader = table.stores.reader()
     return {
         read_bitmap_version(
             table.io, reader.path(BucketFile(split.partition, split.bucket, file)), file

@@ -214,11 +214,11 @@ def test_of_equal_sequence_numbers_the_same_row_wins_before_and_after(
     )
     written = []
     for value in ("first", "second"):
-        writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
+        writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
         writer.write(conform_rows(table_of("k v", [(1, value)]), table.schema))
         written.append(tuple(writer.close()))
     for entries in reversed(written):
-        table.new_commit(StepKind.WRITE_ROWS).commit(
+        table.stores.new_commit(StepKind.WRITE_ROWS).commit(
             CommitChanges(kind=CommitKind.APPEND, entries=entries)
         )
     before = rows_of(table)

@@ -87,7 +87,7 @@ def test_files_that_wait_hold_the_rows_as_they_came(tmp_path: Path) -> None:
     assert file.value_stats_cols == ()
     fields = [VALUE_KIND, *table.schema.fields]
     stored = pa.Table.from_batches(
-        table.reader().read(BucketFile(split.partition, split.bucket, file), fields)
+        table.stores.reader().read(BucketFile(split.partition, split.bucket, file), fields)
     )
     assert stored.to_pydict() == {
         "_VALUE_KIND": [0, 0, 3],
@@ -122,7 +122,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
 
     schema = table.schema
     for split in table.files():
-        reader = table.reader()
+        reader = table.stores.reader()
         for file in split.files:
             at = BucketFile(split.partition, split.bucket, file)
             keys = pa.Table.from_batches(reader.read(at, schema.key_fields))["k"].combine_chunks()
@@ -132,7 +132,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
     changed = replace(
         table.schema, id=1, options={**schema.options, "postpone.default-bucket-num": "5"}
     )
-    assert table.schemas.create(changed)
+    assert table.stores.schemas.create(changed)
     table.upsert(table_of("p k v", [(1, 7, "new"), (2, 1, "b")]))
     postpone.move_postponed(table, InProcessExecutor())
     counts = {row[0]: set() for row in rows_of(table)}  # type: ignore[var-annotated]
@@ -168,7 +168,7 @@ def test_rows_wait_behind_those_that_wait(tmp_path: Path) -> None:
         id=1,
         options={**table.schema.options, "postpone.batch-write-fixed-bucket": "true"},
     )
-    assert table.schemas.create(changed)
+    assert table.stores.schemas.create(changed)
 
     table.upsert(table_of("p k v", [(1, 1, "new"), (2, 1, "there")]))
     assert rows_of(table) == [(2, 1, "there")]

@@ -26,6 +26,7 @@ from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
@@ -49,14 +50,15 @@ def ordered_table(root: Path, columns: str = "k BIGINT, v STRING", **options: st
 def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) -> CommitChanges:
     """Write rows whose numbers begin at `first`, and return what is left to commit."""
     writer = TableWriter(
-        factory=table.build_writer_factory(), first_sequence={(EMPTY_ROW, 0): first}
+        factory=table.stores.build_writer_factory(),
+        first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
     )
     writer.write(conform_rows(rows, table.schema, row_kind=kinds))
     return CommitChanges(kind=CommitKind.APPEND, entries=tuple(writer.close()))
 
 
 def commit(table: Table, changes: CommitChanges) -> None:
-    table.new_commit(StepKind.WRITE_ROWS).commit(changes)
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
 
 
 def files_of(table: Table) -> list[DataFileMeta]:
@@ -105,7 +107,7 @@ def test_a_commit_that_is_tried_again_stamps_the_snapshot_that_it_becomes(
 ) -> None:
     table = ordered_table(tmp_path)
     mine, other = (prepare(table, table_of("k v", [(1, who)]), 50) for who in ("mine", "other"))
-    committer = table.new_commit(StepKind.WRITE_ROWS)
+    committer = table.stores.new_commit(StepKind.WRITE_ROWS)
     create = type(committer)._create_snapshot_file
 
     def overtaken(self: Any, *args: Any) -> Any:
@@ -152,7 +154,7 @@ def test_a_file_that_moves_to_another_level_keeps_its_snapshot(tmp_path: Path) -
 
 def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> None:
     table = ordered_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
+    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
     for at in range(5):
         rows = table_of("k v", [(key, f"{at}") for key in range(at, 8)])
         writer.write(conform_rows(rows, table.schema))

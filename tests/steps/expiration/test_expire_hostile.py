@@ -91,7 +91,7 @@ def test_an_index_file_outside_the_table_is_never_deleted(tmp_path: Path) -> Non
     table = make_table(tmp_path / "w", "vectors", [("full", 0), ("upsert", 0), ("minor", 0)])
     outside = tmp_path / "precious"
     outside.write_bytes(b"precious")
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     assert newest is not None
     compact(table, InProcessExecutor(), strategy="full")  # all that the index files hid is gone
     edit_index(
@@ -140,7 +140,7 @@ def test_nothing_is_deleted_through_a_link(tmp_path: Path) -> None:
 
 def test_a_retained_snapshot_that_lost_a_manifest_stops_everything(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 4)
-    newest = table.snapshots.get(4)
+    newest = table.stores.snapshots.get(4)
     (Path(table.paths.manifest_dir) / newest.base_manifest_list).unlink()
     before = stored_files(table)
 
@@ -196,11 +196,11 @@ def test_a_file_that_may_not_be_removed_is_no_file_of_somebody_else(
     def denied(_: object, path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    ids = table.snapshots.ids()
+    ids = table.stores.snapshots.ids()
     with monkeypatch.context() as patch:
         patch.setattr(LocalFileIO, "delete", denied)
         with pytest.raises(StorageError, match=r"cannot be removed \(Permission denied\)"):
             expire_snapshots(table, retain_max=1)
 
-    assert table.snapshots.ids() == ids
+    assert table.stores.snapshots.ids() == ids
     assert expire_snapshots(table, retain_max=1).snapshots == len(ids) - 1

@@ -44,10 +44,10 @@ def test_partitions_go_by_the_time_in_their_value(tmp_path: Path) -> None:
 
 def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02", "2999-01-01"], partition__expiration_time="7 d")  # fmt: skip
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
 
     planned = plan(table)
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     done = expire_partitions(table)
 
     assert done.to_dict() == planned.to_dict()
@@ -56,7 +56,7 @@ def test_expired_partitions_are_dropped_and_others_stay(tmp_path: Path) -> None:
     assert rows_of(table, snapshot_id=1) == [("2020-01-01", 0), ("2020-01-02", 1), ("2999-01-01", 2)]  # fmt: skip
     assert check(table, deep=True)
     assert not expire_partitions(table)
-    assert table.snapshots.ids() == [1, 2]
+    assert table.stores.snapshots.ids() == [1, 2]
 
 
 def test_a_number_and_a_batch_size_bound_what_is_dropped(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_number_and_a_batch_size_bound_what_is_dropped(tmp_path: Path) -> None
     done = expire_partitions(table)
 
     assert [len(batch) for batch in done.batches] == [2, 2, 1]
-    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert table.stores.snapshots.ids() == [1, 2, 3, 4]
     assert [row[0] for row in rows_of(table)] == days[5:]
     assert expire_partitions(table, max_expires=1).names == ("dt=2020-01-06",)
 
@@ -123,7 +123,7 @@ def test_numbers_that_would_drop_others_than_asked_are_refused(
 
     with pytest.raises(InputError, match="cannot expire"):
         expire_partitions(table, max_expires=most)
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
 
 
 def test_a_text_that_only_resembles_the_format_never_expires(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_who_reads_the_earliest_snapshot_meets_none_that_is_going(tmp_path: Path
     class Watching(LocalFileIO):
         def delete(self, path: str) -> None:
             super().delete(path)
-            earliest = table.snapshots.earliest_id()
+            earliest = table.stores.snapshots.earliest_id()
             seen.append((earliest, rows_of(table, snapshot_id=earliest)))
 
     watched = Table(table.identifier, Watching(), table.paths)
@@ -72,7 +72,7 @@ def test_a_snapshot_that_is_tagged_while_it_goes_stays_or_the_tag_is_refused(
     # another engine does not look at the hint: its tag is seen, and its files stay
     table = make_table(tmp_path / "b", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
     rows = rows_of(table, snapshot_id=2)
-    data = Path(table.snapshots.path(2)).read_bytes()
+    data = Path(table.stores.snapshots.path(2)).read_bytes()
     tag = Path(table.paths.tag_dir) / "tag-late"
     tag.parent.mkdir()
     io = _AtEarliest(lambda: tag.write_bytes(data))
@@ -155,7 +155,7 @@ def test_commits_meanwhile_do_no_harm(tmp_path: Path) -> None:
     result = expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
 
     assert result.snapshots == 3
-    assert table.snapshots.ids() == [4, 5]
+    assert table.stores.snapshots.ids() == [4, 5]
     assert (0, 99, "late") in rows_of(table)
     assert check(table, deep=True)
 
@@ -170,6 +170,6 @@ def test_two_expirations_at_once_do_no_harm(tmp_path: Path, other: int) -> None:
 
     after = read_all_branches(table)
     assert after == select_retained(before, after)
-    assert table.snapshots.ids() == list(range(6 - min(other, 2), 6))
+    assert table.stores.snapshots.ids() == list(range(6 - min(other, 2), 6))
     assert check(table, deep=True).findings == ()
     assert unreferenced_files(table) == set()

@@ -116,7 +116,7 @@ def test_expiration_changes_no_retained_version_and_leaves_nothing(
     with small_batches(3), tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), kind, history)
         loose = unreferenced_files(table)
-        before, ids = read_all_branches(table), table.snapshots.ids()
+        before, ids = read_all_branches(table), table.stores.snapshots.ids()
 
         expire_snapshots(table, retain_max=first + second, older_than=0)
         expire_snapshots(table, retain_max=first, older_than=0)
@@ -124,7 +124,7 @@ def test_expiration_changes_no_retained_version_and_leaves_nothing(
 
         after = read_all_branches(table)
         assert after == select_retained(before, after)
-        left = table.snapshots.ids()
+        left = table.stores.snapshots.ids()
         assert left == ids[-first:], "the newest stay, without a gap"
         assert check(table, deep=True).findings == ()
         assert unreferenced_files(table) <= loose, "nothing is left behind"
@@ -181,7 +181,7 @@ def test_a_consumer_that_expired_is_removed(tmp_path: Path) -> None:
 
     expire_snapshots(table, retain_max=1)
 
-    assert table.snapshots.ids() == [3, 4]
+    assert table.stores.snapshots.ids() == [3, 4]
     assert [path.name for path in folder.iterdir()] == ["consumer-new"]
 
 
@@ -199,7 +199,7 @@ def test_gaps_are_survived(tmp_path: Path) -> None:
     table = make_snapshots(tmp_path, 8)
     rows = rows_of(table)
     for number in (3, 4, 6):
-        Path(table.snapshots.path(number)).unlink()
+        Path(table.stores.snapshots.path(number)).unlink()
 
     expire_snapshots(table, retain_max=3)
 
@@ -242,9 +242,9 @@ def test_files_that_came_back_are_not_deleted_with_the_snapshot_that_removed_the
 ) -> None:
     """A rollback as a new snapshot adds files again that an older one deleted (apache/paimon#8450)."""
     table = make_snapshots(tmp_path, 1, manifest__merge_min_count="1")
-    first = table.manifests.live(table.snapshots.get(1))
+    first = table.stores.manifests.live(table.stores.snapshots.get(1))
     table.truncate()
-    table.new_commit(StepKind.WRITE_ROWS).commit(
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(
         CommitChanges(kind=CommitKind.OVERWRITE, entries=tuple(first))
     )
     table.upsert(table_of("k v", [(2, "2")]))

@@ -201,7 +201,7 @@ def test_a_time_zone_that_does_not_exist_is_refused_by_its_option(tmp_path: Path
 
 
 def set_option(table: Table, key: str, value: str) -> None:
-    path = Path(table.schemas.path(table.schema.id))
+    path = Path(table.stores.schemas.path(table.schema.id))
     schema = json.loads(path.read_text())
     schema["options"][key] = value
     path.write_text(json.dumps(schema))

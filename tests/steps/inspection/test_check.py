@@ -112,21 +112,21 @@ def test_a_missing_index_file_is_found(table: Table) -> None:
 
 
 def test_a_damaged_snapshot_is_found(table: Table) -> None:
-    Path(table.snapshots.path(3)).write_bytes(b"{}")
+    Path(table.stores.snapshots.path(3)).write_bytes(b"{}")
 
     assert rules(table) >= {"unreadable", "gap"}
 
 
 def test_a_missing_snapshot_is_found(table: Table) -> None:
-    Path(table.snapshots.path(3)).unlink()
+    Path(table.stores.snapshots.path(3)).unlink()
 
     assert rules(table) == {"gap"}
 
 
 def test_a_lost_newest_snapshot_is_found(table: Table) -> None:
-    newest = table.snapshots.latest_id()
+    newest = table.stores.snapshots.latest_id()
     assert newest is not None
-    Path(table.snapshots.path(newest)).unlink()
+    Path(table.stores.snapshots.path(newest)).unlink()
 
     assert rules(table, deep=False) == {"lost-snapshot"}
     with pytest.raises(MissingFileError, match=f"LATEST names snapshot {newest}"):
@@ -194,7 +194,7 @@ def test_a_file_on_two_levels_is_found(table: Table) -> None:
 
 
 def test_a_base_that_lost_a_file_is_found(table: Table) -> None:
-    one = table.snapshots.get(4)
+    one = table.stores.snapshots.get(4)
     edit_snapshot(
         table,
         5,
@@ -265,7 +265,7 @@ def test_a_file_that_is_not_what_its_metadata_says_is_found(tmp_path: Path) -> N
 
 
 def table_key(table: Table, snapshot_id: int) -> bytes:
-    [entry] = table.manifests.read_delta_entries(table.snapshots.get(snapshot_id))
+    [entry] = table.stores.manifests.read_delta_entries(table.stores.snapshots.get(snapshot_id))
     return entry.file.min_key
 
 
@@ -273,7 +273,7 @@ def test_wrong_statistics_are_found(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="1")
     table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
     table.upsert(table_of("k v", [(7, None)]))
-    [entry] = table.manifests.read_delta_entries(table.snapshots.get(2))
+    [entry] = table.stores.manifests.read_delta_entries(table.stores.snapshots.get(2))
 
     edit_files(table, 1, value_stats=entry.file.value_stats)
 
@@ -360,10 +360,10 @@ def test_rows_that_come_back_are_found(table: Table) -> None:
     table.upsert(table_of("p k v", [(1, k, f"d{k}") for k in range(20)]))
     compact(table, InProcessExecutor())
     assert check(table, deep=True)
-    newest = table.snapshots.latest()
+    newest = table.stores.snapshots.latest()
     assert newest is not None
 
-    edit_snapshot(table, newest.id, index_manifest=table.snapshots.get(4).index_manifest)
+    edit_snapshot(table, newest.id, index_manifest=table.stores.snapshots.get(4).index_manifest)
 
     assert "live-twice" in rules(table)
 
@@ -375,10 +375,10 @@ def test_a_name_that_leads_out_of_the_table_is_found(table: Table) -> None:
 
 
 def test_what_an_expiration_left_half_done_is_no_finding(table: Table) -> None:
-    table.snapshots.write_hint("EARLIEST", 5)
+    table.stores.snapshots.write_hint("EARLIEST", 5)
     table.tags.delete("kept")
-    Path(table.snapshots.path(2)).unlink()
-    for name in {table.snapshots.get(i).delta_manifest_list for i in (1, 3)}:
+    Path(table.stores.snapshots.path(2)).unlink()
+    for name in {table.stores.snapshots.get(i).delta_manifest_list for i in (1, 3)}:
         (Path(table.paths.manifest_dir) / name).unlink()
 
     assert check(table, deep=True).findings == ()

@@ -66,7 +66,7 @@ def test_snapshots_have_ages_and_expired_ones_do_not_count(tmp_path: Path) -> No
 
     found = compute_health(table, now=10)
     assert (found.snapshots, found.oldest_snapshot_age, found.tags, found.branches) == (2, 7, 1, 1)
-    table.snapshots.write_hint("EARLIEST", 4)
+    table.stores.snapshots.write_hint("EARLIEST", 4)
     assert compute_health(table, now=10).snapshots == 1
 
 

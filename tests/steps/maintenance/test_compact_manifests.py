@@ -18,9 +18,9 @@ HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, HISTORY)
-    before, newest = read_all_branches(table), table.snapshots.latest()
+    before, newest = read_all_branches(table), table.stores.snapshots.latest()
     assert newest is not None
-    live = {entry.identity for entry in table.manifests.live(newest)}
+    live = {entry.identity for entry in table.stores.manifests.live(newest)}
 
     planned = plan(table)
     snapshot = compact_manifests(table)
@@ -31,8 +31,8 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
     assert (snapshot.id, snapshot.commit_kind) == (newest.id + 1, CommitKind.COMPACT)
     assert (snapshot.delta_record_count, snapshot.total_record_count) == (0, newest.total_record_count)  # fmt: skip
     assert snapshot.index_manifest == newest.index_manifest
-    assert {entry.identity for entry in table.manifests.live(snapshot)} == live
-    assert len(table.manifests.manifests(snapshot)) == 1
+    assert {entry.identity for entry in table.stores.manifests.live(snapshot)} == live
+    assert len(table.stores.manifests.manifests(snapshot)) == 1
     after = read_all_branches(table)
     assert select_retained(after, before) == before
     assert after[f"main {snapshot.id}"] == before[f"main {newest.id}"]
@@ -44,4 +44,4 @@ def test_manifests_become_one_and_nothing_else_changes(tmp_path: Path, kind: str
 def test_an_empty_table_has_no_manifests(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     assert compact_manifests(table) is None
-    assert table.snapshots.ids() == []
+    assert table.stores.snapshots.ids() == []

@@ -39,7 +39,7 @@ def test_rows_stay_and_writers_go_on(tmp_path: Path, kind: str) -> None:
     before = read_all_branches(table)
 
     planned = step.plan(table, 4)
-    assert table.snapshots.latest_id() == planned.snapshot_id
+    assert table.stores.snapshots.latest_id() == planned.snapshot_id
     snapshot = rescale(table, 4)
 
     assert snapshot is not None
@@ -164,7 +164,7 @@ def test_rows_whose_bucket_key_had_another_type_are_rescaled(tmp_path: Path) -> 
     table.append(table_of("k", [(k,) for k in range(-9, 9)]))
     schema = table.schema
     field = replace(schema.fields[0], type=parse_type("BIGINT"))
-    assert table.schemas.create(replace(schema, id=1, fields=(field,)))
+    assert table.stores.schemas.create(replace(schema, id=1, fields=(field,)))
 
     rescale(table, 6)
 

@@ -103,7 +103,7 @@ def test_with_vectors_no_data_file_changes_and_old_vectors_grow(tmp_path: Path) 
     for name, vector in first.items():
         assert set(vector.positions()) <= set(second[name].positions())
     assert (result.deleted, result.files_added, result.files_removed) == (2, 0, 0)
-    index = table.manifests.read_index_entries(snapshot)
+    index = table.stores.manifests.read_index_entries(snapshot)
     assert len(index) == 1 or {len(entry.ranges or ()) for entry in index} == {1}
     assert_healthy(table)
 
@@ -357,9 +357,11 @@ def test_a_deletion_that_always_loses_reports_the_conflict_and_leaves_nothing(
         delete(table, Racing(*races), "v = 'old'")
 
     assert rows_of(table)[7] == (7, "again")
-    snapshots = list(table.snapshots.ids())
+    snapshots = list(table.stores.snapshots.ids())
     entries = [
-        e for n in snapshots for e in table.manifests.read_delta_entries(table.snapshots.get(n))
+        e
+        for n in snapshots
+        for e in table.stores.manifests.read_delta_entries(table.stores.snapshots.get(n))
     ]
     on_disk = {Path(path).name for path in stored_files(table) if "/data-" in path}
     assert on_disk == {entry.file.file_name for entry in entries}

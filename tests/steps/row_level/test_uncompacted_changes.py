@@ -139,7 +139,7 @@ def test_no_change_is_lost_or_applied_twice(
             if step == "compact":
                 assert rows_of(table) == rows
                 assert table.scan().rows_not_visible == 0
-        if table.snapshots.latest() is not None:
+        if table.stores.snapshots.latest() is not None:
             assert_healthy(table)
 
 

@@ -53,7 +53,7 @@ def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
 
     assert [process.exitcode for process in processes] == [0] * PROCESSES
     total = PROCESSES * COMMITS
-    assert table.snapshots.ids() == list(range(1, total + 1))
+    assert table.stores.snapshots.ids() == list(range(1, total + 1))
     assert [row[0] for row in rows_of(table)] == sorted(
         process * 100 + number for process in range(PROCESSES) for number in range(COMMITS)
     )
@@ -68,11 +68,11 @@ def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
 def assert_no_stray_manifests(table: Table) -> None:
     """Every manifest and list on disk belongs to a snapshot."""
     known = set()
-    for snapshot_id in table.snapshots.ids():
-        snapshot = table.snapshots.get(snapshot_id)
+    for snapshot_id in table.stores.snapshots.ids():
+        snapshot = table.stores.snapshots.get(snapshot_id)
         lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
         known |= {*lists, snapshot.index_manifest, snapshot.changelog_manifest_list}
-        known |= {meta.file_name for meta in table.manifests.manifests(snapshot)}
+        known |= {meta.file_name for meta in table.stores.manifests.manifests(snapshot)}
     assert {path.name for path in Path(table.paths.manifest_dir).iterdir()} <= known
 
 
@@ -159,7 +159,7 @@ def test_without_rows_a_snapshot_is_made_only_if_it_is_asked_for(
     snapshot = table.upsert(table_of("k v", [(1, "a")]).slice(1))
 
     assert (snapshot is None) == (forced == "false")
-    assert table.snapshots.ids() == ([] if snapshot is None else [1])
+    assert table.stores.snapshots.ids() == ([] if snapshot is None else [1])
 
 
 def test_an_error_after_the_snapshot_was_written_is_no_failure(
@@ -180,7 +180,7 @@ def test_an_error_after_the_snapshot_was_written_is_no_failure(
     assert snapshot is not None
     assert snapshot.id == 1
     assert rows_of(table) == [(1, "a")]
-    assert table.snapshots.hint("LATEST") == 1
+    assert table.stores.snapshots.hint("LATEST") == 1
 
 
 def test_a_create_that_says_no_to_its_own_snapshot_is_no_failure(
@@ -199,7 +199,7 @@ def test_a_create_that_says_no_to_its_own_snapshot_is_no_failure(
     replace_create(monkeypatch, sent_twice)
     table.upsert(table_of("k v", [(1, "a")]))
 
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     assert rows_of(table) == [(1, "a")]
 
 
@@ -223,7 +223,7 @@ def test_a_commit_whose_outcome_is_unknown_is_found_by_the_next_attempt(
     snapshot = table.append(table_of("k v", [(1, "a")]))
 
     assert snapshot is not None
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     assert rows_of(table) == [(1, "a")]
     assert snapshot.to_json() == late[0][1]
 
@@ -243,7 +243,7 @@ def test_a_lost_request_is_sent_again(tmp_path: Path, monkeypatch: pytest.Monkey
     replace_create(monkeypatch, losing)
     table.append(table_of("k v", [(1, "a")]))
 
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     assert rows_of(table) == [(1, "a")]
     assert_healthy(table)
 
@@ -296,7 +296,7 @@ def test_an_ingest_with_a_commit_id_is_committed_once(tmp_path: Path) -> None:
         done = planned.write(table_of("k v", [(1, "a")]).to_batches())
         assert ingest.commit(table, planned, [done], 0.0).snapshot_id == 1
 
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
 
 
@@ -318,7 +318,7 @@ def test_of_many_processes_with_one_commit_id_one_commits(tmp_path: Path) -> Non
         process.join()
 
     assert [process.exitcode for process in processes] == [0] * PROCESSES
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
     assert rows_of(table) == [(1, "a")]
     assert len([path for path in stored_files(table) if "/bucket-0/" in path]) == 1
     assert_no_stray_manifests(table)
@@ -429,13 +429,13 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest_behind(
         raise StorageError("the disk is full")
 
     monkeypatch.setattr(
-        "paimon_orch.table.commit.snapshot_builder.SnapshotBuilder._statistics", full
+        "paimon_orch.table.commit.snapshot_builder.SnapshotBuilder._resolve_statistics", full
     )
     with pytest.raises(StorageError, match="the disk is full"):
         table.upsert(table_of("k v", [(2, "b")]))
 
     assert {path for path in stored_files(table) if "/manifest/" in path} == before
-    assert table.snapshots.ids() == [1]
+    assert table.stores.snapshots.ids() == [1]
 
 
 def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
@@ -452,7 +452,7 @@ def test_a_hint_that_cannot_be_written_does_not_undo_the_commit(
     table.upsert(table_of("k v", [(1, "a")]))
     table.upsert(table_of("k v", [(2, "b")]))
 
-    assert table.snapshots.ids() == [1, 2]
+    assert table.stores.snapshots.ids() == [1, 2]
     assert rows_of(table) == [(1, "a"), (2, "b")]
 
 
@@ -477,7 +477,7 @@ def test_time_never_runs_backwards_between_snapshots(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     first = table.upsert(table_of("k v", [(1, "a")]))
     assert first is not None
-    commit = table.new_commit(StepKind.WRITE_ROWS)
+    commit = table.stores.new_commit(StepKind.WRITE_ROWS)
     commit.clock = lambda: 0.0
 
     assert commit.commit(CommitChanges(kind=CommitKind.APPEND)).time_millis == first.time_millis

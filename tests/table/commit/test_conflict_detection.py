@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
     HASH_INDEX,
@@ -117,7 +118,9 @@ def vectors(
     )
 
 
-GUARD = BucketGuard.of(EMPTY_ROW, 0, [(5, "top"), (0, "new")], [vectors("index-1")])
+GUARD = BucketGuard.of(
+    PartitionBucket(EMPTY_ROW, 0), [(5, "top"), (0, "new")], [vectors("index-1")]
+)
 
 
 def test_a_bucket_as_it_was_passes() -> None:

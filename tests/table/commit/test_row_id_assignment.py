@@ -54,9 +54,11 @@ def files_of(table: Table) -> list[DataFileMeta]:
 def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     """Put all rows into one new file, as a compaction does; ``changed`` leaves their sequence numbers pending."""
     [split] = table.files()
-    schema, reader = table.schema, table.reader()
+    schema, reader = table.schema, table.stores.reader()
     fields = [*schema.fields, *row_tracking_fields(schema)]
-    rewriter = table.build_writer_factory().writer(split.partition, 0, source=FileSource.COMPACT)
+    rewriter = table.stores.build_writer_factory().writer(
+        split.partition, 0, source=FileSource.COMPACT
+    )
     for file in split.files:
         for batch in reader.read(BucketFile(split.partition, 0, file), fields):
             rows = pa.Table.from_batches([batch])
@@ -84,7 +86,7 @@ def test_a_commit_numbers_rows_files_and_manifests(table: Table) -> None:
         (0, 1, 1),
         (2, 2, 2),
     ]
-    manifests = table.manifests.manifests(snapshot)
+    manifests = table.stores.manifests.manifests(snapshot)
     assert [(m.min_row_id, m.max_row_id) for m in manifests] == [(0, 1), (2, 2)]
 
 
@@ -126,7 +128,7 @@ def test_a_rewrite_keeps_ids_and_sequence_numbers(tmp_path: Path, kind: str) -> 
     table.append(table_of("k v", [(3, "c")]))
     before = rows_of(table, columns=COLUMNS)
 
-    snapshot = table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table))
+    snapshot = table.stores.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table))
 
     [file] = files_of(table)
     assert (file.first_row_id, file.min_sequence_number, file.max_sequence_number) == (None, 1, 2)
@@ -151,7 +153,7 @@ def test_ids_are_those_of_physical_rows_whatever_is_skipped(
     with small_batches(10):
         table.append(table_of("k v", [(1000 + n, "x") for n in range(100)]))
     [split] = table.files()
-    reader, vector = table.reader(), DeletionVector.of([3, 57])
+    reader, vector = table.stores.reader(), DeletionVector.of([3, 57])
     at = BucketFile(split.partition, 0, split.files[0])
     predicate = bind_filter("k IN (1056, 1057, 1058)", table.schema)
     fields = [*table.schema.fields, ROW_ID]
@@ -173,7 +175,7 @@ def test_compaction_keeps_ids(table: Table) -> None:
 
 
 def test_changed_rows_get_the_number_of_the_snapshot_that_changes_them(table: Table) -> None:
-    table.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table, changed=True))
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(rewrite(table, changed=True))
 
     assert rows_of(table, columns=COLUMNS) == [(1, 0, 3), (2, 1, 3), (3, 2, 3)]
 
@@ -201,10 +203,10 @@ def test_ids_that_are_taken_or_were_never_given_are_refused(table: Table) -> Non
         return CommitChanges(kind=CommitKind.COMPACT, entries=(entry,))
 
     with pytest.raises(CommitConflictError, match="both hold rows of the ids 1 to 1"):
-        table.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
+        table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(1))
     with pytest.raises(CommitConflictError, match="ids below 3 only"):
-        table.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
-    assert table.snapshots.latest_id() == 2
+        table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
+    assert table.stores.snapshots.latest_id() == 2
 
 
 def test_the_golden_table_has_the_ids_that_its_writer_gave() -> None:
@@ -234,7 +236,7 @@ def test_rows_that_lost_their_ids_have_none(table: Table) -> None:
     [split] = table.files()
     lost = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
 
-    [batch] = table.reader().read(lost, row_tracking_fields(table.schema))
+    [batch] = table.stores.reader().read(lost, row_tracking_fields(table.schema))
 
     assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
 
@@ -244,7 +246,7 @@ def test_files_are_skipped_by_the_statistics_of_the_columns_that_they_hold(table
     [split] = table.files()
     wider = replace(split.files[0], write_cols=("v", "k", "_ROW_ID"), value_stats_cols=("v", "k"))
     part = replace(split.files[0], write_cols=("k", "v"), value_stats_cols=None)
-    statistics = FileStats(table.schema, table.schemas.get)
+    statistics = FileStats(table.schema, table.stores.schemas.get)
 
     assert statistics.of(split.partition, part)("k").max == 2
     assert statistics.of(split.partition, wider)("v").max is not None

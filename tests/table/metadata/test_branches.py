@@ -44,7 +44,7 @@ def test_a_branch_begins_at_its_tag_and_goes_its_own_way(table: Table) -> None:
     table.upsert(table_of("k v", [(1, "main")]))
 
     assert (value(dev), value(table)) == (["dev"], ["main"])
-    assert (dev.snapshots.ids(), table.snapshots.ids()) == ([2, 3], [1, 2, 3, 4])
+    assert (dev.stores.snapshots.ids(), table.stores.snapshots.ids()) == ([2, 3], [1, 2, 3, 4])
     assert value(dev, tag="base") == ["2"]
     assert table.branches.names() == ["dev"]
     assert_healthy(dev)
@@ -56,8 +56,8 @@ def test_a_branch_has_the_schemas_until_its_tag(table: Table, tmp_path: Path) ->
     table.branches.create("dev", "base")
     table.branches.create("all")
 
-    assert branch(table, "dev").schemas.ids() == [0]
-    assert branch(table, "all").schemas.ids() == [0, 1]
+    assert branch(table, "dev").stores.schemas.ids() == [0]
+    assert branch(table, "all").stores.schemas.ids() == [0, 1]
 
 
 def test_an_empty_branch_has_no_rows(table: Table) -> None:
@@ -87,8 +87,8 @@ def test_main_moves_to_a_branch(table: Table, tmp_path: Path) -> None:
         table.branches.fast_forward("dev")
 
         assert rows_of(table) == rows_of(dev) == [(1, "dev", 5)]
-        assert table.snapshots.ids() == [1, 2, 3]
-        assert table.snapshots.hint("LATEST") == 3
+        assert table.stores.snapshots.ids() == [1, 2, 3]
+        assert table.stores.snapshots.hint("LATEST") == 3
         assert table.tags.names() == ["base", "release"]
         assert table.schema == dev.schema
         assert value(table, snapshot_id=1) == ["1"]
@@ -170,11 +170,11 @@ def test_a_fast_forward_to_before_the_earliest_snapshot_moves_the_hint(tmp_path:
     for text in "bc":
         table.upsert(table_of("k v", [(1, text)]))
     expire_snapshots(table, retain_max=1)
-    assert table.snapshots.hint("EARLIEST") == 3
+    assert table.stores.snapshots.hint("EARLIEST") == 3
 
     table.branches.fast_forward("dev")
 
-    assert (table.snapshots.hint("EARLIEST"), table.snapshots.ids()) == (1, [1])
+    assert (table.stores.snapshots.hint("EARLIEST"), table.stores.snapshots.ids()) == (1, [1])
     assert rows_of(table) == [(1, "a")]
     assert check(table, deep=True)
 
@@ -202,9 +202,9 @@ def test_main_does_not_move_to_what_a_branch_was_expiring(table: Table) -> None:
     dev = branch(table, "dev")
     for text in ("x", "y"):
         dev.upsert(table_of("k v", [(1, text)]))
-    dev.snapshots.write_hint("EARLIEST", 4)
+    dev.stores.snapshots.write_hint("EARLIEST", 4)
 
     table.branches.fast_forward("dev")
 
-    assert table.snapshots.ids() == [1, 2, 3, 4]
+    assert table.stores.snapshots.ids() == [1, 2, 3, 4]
     assert [value(table, snapshot_id=number) for number in (3, 4)] == [["3"], ["y"]]

@@ -108,7 +108,7 @@ def test_a_table_of_many_commits_keeps_few_manifests(tmp_path: Path) -> None:
 
     snapshot = table.snapshot()
     assert snapshot is not None
-    assert len(table.manifests.manifests(snapshot)) <= 6
+    assert len(table.stores.manifests.manifests(snapshot)) <= 6
     assert [row[0] for row in rows_of(table)] == list(range(23))
     assert rows_of(table, snapshot_id=7) == [(number, "x") for number in range(7)]
     assert_healthy(table)
@@ -123,7 +123,7 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
         file.write(b"\0")
 
     with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
-        ManifestMerger(table.manifests, writer, Options(OPTIONS[name])).run(manifests)
+        ManifestMerger(table.stores.manifests, writer, Options(OPTIONS[name])).run(manifests)
 
 
 def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) -> None:
@@ -135,5 +135,5 @@ def test_many_entries_become_manifests_of_about_the_target_size(tmp_path: Path) 
 
     assert all(25 << 10 < one.file_size < 75 << 10 for one in manifests[:-1])
     assert len(manifests) > 2
-    found = table.manifests.entries(manifests)
+    found = table.stores.manifests.entries(manifests)
     assert [entry.file.file_name for entry in found] == [entry.file.file_name for entry in entries]

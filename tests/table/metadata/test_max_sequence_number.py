@@ -54,7 +54,7 @@ def test_the_number_is_computed_once_from_the_files_of_a_snapshot_without_it(
     rows = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
     table.upsert(rows)
     assert _property(table) is None
-    path = Path(table.schemas.path(0))
+    path = Path(table.stores.schemas.path(0))
     schema = json.loads(path.read_bytes())
     path.write_text(json.dumps(schema | {"options": schema["options"] | MODE}))
     compact(table, InProcessExecutor(), strategy="full")

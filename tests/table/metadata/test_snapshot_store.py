@@ -39,7 +39,7 @@ def test_the_newest_snapshot_is_found_if_the_hint_is_stale_or_damaged(
 ) -> None:
     snapshot_file(table, "LATEST").write_text(text, encoding="latin-1" if "\xff" in text else None)
 
-    assert table.snapshots.latest_id() == 3
+    assert table.stores.snapshots.latest_id() == 3
     assert len(rows_of(table)) == 3
 
 
@@ -72,30 +72,30 @@ def test_a_stale_hint_to_an_expired_snapshot_is_ignored(table: Table) -> None:
     snapshot_file(table, "snapshot-1").unlink()
     snapshot_file(table, "snapshot-2").unlink()
 
-    assert table.snapshots.latest_id() == 3
+    assert table.stores.snapshots.latest_id() == 3
 
 
 def test_without_hints_the_directory_is_listed(table: Table) -> None:
     snapshot_file(table, "LATEST").unlink()
 
-    assert table.snapshots.latest_id() == 3
-    assert table.snapshots.earliest_id() == 1
+    assert table.stores.snapshots.latest_id() == 3
+    assert table.stores.snapshots.earliest_id() == 1
 
 
 def test_a_hint_may_be_a_directory(table: Table) -> None:
     snapshot_file(table, "LATEST").unlink()
     snapshot_file(table, "LATEST").mkdir()
 
-    assert table.snapshots.latest_id() == 3
+    assert table.stores.snapshots.latest_id() == 3
 
 
 @pytest.mark.parametrize("text", ["1", "7", "", "x"])
 def test_the_oldest_snapshot_is_one_that_exists(table: Table, text: str) -> None:
     snapshot_file(table, "EARLIEST").write_text(text)
 
-    assert table.snapshots.earliest_id() == 1
+    assert table.stores.snapshots.earliest_id() == 1
     snapshot_file(table, "snapshot-1").unlink()
-    assert table.snapshots.earliest_id() == 2
+    assert table.stores.snapshots.earliest_id() == 2
 
 
 def test_other_files_are_no_snapshots(table: Table) -> None:
@@ -110,25 +110,25 @@ def test_other_files_are_no_snapshots(table: Table) -> None:
     ):
         snapshot_file(table, name).write_text("{}")
 
-    assert table.snapshots.ids() == [1, 2, 3]
+    assert table.stores.snapshots.ids() == [1, 2, 3]
 
 
 def test_a_gap_is_stepped_over(table: Table) -> None:
     snapshot_file(table, "snapshot-2").unlink()
 
-    assert [snapshot.id for snapshot in table.snapshots.walk_back()] == [3, 1]
-    assert table.snapshots.latest_id() == 3
+    assert [snapshot.id for snapshot in table.stores.snapshots.walk_back()] == [3, 1]
+    assert table.stores.snapshots.latest_id() == 3
 
 
 def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:
     table = new_table(tmp_path)
 
     assert table.snapshot() is None
-    assert table.snapshots.earliest_id() is None
-    assert list(table.snapshots.walk_back()) == []
+    assert table.stores.snapshots.earliest_id() is None
+    assert list(table.stores.snapshots.walk_back()) == []
     assert rows_of(table) == []
     with pytest.raises(NotFoundError, match="no snapshot at or before"):
-        table.snapshots.find_at_time(2**60)
+        table.stores.snapshots.find_at_time(2**60)
     with pytest.raises(NotFoundError, match="has no snapshot 1; it has none"):
         table.snapshot(1)
 
@@ -194,11 +194,13 @@ def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None
     times = []
     for number in (1, 2, 3):
         path = snapshot_file(table, f"snapshot-{number}")
-        found = table.snapshots.get(number).time_millis
+        found = table.stores.snapshots.get(number).time_millis
         path.write_text(path.read_text().replace(str(found), str(1000 * number)))
         times.append(1000 * number)
 
-    assert [table.snapshots.find_at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)] == [
+    assert [
+        table.stores.snapshots.find_at_time(time).id for time in (1000, 1999, 2000, 3000, 9999)
+    ] == [
         1,
         1,
         2,
@@ -206,7 +208,7 @@ def test_the_snapshot_of_a_time_is_the_newest_not_after_it(table: Table) -> None
         3,
     ]
     with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
-        table.snapshots.find_at_time(999)
+        table.stores.snapshots.find_at_time(999)
 
 
 def test_tags_are_found_by_name(table: Table) -> None:
@@ -214,7 +216,7 @@ def test_tags_are_found_by_name(table: Table) -> None:
     tag.parent.mkdir()
     tag.write_bytes(snapshot_file(table, "snapshot-2").read_bytes())
 
-    assert table.snapshots.tags() == ["monthly"]
-    assert table.snapshots.tag("monthly").id == 2
+    assert table.stores.snapshots.tags() == ["monthly"]
+    assert table.stores.snapshots.tag("monthly").id == 2
     with pytest.raises(NotFoundError, match="has no tag 'weekly'; it has monthly"):
-        table.snapshots.tag("weekly")
+        table.stores.snapshots.tag("weekly")

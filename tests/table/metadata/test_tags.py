@@ -40,7 +40,7 @@ def test_a_tag_is_a_copy_of_its_snapshot(table: Table) -> None:
     table.tags.create("newest")
     table.tags.create("older", 2)
 
-    snapshot = Path(table.snapshots.path(3)).read_bytes()
+    snapshot = Path(table.stores.snapshots.path(3)).read_bytes()
     assert Path(table.tags.path("newest")).read_bytes() == snapshot
     assert rows_of(table, tag="older") == [(1, "2")]
     assert table.tags.names() == ["newest", "older"]
@@ -59,7 +59,7 @@ def test_a_tag_is_a_copy_of_its_snapshot(table: Table) -> None:
 def test_a_tag_with_a_time_says_when_it_was_made_as_java_does(
     table: Table, moment: datetime, parts: list[int]
 ) -> None:
-    Tags(table.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))
+    Tags(table.stores.snapshots, lambda: moment).create("t", time_retained=timedelta(hours=1.5))
 
     assert (stored(table, "t")["tagCreateTime"], stored(table, "t")["tagTimeRetained"]) == (
         parts,
@@ -123,7 +123,7 @@ def test_what_is_not_there_is_named(table: Table, tmp_path: Path) -> None:
 def test_a_snapshot_that_expires_while_it_is_tagged_leaves_no_tag(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(table.snapshots), "exists", lambda *_: False)
+    monkeypatch.setattr(type(table.stores.snapshots), "exists", lambda *_: False)
 
     with pytest.raises(NotFoundError, match="expired"):
         table.tags.create("t")
@@ -133,7 +133,7 @@ def test_a_snapshot_that_expires_while_it_is_tagged_leaves_no_tag(
 
 def test_an_expired_snapshot_is_tagged_from_another_tag(table: Table) -> None:
     table.tags.create("daily", 1, time_retained=timedelta(days=1))
-    Path(table.snapshots.path(1)).unlink()
+    Path(table.stores.snapshots.path(1)).unlink()
 
     table.tags.create("kept", 1)
 
@@ -169,7 +169,7 @@ def test_a_rollback_shows_the_rows_of_its_snapshot_and_goes_on_from_there(
 ) -> None:
     for tag, snapshot_id in (("one", 1), ("two", 2), ("three", 3)):
         table.tags.create(tag, snapshot_id)
-    when = table.snapshots.get(2).time_millis
+    when = table.stores.snapshots.get(2).time_millis
     arguments: dict[str, dict[str, Any]] = {
         "id": {"snapshot_id": 2},
         "tag": {"tag": "two"},
@@ -185,7 +185,7 @@ def test_a_rollback_shows_the_rows_of_its_snapshot_and_goes_on_from_there(
         assert files(table.paths.snapshot_dir) == {"snapshot-1", "snapshot-2", "LATEST"}
         assert table.tags.names() == ["one", "two"]
         table.upsert(table_of("k v", [(1, "new")]))
-        assert table.snapshots.latest_id() == 3
+        assert table.stores.snapshots.latest_id() == 3
         assert rows_of(table) == [(1, "new")]
         assert_healthy(table)
 
@@ -210,16 +210,16 @@ def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
 
 
 def test_an_expired_snapshot_comes_back_from_its_tag(table: Table) -> None:
-    original = Path(table.snapshots.path(1)).read_bytes()
+    original = Path(table.stores.snapshots.path(1)).read_bytes()
     table.tags.create("kept", 1, time_retained=timedelta(days=1))
     for snapshot_id in (1, 2):  # as an expiration does
-        Path(table.snapshots.path(snapshot_id)).unlink()
-    table.snapshots.write_hint("EARLIEST", 3)
+        Path(table.stores.snapshots.path(snapshot_id)).unlink()
+    table.stores.snapshots.write_hint("EARLIEST", 3)
 
     table.rollback(tag="kept")
 
-    assert json.loads(Path(table.snapshots.path(1)).read_bytes()) == json.loads(original)
-    assert (table.snapshots.earliest_id(), table.snapshots.latest_id()) == (1, 1)
+    assert json.loads(Path(table.stores.snapshots.path(1)).read_bytes()) == json.loads(original)
+    assert (table.stores.snapshots.earliest_id(), table.stores.snapshots.latest_id()) == (1, 1)
     assert rows_of(table) == [(1, "1")]
 
 
@@ -261,26 +261,26 @@ def test_tags_of_java_are_understood_and_kept(tmp_path: Path) -> None:
 
 def test_a_snapshot_that_is_being_expired_is_not_gone_back_to(table: Table) -> None:
     """Its expiration was killed: the hint has moved, and some of its files may be gone."""
-    table.snapshots.write_hint("EARLIEST", 3)
+    table.stores.snapshots.write_hint("EARLIEST", 3)
     before = files(table.paths.snapshot_dir)
 
     with pytest.raises(NotFoundError, match="is being expired"):
         table.rollback(2)
 
     assert files(table.paths.snapshot_dir) == before
-    assert table.snapshots.latest_id() == 3
+    assert table.stores.snapshots.latest_id() == 3
 
 
 def test_a_tagged_snapshot_that_is_being_expired_is_the_oldest_after_a_rollback(
     table: Table,
 ) -> None:
     table.tags.create("kept", 2)
-    table.snapshots.write_hint("EARLIEST", 3)
+    table.stores.snapshots.write_hint("EARLIEST", 3)
 
     table.rollback(2)
 
     assert rows_of(table) == [(1, "2")]
-    assert (table.snapshots.earliest_id(), table.snapshots.latest_id()) == (2, 2)
+    assert (table.stores.snapshots.earliest_id(), table.stores.snapshots.latest_id()) == (2, 2)
 
 
 def test_the_folder_of_success_files_is_no_tag(table: Table) -> None:

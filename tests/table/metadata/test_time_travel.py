@@ -22,10 +22,10 @@ def table(tmp_path: Path) -> Table:
     table = new_table(tmp_path, "k BIGINT")
     for number, watermark in enumerate(WATERMARKS, start=1):
         table.upsert(table_of("k", [(number,)]))
-        snapshot = table.snapshots.get(number)
+        snapshot = table.stores.snapshots.get(number)
         changed = replace(snapshot, watermark=watermark, time_millis=1000 * number)
-        table.io.write(table.snapshots.path(number), changed.to_json())
-    table.io.create(f"{table.paths.tag_dir}/tag-two", table.snapshots.get(2).to_json())
+        table.io.write(table.stores.snapshots.path(number), changed.to_json())
+    table.io.create(f"{table.paths.tag_dir}/tag-two", table.stores.snapshots.get(2).to_json())
     return table
 
 

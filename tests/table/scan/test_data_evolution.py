@@ -52,7 +52,7 @@ def add(table: Table, rows: pa.Table, first_row_id: int | None = None) -> DataFi
     entry = ManifestEntry(
         kind=FileKind.ADD, partition=EMPTY_ROW, bucket=0, total_buckets=-1, file=file
     )
-    table.new_commit(StepKind.WRITE_ROWS).commit(
+    table.stores.new_commit(StepKind.WRITE_ROWS).commit(
         CommitChanges(kind=CommitKind.APPEND, entries=(entry,))
     )
     return file
@@ -96,7 +96,7 @@ def test_of_each_column_the_newest_file_counts(
         ]
         assert len(group_of) == 1 + len(updates)
         vector = DeletionVector.of(sorted(n for n in hidden if n < size))
-        schemas = table.reader()
+        schemas = table.stores.reader()
         evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
         batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
         left = [row for batch in batches for row in batch.column("a").to_pylist()]
@@ -130,12 +130,12 @@ def test_files_of_the_same_rows_have_equally_many(tmp_path: Path) -> None:
     add(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
     [split] = table.files()
     [(new, old)] = group_files_by_rows(split.files)
-    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (new, old))
+    lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (new, old))
 
     assert [batch.num_rows for batch in lying.batches(table.schema.fields, {})] == [5]
     add(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
     short = table.files()[0].files[-1]
-    lying = DataEvolutionReader(table.reader(), EMPTY_ROW, 0, (short, old))
+    lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (short, old))
     with pytest.raises(CorruptFileError, match="equally many"):
         list(lying.batches(table.schema.fields, {}))
 

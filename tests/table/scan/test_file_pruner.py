@@ -380,7 +380,7 @@ def test_rows_of_a_bucket_key_that_had_another_type_are_found_where_they_are(
         table.append(table_of("k", [(k,) for k in range(-9, 9)]))
     schema = table.schema
     field = replace(schema.fields[0], type=parse_type("BIGINT"))
-    assert table.schemas.create(replace(schema, id=1, fields=(field,)))
+    assert table.stores.schemas.create(replace(schema, id=1, fields=(field,)))
     table.append(table_of("k", [(k,) for k in range(-9, 9)]))
 
     step.compact(table, EXECUTOR, strategy="full")
@@ -393,7 +393,7 @@ def test_rows_of_a_bucket_key_that_had_another_type_are_found_where_they_are(
 def _set_option(table: Table, key: str, value: str) -> None:
     schema = table.schema
     options = {**schema.options, key: value}
-    assert table.schemas.create(replace(schema, id=schema.id + 1, options=options))
+    assert table.stores.schemas.create(replace(schema, id=schema.id + 1, options=options))
 
 
 def test_manifests_of_other_partitions_are_not_opened(
@@ -436,12 +436,12 @@ def test_nothing_is_skipped_that_a_column_of_another_type_once_held(tmp_path: Pa
     schema = table.schema
     k, n = schema.fields
     text = replace(n, type=AtomicType(True, "VARCHAR", (2**31 - 1,)))
-    table.schemas.create(replace(schema, id=1, fields=(k, text)))
+    table.stores.schemas.create(replace(schema, id=1, fields=(k, text)))
     assert table.scan(filter="n = '9'").to_arrow().to_pylist() == [{"k": 2, "n": "9"}]
     assert table.scan(filter="n < '2'").to_arrow().to_pylist() == [{"k": 1, "n": "10"}]
     wide = replace(n, type=AtomicType(True, "BIGINT"), name="m")
     added = replace(n, id=2, name="n")
-    table.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
+    table.stores.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
     assert table.scan(["k"], "m > 9").to_arrow().to_pylist() == [{"k": 1}]
     assert table.scan(filter="m > 10").plan() == []
     assert table.scan(filter="n = 9").plan() == []  # a new column under an old name

@@ -138,7 +138,7 @@ def test_scan_reads_the_latest_snapshot(
     table = _open(warehouse_of(folder), entry)
     with _refused_as_listed(name):
         found = _scan(table, name)
-        latest = table.snapshots.latest()
+        latest = table.stores.snapshots.latest()
         if entry["latest_snapshot"] is None:
             assert latest is None
             names = [field["name"] for field in entry["fields"]]

@@ -83,7 +83,7 @@ def test_diff_tells_what_came_went_and_changed(keyed: Table) -> None:
     assert _changes(keyed, "t2", "t3") == [("-D", 1, "a", 1)]
     whole = [("+I", 4, "d", None), ("+U", 3, "C", 3), ("-D", 1, "a", 1)]
     assert _changes(keyed, "t1", "t3") == whole
-    first, last = keyed.snapshots.tag("t1").id, keyed.snapshots.tag("t3").id
+    first, last = keyed.stores.snapshots.tag("t1").id, keyed.stores.snapshots.tag("t3").id
     assert _changes(keyed, first, last, "diff") == whole
 
 
@@ -94,7 +94,7 @@ def test_diff_takes_columns_and_a_filter(keyed: Table) -> None:
 
 
 def test_delta_tells_what_was_appended(keyed: Table) -> None:
-    first, last = keyed.snapshots.tag("t1").id, keyed.snapshots.tag("t3").id
+    first, last = keyed.stores.snapshots.tag("t1").id, keyed.stores.snapshots.tag("t3").id
     appended = [
         ("+I", 2, "b", None),
         ("+I", 3, "C", 3),
@@ -170,7 +170,7 @@ def test_rows_come_as_a_reader_too(keyed: Table) -> None:
 def test_a_changelog_of_another_size_is_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="input")
     table.upsert(table_of("k v", [(1, "a")]))
-    path = Path(table.snapshots.path(1))
+    path = Path(table.stores.snapshots.path(1))
     stored = json.loads(path.read_bytes())
     path.write_text(json.dumps(stored | {"changelogManifestListSize": 7}))
 
@@ -205,7 +205,7 @@ def test_tags_stand_for_their_snapshots_where_the_table_says_so(tmp_path: Path) 
 
 def test_an_unknown_mode_of_the_table_is_refused_by_its_option(tmp_path: Path) -> None:
     table = _three_appends(tmp_path)
-    path = Path(table.schemas.path(0))
+    path = Path(table.stores.schemas.path(0))
     schema = json.loads(path.read_text())
     schema["options"]["incremental-between-scan-mode"] = "sometimes"
     path.write_text(json.dumps(schema))

@@ -74,10 +74,10 @@ def _texts(rows: pa.Table) -> list[str]:
 
 def _check_table(table: Any) -> None:
     schema = table.schema
-    reader, stats = table.reader(), FileStats(schema, table.schemas.get)
+    reader, stats = table.stores.reader(), FileStats(schema, table.stores.schemas.get)
     fields = [field for field in schema.fields if isinstance(field.type, AtomicType)]
     seen = set()
-    for snapshot in table.snapshots.walk_back():
+    for snapshot in table.stores.snapshots.walk_back():
         for split in table.files(snapshot):
             for file in split.files:
                 if file.file_name in seen:

@@ -238,7 +238,7 @@ def test_the_partitions_of_a_commit_are_compacted_and_no_others(tmp_path: Path) 
 
 def test_a_diff_compares_what_scans_of_both_ends_read(tmp_path: Path) -> None:
     table = compacted(tmp_path)
-    last = table.snapshots.latest_id()
+    last = table.stores.snapshots.latest_id()
     assert last == 4
 
     visible, merged = (table.incremental(2, 4, "diff", merge_level_0=m) for m in (None, True))

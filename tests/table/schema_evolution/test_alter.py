@@ -120,11 +120,11 @@ def test_a_version_is_written_once_for_all_changes(table: Table) -> None:
         table, UpdateComment("c"), UpdateColumnComment("v", "words"), SetOption("my.own", "1")
     )
 
-    assert changed.schemas.ids() == [0, 1]
+    assert changed.stores.schemas.ids() == [0, 1]
     assert changed.schema.comment == "c"
     assert changed.schema.field("v").description == "words"
     assert changed.schema.options["my.own"] == "1"
-    assert alter(changed, ResetOption("not.there")).schemas.ids() == [0, 1]
+    assert alter(changed, ResetOption("not.there")).stores.schemas.ids() == [0, 1]
 
 
 def test_a_time_travel_read_has_the_columns_of_its_time(table: Table) -> None:
@@ -356,7 +356,7 @@ def test_a_refused_change_leaves_the_table_as_it_is(table: Table) -> None:
     with pytest.raises(InputError):
         alter(table, AddColumn(column="fine", type="INT"), DropColumn("k"))
 
-    assert table.schemas.ids() == [0]
+    assert table.stores.schemas.ids() == [0]
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:

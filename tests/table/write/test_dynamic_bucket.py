@@ -16,6 +16,7 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.bucket.hash_index import decode_hash_index
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps import ingest
@@ -25,6 +26,7 @@ from paimon_orch.table.write.dynamic_bucket import (
     HashIndexWriter,
     compute_key_hashes,
 )
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 class Model:
@@ -100,9 +102,9 @@ def numbered(start: int, end: int, text: str = "a") -> pa.Table:
     return table_of("k v", [(k, text) for k in range(start, end)])
 
 
-def indexes(table: Table) -> dict[tuple[bytes, int], IndexManifestEntry]:
-    entries = table.manifests.read_index_entries(table.snapshot())
-    found = {(e.partition, e.bucket): e for e in entries if e.index_type == HASH_INDEX}
+def indexes(table: Table) -> dict[PartitionBucket, IndexManifestEntry]:
+    entries = table.stores.manifests.read_index_entries(table.snapshot())
+    found = {e.partition_bucket: e for e in entries if e.index_type == HASH_INDEX}
     assert len(found) == sum(entry.index_type == HASH_INDEX for entry in entries)
     return found
 
@@ -153,10 +155,10 @@ def test_new_keys_change_the_index_of_their_bucket_alone(table: Table) -> None:
     changed = {
         bucket
         for (_, bucket), entry in indexes(table).items()
-        if before[EMPTY_ROW, bucket] != entry
+        if before[PartitionBucket(EMPTY_ROW, bucket)] != entry
     }
     assert changed == {2}
-    assert indexes(table)[EMPTY_ROW, 2].row_count == 8
+    assert indexes(table)[PartitionBucket(EMPTY_ROW, 2)].row_count == 8
     assert len(rows_of(table)) == 28
     assert_index_is_right(table)
 
@@ -202,9 +204,9 @@ def test_truncate_forgets_the_index(table: Table) -> None:
 
 
 def test_a_bucket_whose_index_was_lost_is_learned_from_its_files(table: Table) -> None:
-    planned = table.load_hash_index()
+    planned = WriteBuilder(table.stores).load_hash_index()
     assert planned is not None
-    files = {(s.partition, s.bucket): s.files for s in table.files()}
+    files = {s.partition_bucket: s.files for s in table.files()}
     without = type(planned)(planned.reader, {}, files)
 
     rows = numbered(0, 25)
@@ -286,14 +288,14 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
     planned = ingest.plan(table, ["k", "v"])
     results = [planned.write(numbered(*keys).to_batches()) for keys in ((30, 32), (32, 34))]
 
-    with pytest.raises(InputError, match="must go to one task"):
+    with pytest.raises(InputError, match="must be sent to one task"):
         ingest.commit(table, planned, results, 0)
 
     assert stored_files(table) == files
 
 
 def test_a_task_that_is_run_again_assigns_the_same(table: Table) -> None:
-    planned = table.load_hash_index()
+    planned = WriteBuilder(table.stores).load_hash_index()
     assert planned is not None
     rows = numbered(5, 60)
 
@@ -313,7 +315,7 @@ def test_a_write_that_fails_leaves_no_file(table: Table, monkeypatch: pytest.Mon
 
 
 def test_a_damaged_index_stops_the_writer(table: Table) -> None:
-    path = Path(table.paths.index_dir) / indexes(table)[EMPTY_ROW, 1].file_name
+    path = Path(table.paths.index_dir) / indexes(table)[PartitionBucket(EMPTY_ROW, 1)].file_name
     path.write_bytes(path.read_bytes()[:-1])
     files = stored_files(table)
 

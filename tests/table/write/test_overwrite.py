@@ -50,7 +50,7 @@ def test_truncating_an_empty_table_commits_nothing(table: Table) -> None:
     table.truncate()
 
     assert table.truncate() is None
-    assert table.snapshots.latest_id() == 2
+    assert table.stores.snapshots.latest_id() == 2
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_partial_spec_drops_every_partition_that_agrees(tmp_path: Path) -> Non
 def test_dropping_partitions_that_are_not_there_commits_nothing(table: Table) -> None:
     assert table.drop_partitions(["dt=nope"]) is None
     assert table.drop_partitions([]) is None
-    assert table.snapshots.latest_id() == 1
+    assert table.stores.snapshots.latest_id() == 1
 
 
 def test_dropping_by_a_column_that_is_no_partition_is_refused(table: Table) -> None:

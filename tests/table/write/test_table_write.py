@@ -27,7 +27,9 @@ from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import TableWriter, conform_rows, split_by_bucket
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | None = None) -> None:
@@ -315,12 +317,12 @@ def test_rows_of_a_fixed_bucket_are_numbered_on(tmp_path: Path) -> None:
 
 def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
-    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
+    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
     for number in range(3):
         writer.write(
             conform_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
         )
-    table.commit_entries(writer.close())
+    WriteBuilder(table.stores).commit(CommitMessage(entries=tuple(writer.close())))
 
     assert levels_of(table) == [0, 0, 0]
     assert rows_of(table) == [(1, "2"), (5, "x"), (6, "x"), (7, "x")]
@@ -330,7 +332,7 @@ def test_a_full_buffer_is_flushed_as_further_files(tmp_path: Path) -> None:
 def test_an_aborted_writer_removes_its_files(tmp_path: Path) -> None:
     table = new_table(tmp_path, write_buffer_size="1 b")
     before = stored_files(table)
-    writer = TableWriter(factory=table.build_writer_factory(), first_sequence={})
+    writer = TableWriter(factory=table.stores.build_writer_factory(), first_sequence={})
     writer.write(conform_rows(table_of("k v", [(1, "a")]), table.schema))
     assert stored_files(table) != before
 

@@ -1,0 +1,142 @@
+"""Builds scans from what a user asks for: resolves the snapshot, its schema, the filter, the order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import Predicate
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.scan.fallback_branch import FALLBACK_BRANCH_OPTION, FallbackBranch
+from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
+from paimon_orch.table.scan.order_by import parse_order
+from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.step_gate import warn_of_unknown_options
+from paimon_orch.table.table_stores import TableStores
+from paimon_orch.table.write.postpone_bucket import should_merge_postponed
+
+_MERGE_ON_READ_OPTION = "deletion-vectors.merge-on-read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """The arguments of :meth:`Table.scan`."""
+
+    selector: SnapshotSelector
+    columns: Sequence[str] | None
+    filter: str | Predicate | None
+    limit: int | None
+    order_by: str | Sequence[str] | None
+    merge_level_0: bool | None
+
+
+def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
+    """Return the scan of one snapshot; see :meth:`Table.scan` for the errors."""
+    if request.columns is not None and not request.columns:
+        raise InputError(f"a scan of {stores.identifier} needs at least one column")
+    selector = request.selector
+    snapshot = selector.find(stores.snapshots)
+    if snapshot is not None:
+        stores.schemas.get(snapshot.schema_id)  # a missing schema is refused even if not used
+    newest = stores.schema
+    stores.check_step(StepKind.READ if selector else StepKind.READ | StepKind.DEFAULT_READ, newest)
+    warn_of_unknown_options(stores.identifier, newest.options)
+    schema = stores.schemas.get(snapshot.schema_id) if selector and snapshot else newest
+    readable = replace(schema, fields=(*schema.fields, *row_tracking_fields(schema)))
+    predicate = bind_filter(request.filter, readable)
+    columns = request.columns
+    fields = schema.fields if columns is None else tuple(readable.select(columns))
+    return Scan(
+        io=stores.io,
+        paths=stores.paths,
+        schemas=stores.schemas,
+        schema=schema,
+        snapshot=snapshot,
+        fields=fields,
+        predicate=predicate,
+        limit=request.limit,
+        fallback=_find_fallback(stores, schema, newest, request, snapshot),
+        order=parse_order(request.order_by, schema),
+        merge_level_0=_resolve_merge_level_0(request.merge_level_0, schema, newest),
+        merge_postponed=should_merge_postponed(newest),
+    )
+
+
+def _find_fallback(
+    stores: TableStores,
+    schema: TableSchema,
+    newest: TableSchema,
+    request: ScanRequest,
+    snapshot: Snapshot | None,
+) -> FallbackBranch | None:
+    branch = newest.typed_options.text(FALLBACK_BRANCH_OPTION).strip()
+    if not branch or branch == stores.paths.branch:
+        return None
+    fallback = FallbackBranch.of(
+        stores.io, stores.paths, schema, branch, moment=request.selector, snapshot=snapshot
+    )
+    if fallback is None:
+        return None
+    stores.check_step(StepKind.READ, fallback.schema)
+    return fallback.with_level_0(request.merge_level_0)
+
+
+def _resolve_merge_level_0(
+    requested: bool | None,  # noqa: FBT001 - the option's value
+    schema: TableSchema,
+    newest: TableSchema,
+) -> bool | None:
+    """Return the requested value, or that of the newest options: the option also holds for time travel."""
+    if requested is None and schema.typed_options.has_deletion_vectors:
+        return newest.typed_options.boolean(_MERGE_ON_READ_OPTION)
+    return requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementalRequest:
+    """The arguments of :meth:`Table.incremental`."""
+
+    start: int | str
+    end: int | str
+    mode: str
+    columns: Sequence[str] | None
+    filter: str | Predicate | None
+    merge_level_0: bool | None
+
+
+def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> IncrementalScan:
+    """Return the scan of changes; see :meth:`Table.incremental` for the errors."""
+    schema = stores.schema
+    stores.check_step(StepKind.READ, schema)
+    _check_incremental_support(stores.identifier, schema)
+    fields = schema.fields if request.columns is None else tuple(schema.select(request.columns))
+    return IncrementalScan(
+        io=stores.io,
+        paths=stores.paths,
+        schemas=stores.schemas,
+        schema=schema,
+        snapshot_range=SnapshotRange.of(
+            stores.snapshots, request.start, request.end, request.mode, schema
+        ),
+        fields=fields,
+        predicate=bind_filter(request.filter, schema),
+        merge_level_0=request.merge_level_0,
+    )
+
+
+def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
+    branch = schema.options.get(FALLBACK_BRANCH_OPTION, "")
+    if branch.strip():
+        raise UnsupportedError(
+            f"{identifier}: incremental reads do not support the fallback branch of option "
+            f"{FALLBACK_BRANCH_OPTION!r} = {branch!r}; scan the two snapshots, or remove the option"
+        )
+    if should_merge_postponed(schema):
+        raise UnsupportedError(
+            f"{identifier}: incremental reads are not supported with 'postpone.merge-on-read' = "
+            "true, as changes of rows in postpone buckets are not known; scan whole snapshots"
+        )

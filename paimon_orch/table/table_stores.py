@@ -1,0 +1,99 @@
+"""What steps and writers need of a table: its stores of metadata, readers, writers and commits."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileIO
+from paimon_orch.table.commit.commit import TableCommit, create_commit_user
+from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.scan.scan_planner import BucketSplit, ScanPlanner
+from paimon_orch.table.step_gate import require_step
+
+
+@dataclass(frozen=True, slots=True)
+class TableStores:
+    """Access to the metadata and files of one table or branch, from :attr:`Table.stores`.
+
+    Holds no open files and no data; every property reads the current state.
+    """
+
+    identifier: str
+    io: FileIO
+    paths: TablePaths
+    allowances: Allowances = NO_ALLOWANCES
+
+    def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
+        """Refuse a step that the options of ``schema`` (default: the newest) do not permit.
+
+        Raises :class:`UnsupportedError` naming each option. An option that the table's allowances
+        permit is logged as a warning.
+        """
+        options = (schema or self.schema).options
+        require_step(self.identifier, options, step, self.allowances)
+
+    @property
+    def schemas(self) -> SchemaStore:
+        """Return the store of schema versions."""
+        return SchemaStore(self.io, self.paths)
+
+    @property
+    def schema(self) -> TableSchema:
+        """Read the newest schema."""
+        return self.schemas.latest()
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """Return the store of snapshots, tag files and hints."""
+        return SnapshotStore(self.io, self.paths)
+
+    @property
+    def tags(self) -> Tags:
+        """Return the tags; changes to them are checked as steps."""
+        return Tags(self.snapshots, check=partial(self.check_step, StepKind.TAG))
+
+    @property
+    def branches(self) -> Branches:
+        """Return the branches; changes to them are checked as steps."""
+        return Branches(self.io, self.paths.root, check=partial(self.check_step, StepKind.METADATA))
+
+    @property
+    def manifests(self) -> ManifestReader:
+        """Return the reader of manifests."""
+        return ManifestReader(self.io, self.paths)
+
+    def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
+        """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
+        return ScanPlanner(self.manifests, self.schema).splits(snapshot or self.snapshots.latest())
+
+    def reader(self) -> FileReader:
+        """Return a reader of data files that converts rows to the newest schema."""
+        schemas = self.schemas
+        return FileReader(self.io, self.paths, schemas.latest(), schemas.get_all(schemas.ids()))
+
+    def build_writer_factory(self) -> FileWriterFactory:
+        """Return a factory of data file writers for the newest schema."""
+        version = choose_bitmap_version(self.manifests, self.reader(), self.snapshots.latest())
+        return FileWriterFactory(self.io, self.paths, self.schema, version)
+
+    def new_commit(self, step: StepKind, user: str | None = None) -> TableCommit:
+        """Return a committer for one job that performs ``step``; without ``user`` a new user."""
+        schemas = self.schemas
+        return TableCommit(
+            schemas=schemas,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+            user=user or create_commit_user(schemas.latest()),
+            check=partial(self.check_step, step),
+        )

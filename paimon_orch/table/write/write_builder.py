@@ -1,0 +1,226 @@
+"""Batch writes: the state that writers start from, and the commit of the files they wrote.
+
+See docs/format/commit.md.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row.row_kind import RowKind
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
+from paimon_orch.table.filter.partition_spec import PartitionSpec, build_overwrite_filter
+from paimon_orch.table.scan.visibility import Visibility, describe_unseen_rows_after_write
+from paimon_orch.table.table_stores import TableStores
+from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
+from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
+from paimon_orch.table.write.dynamic_bucket import HashIndex, HashIndexWriter, has_dynamic_buckets
+from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
+from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpone_buckets
+from paimon_orch.table.write.table_write import TableWriter, check_writable, conform_rows
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBuilder:
+    """Builds the writers of one batch write and commits their files.
+
+    An append keeps the existing rows; an overwrite replaces the partitions that receive rows, or
+    those that match ``partitions``.
+    """
+
+    stores: TableStores
+    _: KW_ONLY
+    is_overwrite: bool = False
+    partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
+    commit_id: CommitId | None = None
+
+    def read_next_sequences(self) -> dict[PartitionBucket, int]:
+        """Return the next sequence number of every bucket that has files; none for an overwrite.
+
+        See docs/format/data-files.md#order-and-sequence-numbers.
+        """
+        if self.is_overwrite:
+            return {}
+        return {
+            split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
+            for split in self.stores.files()
+        }
+
+    def load_hash_index(self) -> HashIndex | None:
+        """Return the index that assigns keys to dynamic buckets; None for tables without them.
+
+        It is empty for an overwrite. Raises :class:`UnsupportedError` if a key may change its
+        partition.
+        """
+        if not has_dynamic_buckets(self.stores.schema):
+            return None
+        if self.is_overwrite:
+            return HashIndex(self.stores.reader(), {}, {})
+        snapshot = self.stores.snapshots.latest()
+        index_files = {
+            entry.partition_bucket: entry
+            for entry in self.stores.manifests.read_index_entries(snapshot)
+            if entry.index_type == HASH_INDEX
+        }
+        splits = [] if snapshot is None else self.stores.files(snapshot)
+        unindexed = {
+            split.partition_bucket: split.files
+            for split in splits
+            if split.partition_bucket not in index_files
+        }
+        return HashIndex(self.stores.reader(), index_files, unindexed)
+
+    def load_postpone_buckets(self) -> PostponeBuckets | None:
+        """Return the bucket count of each partition; None for tables without postpone buckets.
+
+        An overwrite takes no counts from existing partitions.
+        """
+        schema = self.stores.schema
+        if not has_postpone_buckets(schema):
+            return None
+        return PostponeBuckets.of(schema, [] if self.is_overwrite else self.stores.files())
+
+    def find_committed(self) -> Snapshot | None:
+        """Return the snapshot that already has this commit id; None if it is not committed yet."""
+        if self.commit_id is None:
+            return None
+        commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
+        return commit.find_committed(self.commit_id.identifier)
+
+    def write(
+        self,
+        rows: ArrowStreamExportable,
+        *,
+        row_kind: str | None = None,
+        kind: RowKind = RowKind.INSERT,
+    ) -> Snapshot | None:
+        """Write and commit rows in this process; None if there is nothing to commit.
+
+        ``row_kind`` names a text column of row kinds, ``kind`` is that of all rows without it.
+        """
+        schema = self.stores.schema
+        self.stores.check_step(StepKind.WRITE_ROWS, schema)
+        check_writable(schema)
+        committed = self.find_committed()
+        if committed is not None:
+            return committed
+        conformed = conform_rows(to_arrow_table(rows), schema, row_kind=row_kind, kind=kind)
+        hash_index = self.load_hash_index()
+        writer = TableWriter(
+            factory=self.stores.build_writer_factory(),
+            first_sequence=self.read_next_sequences(),
+            index=None if hash_index is None else HashIndexWriter(hash_index),
+            is_overwrite=self.is_overwrite,
+            postponed=self.load_postpone_buckets(),
+        )
+        try:
+            writer.write(conformed)
+            entries, index_entries = writer.close(), writer.close_index()
+        except BaseException:
+            writer.abort()
+            raise
+        written = CommitMessage(
+            entries=tuple(entries), index=tuple(index_entries), changelog=tuple(writer.changelog)
+        )
+        try:
+            snapshot = self.commit(written, hash_index)
+        except (CommitConflictError, InputError, UnsupportedError):
+            writer.abort()  # only these errors say that the files were not committed
+            raise
+        self._warn_of_unseen_rows(entries)
+        return snapshot
+
+    def commit(
+        self, written: CommitMessage, hash_index: HashIndex | None = None
+    ) -> Snapshot | None:
+        """Commit newly written files as an APPEND, or as an OVERWRITE of the replaced partitions.
+
+        ``hash_index`` is the state by which rows were assigned to dynamic buckets. If this
+        ``commit_id`` is committed already, the files are deleted. None if there is nothing to commit.
+        """
+        if len({entry.partition_bucket for entry in written.index}) < len(written.index):
+            raise InputError(
+                "two tasks assigned new keys of one partition to dynamic buckets; all rows of a "
+                "partition must be sent to one task"
+            )
+        if self.is_overwrite:
+            changes = self._build_overwrite(written)
+        else:
+            changes = self._build_append(written, hash_index)
+        if changes is None:
+            return None
+        user = None
+        if self.commit_id is not None:
+            user = self.commit_id.user
+            changes = replace(changes, identifier=self.commit_id.identifier)
+        commit = self.stores.new_commit(StepKind.WRITE_ROWS, user)
+        snapshot = commit.commit(changes)
+        if commit.is_duplicate:
+            discard_written_files(self.stores.reader(), [written])
+        return snapshot
+
+    def _build_append(
+        self, written: CommitMessage, hash_index: HashIndex | None
+    ) -> CommitChanges | None:
+        options = self.stores.schema.typed_options
+        if not written.entries and not options.boolean("commit.force-create-snapshot"):
+            return None
+        guards = () if hash_index is None else hash_index.guards(written.entries, written.index)
+        return CommitChanges(
+            kind=CommitKind.APPEND,
+            entries=written.entries,
+            changelog=written.changelog,
+            index=written.index,
+            hash_index_guards=guards,
+        )
+
+    def _build_overwrite(self, written: CommitMessage) -> CommitChanges | None:
+        schema = self.stores.schema
+        partitions = (entry.partition for entry in written.entries)
+        replaced = build_overwrite_filter(partitions, self.partitions, schema)
+        if replaced is None:
+            return None
+        self._warn_of_replaced_unseen_rows(replaced)
+        return CommitChanges(
+            kind=CommitKind.OVERWRITE,
+            entries=tuple(upgrade_after_overwrite(written.entries, schema)),
+            index=written.index,
+            overwrite=replaced,
+        )
+
+    def count_unseen_rows(self, entries: Sequence[ManifestEntry]) -> int:
+        """Return the records in newly written files that batch readers see only after a compaction."""
+        schema = self.stores.schema
+        added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
+        return Visibility(schema).count(added)
+
+    def _warn_of_unseen_rows(self, entries: Sequence[ManifestEntry]) -> None:
+        unseen = self.count_unseen_rows(entries)
+        if unseen:
+            logger.warning(
+                "%s",
+                describe_unseen_rows_after_write(self.stores.identifier, self.stores.paths, unseen),
+            )
+
+    def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
+        """Log that an overwrite replaces records that the scan behind its rows may have left out."""
+        latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.schema)
+        rows = visibility.rows_not_visible(self.stores.manifests, latest, partitions=replaced)
+        if latest is not None and rows:
+            logger.warning(
+                "the overwrite of %s replaces %s records that are not compacted yet and that batch "
+                "reads leave out. If the new rows come from a read of this table, they lack these "
+                "records: roll back to snapshot %d, and read with merge_level_0",
+                self.stores.identifier,
+                f"{rows:,}",
+                latest.id,
+            )
