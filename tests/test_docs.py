@@ -1,7 +1,8 @@
-"""The documentation: its links lead somewhere, its reference is current, its examples run."""
+"""The documentation: links and citations resolve, generated pages are current, examples run."""
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import shlex
@@ -14,11 +15,13 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import yaml
 from dagster.components.testing import create_defs_folder_sandbox
-from support.docs import reference
+from support.docs import pictures, reference
+from typer.main import get_command
 
 from paimon_orch import Catalog
-from paimon_orch.cli.app import main
+from paimon_orch.cli.app import app, main
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
@@ -31,60 +34,202 @@ PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*.md"), *ROOT.glob("**/docs/**/*.md")]
 )
-TOLD = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
-"""Told one after the other in one warehouse: the second goes on where the first ended."""
+SOURCES = sorted(
+    path
+    for folder in ("paimon_orch", "pyspark_paimon", "definitions", "tests", "benchmarks")
+    for path in (ROOT / folder).glob("**/*.py")
+)
+TUTORIAL = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
+"""Pages whose commands run in one warehouse: the second page continues the first."""
 
-VECTORS = {"deletion-vectors.enabled": "true"}
+COPIED_PAGES = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks.md", "test-data.md"}
+"""Pages of the site that are outside docs/, see ``support/docs/site.py``."""
+
+DELETION_VECTORS = {"deletion-vectors.enabled": "true"}
 FIRST_ROW = {"merge-engine": "first-row"}
+CITATION = re.compile(r"docs/[\w/-]+\.md(?:#[\w-]+)?")
+OUTSIDE_DOCUMENT = re.compile(
+    r"\bformat section\b|\bfacts? \d|\bspecification section\b", re.IGNORECASE
+)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that a forge gives the headings of a page."""
+    """Return the anchors of the headings of a page."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files_and_headings_that_exist(page: str) -> None:
+def test_links_resolve_to_files_and_headings(page: str) -> None:
     path = ROOT / page
 
     for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
-        found = (path.parent / target).resolve() if target else path
-        assert found.exists(), target
+        linked = (path.parent / target).resolve() if target else path
+        assert linked.exists(), target
         if anchor:
-            assert anchor in anchors(found), f"{target}#{anchor}"
+            assert anchor in anchors(linked), f"{target}#{anchor}"
 
 
-def test_every_page_is_in_the_table_of_contents() -> None:
-    contents = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+def test_the_overview_links_to_every_page() -> None:
+    overview = ROOT / "docs" / "README.md"
 
-    linked = {(ROOT / "docs" / target).resolve() for target, _ in LINK.findall(contents)}
-    assert {path.resolve() for path in (ROOT / "docs").glob("**/*.md")} - linked == {
-        (ROOT / "docs" / "README.md").resolve()
+    linked = {
+        (ROOT / "docs" / target).resolve()
+        for target, _ in LINK.findall(overview.read_text(encoding="utf-8"))
     }
+    assert {path.resolve() for path in (ROOT / "docs").glob("**/*.md")} - linked == {overview}
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+    pages = sorted(list_navigation_pages(config["nav"]))
+    own = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}
+    assert pages == sorted(own | COPIED_PAGES)
+
+
+def list_navigation_pages(entry: object) -> Iterator[str]:
+    """Yield the pages below an entry of ``nav``."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict):
+        for part in entry.values():
+            yield from list_navigation_pages(part)
+    elif isinstance(entry, list):
+        for part in entry:
+            yield from list_navigation_pages(part)
+
+
+def test_the_specification_is_cited_by_existing_pages_and_headings() -> None:
+    citations = {
+        (citation, path.relative_to(ROOT).as_posix())
+        for path in SOURCES
+        for citation in CITATION.findall(path.read_text(encoding="utf-8"))
+    }
+
+    headings = {page: anchors(ROOT / page) for page in PAGES}
+    broken = []
+    for citation, source in sorted(citations):
+        page, _, anchor = citation.partition("#")
+        if page not in headings or (anchor and anchor not in headings[page]):
+            broken.append(f"{source}: {citation}")
+    assert len(citations) > 100
+    assert not broken, "\n".join(broken)
+
+
+def test_no_source_cites_a_document_outside_the_repository() -> None:
+    quoting = {Path(__file__)}
+
+    cited = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in SOURCES
+        if path not in quoting
+        for match in OUTSIDE_DOCUMENT.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not cited, "\n".join(cited)
 
 
 @pytest.mark.parametrize("name", ["cli.md", "components.md"])
-def test_the_reference_is_that_of_the_code(name: str) -> None:
+def test_the_reference_is_generated_from_the_current_code(name: str) -> None:
     text = (reference.FOLDER / name).read_text(encoding="utf-8")
 
-    assert text == reference.pages()[name], (
-        "write it anew: PYTHONPATH=tests:. python -m support.docs.reference"
-    )
+    assert text == reference.pages()[name], "run: make reference"
+
+
+@pytest.mark.parametrize("name", pictures.pages())
+def test_pictures_are_generated_from_the_current_code(name: str) -> None:
+    text = (pictures.FOLDER / name).read_text(encoding="utf-8")
+
+    assert text == pictures.pages()[name], "run: make reference"
+
+
+def test_pictures_have_alternative_texts() -> None:
+    without = [
+        f"{page}: {target}"
+        for page in PAGES
+        for text, target in re.findall(
+            r"!\[([^\]]*)\]\(([^)]+)\)", (ROOT / page).read_text(encoding="utf-8")
+        )
+        if len(text) < 20
+    ]
+    assert not without, "\n".join(without)
+
+
+def test_messages_on_the_page_about_troubleshooting_exist() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = [
+        fragment
+        for line in text.splitlines()
+        if line.startswith(("| `", "| the sensor"))
+        for fragment in re.findall(r"`([^`]+)`", line.split(" | ")[0])
+    ]
+
+    messages = list(list_strings_of_the_package())
+    missing = [
+        fragment
+        for fragment in quoted
+        if not any(matches_message(fragment, message) for message in messages)
+    ]
+    assert len(quoted) > 40
+    assert not missing, missing
+
+
+def list_strings_of_the_package() -> Iterator[str]:
+    """Yield all strings of the package, with the expressions of f-strings left out."""
+    for path in (ROOT / "paimon_orch").glob("**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+                yield "\0".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def matches_message(fragment: str, message: str) -> bool:
+    """Return whether the parts of a fragment between ``...`` follow each other in a message."""
+    position = 0
+    for part in fragment.split("..."):
+        position = message.find(part, position) + len(part)
+        if position < len(part):
+            return False
+    return True
+
+
+def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
+    without = {name for name, options in list_commands() if "--dry-run" not in options}
+
+    reads = {"check", "inspect", "read", "tables"}
+    lists = {"branch list", "database list", "quarantine list", "tag list"}
+    creates = {"branch create", "create", "database create", "demo", "tag create"}
+    assert without == reads | lists | creates | {"rename", "tag rename"}
+
+
+def list_commands() -> list[tuple[str, set[str]]]:
+    """Return the name and the options of each command."""
+    command = get_command(app)
+    pending, commands = [("", command)], list[tuple[str, set[str]]]()
+    for name, found in pending:
+        subcommands = getattr(found, "commands", None)
+        if subcommands is None:
+            options = {option for parameter in found.params for option in parameter.opts}
+            commands.append((name, options))
+        else:
+            pending += [(f"{name} {key}".strip(), sub) for key, sub in subcommands.items()]
+    return commands
 
 
 def blocks(page: str, language: str) -> Iterator[str]:
-    for found, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-        if found == language:
+    for name, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if name == language:
             yield text
 
 
 # Dagster warns of what it does itself when it loads YAML.
 @pytest.mark.filterwarnings("ignore:.parse_obj_as. is deprecated", "ignore::dagster.BetaWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page, "yaml"))])
-def test_components_of_the_documentation_load(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_in_the_pages_load(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
     components = [text for text in blocks(page, "yaml") if text.startswith("type: ")]
 
@@ -97,20 +242,20 @@ def test_components_of_the_documentation_load(page: str, monkeypatch: pytest.Mon
                 dg.Definitions.validate_loadable(defs)
 
 
-def test_what_the_pages_tell_can_be_done_from_top_to_bottom(
+def test_the_tutorial_runs_from_top_to_bottom(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for page in TOLD:
+    for page in TUTORIAL:
         for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-            here = text.replace("/lake", str(tmp_path))
+            code = text.replace("/lake", str(tmp_path))
             if language == "python":
-                (tmp_path / "example.py").write_text(here)
+                (tmp_path / "example.py").write_text(code)
                 runpy.run_path(str(tmp_path / "example.py"))
             if language == "sh":
-                for line in here.replace("\\\n", "").splitlines():
+                for line in code.replace("\\\n", "").splitlines():
                     run(line, monkeypatch)
     printed = capsys.readouterr().out
     assert printed.count("PAID") == 3
@@ -125,13 +270,13 @@ REWRITES = [
 ]
 
 
-def test_there_are_recipes_that_read_rows_and_write_them_back() -> None:
+def test_the_pages_have_recipes_that_write_back_rows() -> None:
     assert "docs/how-to/recover-from-a-bad-commit.md" in {page for page, _ in REWRITES}
 
 
-@pytest.mark.parametrize("options", [{}, VECTORS, FIRST_ROW], ids=str)
+@pytest.mark.parametrize("options", [{}, DELETION_VECTORS, FIRST_ROW], ids=str)
 @pytest.mark.parametrize(("page", "number"), REWRITES)
-def test_a_recipe_that_writes_back_what_it_reads_loses_no_row(
+def test_recipes_that_write_back_rows_keep_all_rows(
     page: str, number: int, options: dict[str, str], tmp_path: Path
 ) -> None:
     orders = orders_with_a_bad_commit(tmp_path, options)
@@ -147,7 +292,7 @@ def test_a_recipe_that_writes_back_what_it_reads_loses_no_row(
 
 
 def orders_with_a_bad_commit(root: Path, options: dict[str, str]) -> Table:
-    """Make a table whose tag names 2,000 rows of a day, of which compaction has seen 1,000, and one row of another."""
+    """Create a table with a tag of 2,000 rows, half of them compacted, and a later bad commit."""
     columns = "id BIGINT, day STRING, status STRING"
     orders = Catalog(str(root)).create_table(
         "shop.orders",
