@@ -16,7 +16,7 @@ from paimon_orch.dagster.retries import fail_if_unsupported
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Operator, Or, Predicate
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
 from paimon_orch.table.scan.scan_planner import build_partition_table
@@ -152,9 +152,9 @@ def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Pred
 
 def _build_in_predicate(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
     known = tuple(value for value in values if value.is_valid)
-    leaves = [Leaf(name, "in", known)] if known else []
+    leaves = [Leaf(name, Operator.IN, known)] if known else []
     if len(known) < len(values):
-        leaves.append(Leaf(name, "is null"))
+        leaves.append(Leaf(name, Operator.IS_NULL))
     return Or(tuple(leaves))
 
 

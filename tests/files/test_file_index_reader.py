@@ -16,7 +16,7 @@ from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.format.types.predicate import Leaf
+from paimon_orch.format.types.predicate import Leaf, Operator
 from paimon_orch.storage import LocalFileIO
 
 FIELDS = tuple(parse_columns("k INT, s CHAR(3)"))
@@ -33,7 +33,7 @@ def meta(name: str = NAME, rows: int = 3, **parts: object) -> DataFileMeta:
     return DataFileMeta(file_name=name, file_size=100, row_count=rows, **parts)  # type: ignore[arg-type]
 
 
-K_IS_5 = Leaf("k", "=", (pa.scalar(5, pa.int32()),))
+K_IS_5 = Leaf("k", Operator.EQUAL, (pa.scalar(5, pa.int32()),))
 
 
 def asked(predicate: Leaf = K_IS_5, *, strict: bool = False) -> FileIndexEvaluator:
@@ -107,7 +107,7 @@ def test_storage_that_fails_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_char_columns_of_orc_files_are_not_asked_for() -> None:
-    text = Leaf("s", "=", (pa.scalar("a"),))
+    text = Leaf("s", Operator.EQUAL, (pa.scalar("a"),))
     inside = container()
 
     assert asked(text).evaluate(meta("a.orc", embedded_index=inside), "a.orc").rows is None

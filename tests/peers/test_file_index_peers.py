@@ -21,7 +21,7 @@ from paimon_orch.format.file_index.bitmap import BitmapIndex
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container
 from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
-from paimon_orch.format.types.predicate import Leaf
+from paimon_orch.format.types.predicate import Leaf, Operator
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
@@ -234,7 +234,7 @@ def test_the_indexes_of_others_find_what_a_plain_scan_finds(
     asked = 0
     for column in sorted(indexed):
         for value in everything.column(column).unique().drop_null()[:12]:
-            scan = table.scan(filter=Leaf(column, "=", (value,)))
+            scan = table.scan(filter=Leaf(column, Operator.EQUAL, (value,)))
             expected = sum(other == value for other in everything.column(column))
             assert scan.to_arrow().num_rows == expected, (column, value)
             asked += len(scan.explain().indexes)

@@ -19,7 +19,7 @@ from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 StatsOf = Callable[[str], ColumnStats]
 UNKNOWN_STATS = ColumnStats()
@@ -85,7 +85,7 @@ def _build_evaluator(predicate: Predicate) -> _Evaluator:
 def _build_leaf_evaluator(leaf: Leaf) -> _Evaluator:
     if leaf.key is not None:  # statistics tell nothing of the keys of a map
         return lambda _stats_of, _rows: _UNDECIDED
-    if leaf.op == "is null":
+    if leaf.op == Operator.IS_NULL:
         return lambda stats_of, rows: _evaluate_is_null(stats_of(leaf.column).null_count, rows)
     values = [to_internal_value(value) for value in leaf.values]
     is_float = pa.types.is_floating(leaf.values[0].type)
@@ -98,11 +98,15 @@ def _build_leaf_evaluator(leaf: Leaf) -> _Evaluator:
         if with_nan:
             return _UNDECIDED
         interval = _Interval(stats.min, stats.max)
-        if leaf.op == "like":
+        if leaf.op == Operator.LIKE:
             return interval.like(values[0])
         judged = interval.compare(leaf.op, values)
         # a NaN, which the bounds tell nothing of, fails every test but <>
-        return PossibleOutcome(judged.true or leaf.op == "<>", True) if is_float else judged
+        return (
+            PossibleOutcome(judged.true or leaf.op == Operator.NOT_EQUAL, True)
+            if is_float
+            else judged
+        )
 
     return judge
 
@@ -133,30 +137,30 @@ class _Interval:
         """Tell whether all rows have this value."""
         return self._low is not None and bool(self._low == value and self._high == value)
 
-    def compare(self, op: str, values: list[Any]) -> PossibleOutcome:
+    def compare(self, op: Operator, values: list[Any]) -> PossibleOutcome:
         value = values[0]
         match op:
-            case "in":
+            case Operator.IN:
                 return PossibleOutcome(
                     any(map(self._may_contain, values)), not any(map(self._is, values))
                 )
-            case "=":
+            case Operator.EQUAL:
                 return PossibleOutcome(self._may_contain(value), not self._is(value))
-            case "<>":
+            case Operator.NOT_EQUAL:
                 return PossibleOutcome(not self._is(value), self._may_contain(value))
-            case "<":
+            case Operator.LESS:
                 return PossibleOutcome(
                     self._below(value, equal=False), self._above(value, equal=True)
                 )
-            case "<=":
+            case Operator.LESS_OR_EQUAL:
                 return PossibleOutcome(
                     self._below(value, equal=True), self._above(value, equal=False)
                 )
-            case ">":
+            case Operator.GREATER:
                 return PossibleOutcome(
                     self._above(value, equal=False), self._below(value, equal=True)
                 )
-            case ">=":
+            case Operator.GREATER_OR_EQUAL:
                 return PossibleOutcome(
                     self._above(value, equal=True), self._below(value, equal=False)
                 )
@@ -166,7 +170,7 @@ class _Interval:
         """Judge by the text in front of the first wildcard."""
         end = next((at for at, char in enumerate(pattern) if char in LIKE_WILDCARDS), len(pattern))
         if end == len(pattern):
-            return self.compare("=", [pattern])
+            return self.compare(Operator.EQUAL, [pattern])
         prefix = pattern[:end]
         may_start = (self._low is None or self._low[:end] <= prefix) and self._above(
             prefix, equal=True

@@ -14,7 +14,7 @@ from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.row.binary_row_columns import FieldColumn
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 _UNKNOWN_COUNT = -1
 _CUT_SUFFIXES = ("?", "\ufffd")  # how a bound may end that was cut too low
@@ -138,7 +138,7 @@ def _evaluate(predicate: Predicate, bounds_of: BoundsOf, rows: Indices) -> _Poss
 
 def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, rows: Indices) -> _PossibleOutcomes:
     unknown = bounds.nulls == _UNKNOWN_COUNT
-    if leaf.op == "is null":
+    if leaf.op == Operator.IS_NULL:
         return _PossibleOutcomes(unknown | (bounds.nulls > 0), unknown | (bounds.nulls < rows))
     some = unknown | (bounds.nulls < rows)  # without a value the test is unknown for every row
     values = [_as_operand(to_internal_value(value)) for value in leaf.values]
@@ -147,12 +147,12 @@ def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, rows: Indices) -> _Possible
     interval = _Interval(bounds)
     found = (
         interval.like(leaf.values[0].as_py())
-        if leaf.op == "like"
+        if leaf.op == Operator.LIKE
         else interval.compare(leaf.op, values)
     )
     if pa.types.is_floating(leaf.values[0].type):
         # a NaN, which the bounds tell nothing of, fails every test but <>
-        found = _PossibleOutcomes(found.true | (leaf.op == "<>"), np.ones(1, bool))
+        found = _PossibleOutcomes(found.true | (leaf.op == Operator.NOT_EQUAL), np.ones(1, bool))
     return _PossibleOutcomes(found.true & some, found.false & some)
 
 
@@ -188,31 +188,31 @@ class _Interval:
         low = self._low(lambda bound: bound == value, unknown=False)
         return low & self._high(lambda bound: bound == value, unknown=False)
 
-    def compare(self, op: str, values: Sequence[AnyArray]) -> _PossibleOutcomes:
+    def compare(self, op: Operator, values: Sequence[AnyArray]) -> _PossibleOutcomes:
         value = values[0]
         match op:
-            case "in":
+            case Operator.IN:
                 has = np.logical_or.reduce([self._may_contain(item) for item in values])
                 return _PossibleOutcomes(
                     has, ~np.logical_or.reduce([self._is(item) for item in values])
                 )
-            case "=":
+            case Operator.EQUAL:
                 return _PossibleOutcomes(self._may_contain(value), ~self._is(value))
-            case "<>":
+            case Operator.NOT_EQUAL:
                 return _PossibleOutcomes(~self._is(value), self._may_contain(value))
-            case "<":
+            case Operator.LESS:
                 return _PossibleOutcomes(
                     self._below(value, equal=False), self._above(value, equal=True)
                 )
-            case "<=":
+            case Operator.LESS_OR_EQUAL:
                 return _PossibleOutcomes(
                     self._below(value, equal=True), self._above(value, equal=False)
                 )
-            case ">":
+            case Operator.GREATER:
                 return _PossibleOutcomes(
                     self._above(value, equal=False), self._below(value, equal=True)
                 )
-            case ">=":
+            case Operator.GREATER_OR_EQUAL:
                 return _PossibleOutcomes(
                     self._above(value, equal=True), self._below(value, equal=False)
                 )
@@ -222,7 +222,7 @@ class _Interval:
         """Judge by the text in front of the first wildcard."""
         end = next((at for at, char in enumerate(pattern) if char in LIKE_WILDCARDS), len(pattern))
         if end == len(pattern):
-            return self.compare("=", [to_object_array([pattern])])
+            return self.compare(Operator.EQUAL, [to_object_array([pattern])])
         prefix = to_object_array([pattern[:end]])
 
         def cut(bounds: AnyArray) -> AnyArray:

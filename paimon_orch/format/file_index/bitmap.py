@@ -36,6 +36,7 @@ from paimon_orch.format.file_index.java_hash_order import (
 )
 from paimon_orch.format.file_index.values import EncodedColumn, Key, KeyCodec, Keys, get_key_codec
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
 _INT32 = struct.Struct(">i")
 _INT32_PAIR = struct.Struct(">ii")
@@ -203,19 +204,19 @@ class BitmapIndex:
             length + entry > block_size for length, entry in zip(lengths, behind, strict=False)
         )
 
-    def query(self, op: str, keys: Sequence[Key | None]) -> BitMap | None:
+    def query(self, op: Operator, keys: Sequence[Key | None]) -> BitMap | None:
         """Return the rows of a test, which may be too many where a null is compared; None for other tests.
 
         The key None stands for null.
         """
         match op:
-            case "=" | "in":
+            case Operator.EQUAL | Operator.IN:
                 return self._find_rows(keys)
-            case "<>" | "not in":
+            case Operator.NOT_EQUAL | Operator.NOT_IN:
                 return build_full_bitmap(self.row_count) - self._find_rows(keys)
-            case "is null":
+            case Operator.IS_NULL:
                 return self._find_rows([None])
-            case "is not null":
+            case Operator.IS_NOT_NULL:
                 return build_full_bitmap(self.row_count) - self._find_rows([None])
         return None
 

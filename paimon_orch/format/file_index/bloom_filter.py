@@ -19,6 +19,7 @@ from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.hashing import hash_int64, hash_xxh64
 from paimon_orch.format.file_index.values import Key, Keys, has_byte_keys, to_float_bits
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
 _HEAD = struct.Struct(">i")
 _CHUNK = 32_768  # hashes at a time
@@ -101,9 +102,9 @@ class BloomFilterIndex:
             functions,
         )
 
-    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
         """Return no rows if none can hold one of the keys, else None."""
-        if op not in ("=", "in"):
+        if op not in (Operator.EQUAL, Operator.IN):
             return None
         data = self.source.bytes()
         (functions,) = _HEAD.unpack_from(data)

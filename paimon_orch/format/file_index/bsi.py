@@ -23,6 +23,7 @@ from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_sl
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.values import EncodedColumn, Key
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
 _VERSION = 1
 _HEAD = struct.Struct(">bi")
@@ -89,25 +90,25 @@ class BitSliceIndex:
         """Return the rows of the file, nulls included."""
         return self._parts[0]
 
-    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
         """Return the rows of a test, without nulls; None for other tests."""
         rows, positive, negative = self._parts
         existing = positive.slices.existing | negative.slices.existing
         numbers = [key for key in keys if isinstance(key, int)]
         match op:
-            case "is null":
+            case Operator.IS_NULL:
                 return build_full_bitmap(rows) - existing
-            case "is not null":
+            case Operator.IS_NOT_NULL:
                 return existing
-            case "=" | "in":
+            case Operator.EQUAL | Operator.IN:
                 return self._equal(numbers)
-            case "<>" | "not in":
+            case Operator.NOT_EQUAL | Operator.NOT_IN:
                 return existing - self._equal(numbers)
-            case ">" | ">=":
-                return self._above(numbers[0], equal=op == ">=")
-            case "<" | "<=":
-                return existing - self._above(numbers[0], equal=op == "<")
-            case "between":
+            case Operator.GREATER | Operator.GREATER_OR_EQUAL:
+                return self._above(numbers[0], equal=op == Operator.GREATER_OR_EQUAL)
+            case Operator.LESS | Operator.LESS_OR_EQUAL:
+                return existing - self._above(numbers[0], equal=op == Operator.LESS)
+            case Operator.BETWEEN:
                 return self._above(numbers[0], equal=True) - self._above(numbers[1], equal=False)
         return None
 

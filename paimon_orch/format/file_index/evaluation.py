@@ -31,28 +31,36 @@ from paimon_orch.format.file_index.values import (
 )
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 MAX_INDEXED_ROWS = 2**31 - 1  # of a file that indexes are asked for
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NEGATED_OPERATORS = {
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    ">=": "<",
-    ">": "<=",
-    "<=": ">",
-    "in": "not in",
-    "is null": "is not null",
+    Operator.EQUAL: Operator.NOT_EQUAL,
+    Operator.NOT_EQUAL: Operator.EQUAL,
+    Operator.LESS: Operator.GREATER_OR_EQUAL,
+    Operator.GREATER_OR_EQUAL: Operator.LESS,
+    Operator.GREATER: Operator.LESS_OR_EQUAL,
+    Operator.LESS_OR_EQUAL: Operator.GREATER,
+    Operator.IN: Operator.NOT_IN,
+    Operator.IS_NULL: Operator.IS_NOT_NULL,
 }
-_NEVER_TRUE_FOR_NULL = {"=", "in", "<", "<=", ">", ">=", "is not null"}
+_NEVER_TRUE_FOR_NULL = {
+    Operator.EQUAL,
+    Operator.IN,
+    Operator.LESS,
+    Operator.LESS_OR_EQUAL,
+    Operator.GREATER,
+    Operator.GREATER_OR_EQUAL,
+    Operator.IS_NOT_NULL,
+}
 _NAN_KEYS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
 
 
 class FileIndexReader(Protocol):
     """What every type of index can do."""
 
-    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
         """Return the rows of a test, None if the index cannot tell."""
         ...
 
@@ -60,7 +68,7 @@ class FileIndexReader(Protocol):
 class _EmptyIndexReader:
     """The index of a key of a map in a file without rows."""
 
-    def query(self, op: str, _keys: Sequence[Key]) -> BitMap | None:
+    def query(self, op: Operator, _keys: Sequence[Key]) -> BitMap | None:
         return BitMap() if op in _NEVER_TRUE_FOR_NULL else None
 
 
@@ -120,7 +128,7 @@ def _is_widened(stored: AtomicType, read: DataType) -> bool:
 class IndexQuery(NamedTuple):
     """One question to an index."""
 
-    op: str
+    op: Operator
     keys: tuple[Key, ...] = ()
 
 
@@ -246,12 +254,12 @@ def _intersect(left: BitMap | None, right: BitMap | None) -> BitMap | None:
 
 def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[IndexQuery] | None:
     op = leaf.op
-    if op == "is null":
-        return [IndexQuery("is not null" if negated else "is null")]
-    if op == "like":
+    if op == Operator.IS_NULL:
+        return [IndexQuery(Operator.IS_NOT_NULL if negated else Operator.IS_NULL)]
+    if op == Operator.LIKE:
         if any(char in leaf.values[0].as_py() for char in "%_\\"):
             return None
-        op = "="
+        op = Operator.EQUAL
     keys = _encode_leaf_keys(leaf, data_type) if op in _NEGATED_OPERATORS else None
     if keys is None:
         return None
@@ -259,9 +267,12 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
         return _plan_float_queries(op, keys, _NAN_KEYS[data_type.name], negated=negated)
     op = _NEGATED_OPERATORS[op] if negated else op
     if is_lossy(data_type):
-        if op in ("<>", "not in"):
+        if op in (Operator.NOT_EQUAL, Operator.NOT_IN):
             return None
-        op = {"<": "<=", ">": ">="}.get(op, op)  # another value may share the key
+        op = {
+            Operator.LESS: Operator.LESS_OR_EQUAL,
+            Operator.GREATER: Operator.GREATER_OR_EQUAL,
+        }.get(op, op)  # another value may share the key
     return [IndexQuery(op, keys)]
 
 
@@ -276,7 +287,7 @@ def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | No
 
 
 def _plan_float_queries(
-    op: str, keys: tuple[Key, ...], nan: int, *, negated: bool
+    op: Operator, keys: tuple[Key, ...], nan: int, *, negated: bool
 ) -> list[IndexQuery] | None:
     """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
     if nan in keys:
@@ -284,16 +295,17 @@ def _plan_float_queries(
     zeros = (-1, 0)  # the keys of -0.0 and 0.0
     has_zero = any(key in zeros for key in keys)
     asked = _NEGATED_OPERATORS[op] if negated else op
-    if asked in ("=", "in", "<>", "not in"):
+    if asked in (Operator.EQUAL, Operator.IN, Operator.NOT_EQUAL, Operator.NOT_IN):
         if has_zero:
             keys = tuple(dict.fromkeys([*keys, *zeros]))
-            asked = "in" if asked in ("=", "in") else "not in"
+            asked = Operator.IN if asked in (Operator.EQUAL, Operator.IN) else Operator.NOT_IN
         return [IndexQuery(asked, keys)]
     if has_zero:
-        keys = (-1,) if asked in ("<", ">=") else (0,)
+        keys = (-1,) if asked in (Operator.LESS, Operator.GREATER_OR_EQUAL) else (0,)
     tests = [IndexQuery(asked, keys)]
-    if negated and asked in ("<", "<="):  # NaN fails the test that was negated
-        tests.append(IndexQuery("=", (nan,)))
+    # NaN fails the test that was negated
+    if negated and asked in (Operator.LESS, Operator.LESS_OR_EQUAL):
+        tests.append(IndexQuery(Operator.EQUAL, (nan,)))
     return tests
 
 

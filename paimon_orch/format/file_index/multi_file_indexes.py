@@ -18,6 +18,7 @@ from paimon_orch.format.file_index.values import (
     get_key_codec,
 )
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
 
 class IndexRanges(NamedTuple):
@@ -87,7 +88,7 @@ def combine_or(parts: Sequence[BatchAnswer]) -> BatchAnswer:
 class BatchIndexReader(Protocol):
     """What every type of index of many files can do."""
 
-    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         """Return which files have no row of a test."""
         ...
 
@@ -100,8 +101,8 @@ class _BatchBloomFilterIndex:
         possible = (self._functions > 0) & (self._functions < 128) & (self._bits > 0)
         self._sure = blobs.inside & possible
 
-    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
-        if op not in ("=", "in"):
+    def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
+        if op not in (Operator.EQUAL, Operator.IN):
             return BatchAnswer.all_rows_remain(len(self._bits))
         held = np.logical_or.reduce([self._may_contain(key) for key in keys])
         return BatchAnswer.of(~held, self._sure, selects=False)
@@ -207,16 +208,16 @@ class _BatchBitmapIndex:
         self._bytes_after_key = np.where(second, 8, 4)
         self._sure = self._head_sure & (~second | usual | (self._count == 0))
 
-    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
-            case "=" | "in":
+            case Operator.EQUAL | Operator.IN:
                 return self._equal(keys)
-            case "<>" | "not in":  # nulls are among their rows, and other values
+            case Operator.NOT_EQUAL | Operator.NOT_IN:  # true for nulls too
                 some = self._has_null | (self._count > len(keys))
                 return BatchAnswer.of(~some, self._head_sure & some)
-            case "is null":
+            case Operator.IS_NULL:
                 return BatchAnswer.of(~self._has_null, self._head_sure)
-            case "is not null":
+            case Operator.IS_NOT_NULL:
                 return BatchAnswer.of(self._count == 0, self._head_sure)
         return BatchAnswer.all_rows_remain(len(self._count))
 
@@ -257,19 +258,23 @@ class _BatchRangeBitmapIndex:
         self._sure = sure & ((self._count == 0) | self._some)
         self._dictionary = at + 4 + length
 
-    def query(self, op: str, keys: Sequence[Key]) -> BatchAnswer:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         match op:
-            case "is not null":
+            case Operator.IS_NOT_NULL:
                 return BatchAnswer.of(self._count == 0, self._sure)
-            case "=" | "in":
+            case Operator.EQUAL | Operator.IN:
                 return self._equal(keys)
-            case "<>" | "not in":
+            case Operator.NOT_EQUAL | Operator.NOT_IN:
                 some = self._count > len(keys)
                 return BatchAnswer.of(~some, self._sure & (some | (self._count == 0)))
-            case "<" | "<=":
-                return self._find_out_of_bounds(self._lows, keys[0], np.greater, equal=op == "<")
-            case ">" | ">=":
-                return self._find_out_of_bounds(self._highs, keys[0], np.less, equal=op == ">")
+            case Operator.LESS | Operator.LESS_OR_EQUAL:
+                return self._find_out_of_bounds(
+                    self._lows, keys[0], np.greater, equal=op == Operator.LESS
+                )
+            case Operator.GREATER | Operator.GREATER_OR_EQUAL:
+                return self._find_out_of_bounds(
+                    self._highs, keys[0], np.less, equal=op == Operator.GREATER
+                )
         return BatchAnswer.open(len(self._count))
 
     @cached_property

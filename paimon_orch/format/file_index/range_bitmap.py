@@ -35,6 +35,7 @@ from paimon_orch.format.file_index.values import (
     get_key_codec,
 )
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
 _VERSION = 1
 _INT32 = struct.Struct(">i")
@@ -181,21 +182,21 @@ class RangeBitmapIndex:
             for chunk, after in pairwise(self._chunks)
         )
 
-    def query(self, op: str, keys: Sequence[Key]) -> BitMap | None:
+    def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
         """Return the rows of a test, without nulls; None for other tests."""
-        if op == "is null":
+        if op == Operator.IS_NULL:
             return build_full_bitmap(self.row_count) - self._existing
-        if op == "is not null":
+        if op == Operator.IS_NOT_NULL:
             return self._existing
-        if op in ("=", "in"):
+        if op in (Operator.EQUAL, Operator.IN):
             return self._equal(keys)
-        if op in ("<>", "not in"):
+        if op in (Operator.NOT_EQUAL, Operator.NOT_IN):
             return self._existing - self._equal(keys)
-        if op in (">", ">="):
-            return self._above(keys[0], equal=op == ">=")
-        if op in ("<", "<="):
-            return self._existing - self._above(keys[0], equal=op == "<")
-        if op == "between":
+        if op in (Operator.GREATER, Operator.GREATER_OR_EQUAL):
+            return self._above(keys[0], equal=op == Operator.GREATER_OR_EQUAL)
+        if op in (Operator.LESS, Operator.LESS_OR_EQUAL):
+            return self._existing - self._above(keys[0], equal=op == Operator.LESS)
+        if op == Operator.BETWEEN:
             return self._above(keys[0], equal=True) - self._above(keys[1], equal=False)
         return None
 

@@ -7,13 +7,39 @@ compare as IEEE 754 says (NaN equals nothing and lies between nothing, ``-0.0`` 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import time
+from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 
-COMPARISON_OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+
+class Operator(StrEnum):
+    """Tests of a column. A :class:`Leaf` has a comparison, ``IN``, ``LIKE`` or ``IS_NULL``.
+
+    The other three are asked of file indexes only.
+    """
+
+    EQUAL = "="
+    NOT_EQUAL = "<>"
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    IN = "in"
+    LIKE = "like"
+    IS_NULL = "is null"
+    NOT_IN = "not in"
+    IS_NOT_NULL = "is not null"
+    BETWEEN = "between"
+
+
+_LEAF_OPERATORS = frozenset(Operator) - {
+    Operator.NOT_IN,
+    Operator.IS_NOT_NULL,
+    Operator.BETWEEN,
+}
 
 
 class _PredicateOperators:
@@ -59,7 +85,7 @@ class Leaf(_PredicateOperators):
     """
 
     column: str
-    op: str
+    op: Operator
     values: tuple["pa.Scalar[pa.DataType]", ...] = ()
     key: str | None = None
 
@@ -135,29 +161,29 @@ def to_arrow_expression(predicate: Predicate) -> pc.Expression:
 def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
     column = leaf.field
     match leaf.op:
-        case "is null":
+        case Operator.IS_NULL:
             return column.is_null()
-        case "in" if pa.types.is_floating(leaf.values[0].type):
+        case Operator.IN if pa.types.is_floating(leaf.values[0].type):
             # hashing tells -0.0 from 0.0 and takes NaN for equal to itself; = does neither
             return to_arrow_expression(
-                Or(tuple(replace(leaf, op="=", values=(v,)) for v in leaf.values))
+                Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
             )
-        case "in":
+        case Operator.IN:
             found = column.isin(
                 pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
             )
             # IN is unknown for a null column, not false: NOT IN must not return it
             return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), found)
-        case "like":
+        case Operator.LIKE:
             return pc.match_like(column, leaf.values[0].as_py())
     value = pc.scalar(leaf.values[0])
     comparisons = {
-        "=": column == value,
-        "<>": column != value,
-        "<": column < value,
-        "<=": column <= value,
-        ">": column > value,
-        ">=": column >= value,
+        Operator.EQUAL: column == value,
+        Operator.NOT_EQUAL: column != value,
+        Operator.LESS: column < value,
+        Operator.LESS_OR_EQUAL: column <= value,
+        Operator.GREATER: column > value,
+        Operator.GREATER_OR_EQUAL: column >= value,
     }
     return comparisons[leaf.op]
 
@@ -198,11 +224,15 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
     def bound(leaf: Leaf) -> Leaf:
         target = type_of(leaf)
         count = len(leaf.values)
-        if leaf.op not in (*COMPARISON_OPERATORS, "in", "like", "is null"):
-            raise InputError(f"{leaf.op!r} is no test of a column")
-        if count != (0 if leaf.op == "is null" else 1) and (leaf.op != "in" or not count):
-            raise InputError(f"the test {leaf.op!r} of column {leaf.name!r} got {count} values")
-        if leaf.op == "like" and not pa.types.is_string(target):
+        if leaf.op not in _LEAF_OPERATORS:
+            raise InputError(f"{str(leaf.op)!r} is not an operator of a column test")
+        if count != (0 if leaf.op == Operator.IS_NULL else 1) and (
+            leaf.op != Operator.IN or not count
+        ):
+            raise InputError(
+                f"the test {str(leaf.op)!r} of column {leaf.name!r} got {count} values"
+            )
+        if leaf.op == Operator.LIKE and not pa.types.is_string(target):
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
         return replace(leaf, values=tuple(_cast_literal(v, target, leaf) for v in leaf.values))
 

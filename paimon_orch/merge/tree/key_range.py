@@ -9,7 +9,7 @@ from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
 from paimon_orch.format.types.data_types import AtomicType, Field
-from paimon_orch.format.types.predicate import And, Leaf, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Operator, Predicate
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, decode_key_bounds
 
 
@@ -46,7 +46,7 @@ def build_first_key_predicate(
         return None  # a predicate's order of -0.0 and NaN is not that of keys
     tests = tuple(
         Leaf(key.name, op, (build_constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))
-        for op, bound in ((">=", low), ("<=", high))
+        for op, bound in ((Operator.GREATER_OR_EQUAL, low), (Operator.LESS_OR_EQUAL, high))
         if bound is not None
     )
     return And(tests) if tests else None

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate, bind_predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate, bind_predicate
 from paimon_orch.spark.column_types import is_exact
 
 if TYPE_CHECKING:  # Spark 4.0 has no filters
     from pyspark.sql.datasource import Filter
 
 _COMPARISONS = {
-    "EqualTo": "=",
-    "EqualNullSafe": "=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
+    "EqualTo": Operator.EQUAL,
+    "EqualNullSafe": Operator.EQUAL,
+    "GreaterThan": Operator.GREATER,
+    "GreaterThanOrEqual": Operator.GREATER_OR_EQUAL,
+    "LessThan": Operator.LESS,
+    "LessThanOrEqual": Operator.LESS_OR_EQUAL,
 }
 _PATTERNS = {"StringStartsWith": "{}%", "StringEndsWith": "%{}", "StringContains": "%{}%"}
 _WILDCARDS = set("%_\\")
@@ -59,7 +59,7 @@ def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
         return None
     (name,) = item.attribute
     if kind in ("IsNull", "IsNotNull"):
-        test = Leaf(name, "is null")
+        test = Leaf(name, Operator.IS_NULL)
         return test if kind == "IsNull" else Not(test)
     return _translate_comparison(kind, name, item.value)
 
@@ -72,11 +72,11 @@ def _can_push_down(name: str, schema: pa.Schema) -> bool:
 def _translate_comparison(kind: str, name: str, value: Any) -> Predicate | None:
     if kind == "In":
         values = tuple(pa.scalar(each) for each in value if each is not None)
-        return Leaf(name, "in", values) if values else None
+        return Leaf(name, Operator.IN, values) if values else None
     if value is None:
         return None
     if kind in _COMPARISONS:
         return Leaf(name, _COMPARISONS[kind], (pa.scalar(value),))
     if kind in _PATTERNS and not _WILDCARDS & set(value):
-        return Leaf(name, "like", (pa.scalar(_PATTERNS[kind].format(value)),))
+        return Leaf(name, Operator.LIKE, (pa.scalar(_PATTERNS[kind].format(value)),))
     return None

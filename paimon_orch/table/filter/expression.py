@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 
 def col(name: str) -> "ColumnExpression":
@@ -33,22 +33,22 @@ class ColumnExpression:
         return ColumnExpression(self.name, key)
 
     def __eq__(self, value: object) -> Leaf:  # type: ignore[override]  # it builds, it does not compare
-        return self._compare("=", value)
+        return self._compare(Operator.EQUAL, value)
 
     def __ne__(self, value: object) -> Leaf:  # type: ignore[override]
-        return self._compare("<>", value)
+        return self._compare(Operator.NOT_EQUAL, value)
 
     def __lt__(self, value: object) -> Leaf:
-        return self._compare("<", value)
+        return self._compare(Operator.LESS, value)
 
     def __le__(self, value: object) -> Leaf:
-        return self._compare("<=", value)
+        return self._compare(Operator.LESS_OR_EQUAL, value)
 
     def __gt__(self, value: object) -> Leaf:
-        return self._compare(">", value)
+        return self._compare(Operator.GREATER, value)
 
     def __ge__(self, value: object) -> Leaf:
-        return self._compare(">=", value)
+        return self._compare(Operator.GREATER_OR_EQUAL, value)
 
     def __hash__(self) -> int:
         return hash((self.name, self.key))
@@ -57,7 +57,7 @@ class ColumnExpression:
         """Test whether the column holds one of some values."""
         if isinstance(values, str | bytes):
             raise InputError(f"is_in of column {self.name!r} takes a list of values, not one text")
-        return Leaf(self.name, "in", tuple(map(self._value, values)), self.key)
+        return Leaf(self.name, Operator.IN, tuple(map(self._value, values)), self.key)
 
     def not_in(self, values: Iterable[object]) -> Predicate:
         """Test whether the column holds none of some values; false for null, as in SQL."""
@@ -65,21 +65,26 @@ class ColumnExpression:
 
     def between(self, low: object, high: object) -> Predicate:
         """Test whether the column lies between two values, both included."""
-        return And((self._compare(">=", low), self._compare("<=", high)))
+        return And(
+            (
+                self._compare(Operator.GREATER_OR_EQUAL, low),
+                self._compare(Operator.LESS_OR_EQUAL, high),
+            )
+        )
 
     def like(self, pattern: str) -> Leaf:
         """Test text against a pattern: ``%`` is any text, ``_`` any character."""
-        return self._compare("like", pattern)
+        return self._compare(Operator.LIKE, pattern)
 
     def is_null(self) -> Leaf:
         """Test for null."""
-        return Leaf(self.name, "is null", (), self.key)
+        return Leaf(self.name, Operator.IS_NULL, (), self.key)
 
     def is_not_null(self) -> Predicate:
         """Test for a value."""
         return Not(self.is_null())
 
-    def _compare(self, op: str, value: object) -> Leaf:
+    def _compare(self, op: Operator, value: object) -> Leaf:
         return Leaf(self.name, op, (self._value(value),), self.key)
 
     def _value(self, value: object) -> "pa.Scalar[pa.DataType]":

@@ -11,18 +11,31 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, parse_literal
+from paimon_orch.format.types.predicate import (
+    And,
+    Leaf,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    parse_literal,
+)
 from paimon_orch.table.filter.bind import resolve_filter_field
 
-_COMPARISONS: Mapping[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+_COMPARISONS: Mapping[type[exp.Expr], Operator] = {
+    exp.EQ: Operator.EQUAL,
+    exp.NEQ: Operator.NOT_EQUAL,
+    exp.LT: Operator.LESS,
+    exp.LTE: Operator.LESS_OR_EQUAL,
+    exp.GT: Operator.GREATER,
+    exp.GTE: Operator.GREATER_OR_EQUAL,
 }
-_FLIPPED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FLIPPED_OPERATORS = {
+    Operator.LESS: Operator.GREATER,
+    Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
+    Operator.GREATER: Operator.LESS,
+    Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
+}
 # The parts of a condition that are understood; a dialect may know more (NOT LIKE, BETWEEN SYMMETRIC).
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
 _SUPPORTED_SYNTAX = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR and NOT"
@@ -67,12 +80,12 @@ class _FilterTranslator:
             case exp.In():
                 return self._in(node)
             case exp.Between():
-                low = self._leaf(node.this, ">=", node.args["low"])
-                return And((low, self._leaf(node.this, "<=", node.args["high"])))
+                low = self._leaf(node.this, Operator.GREATER_OR_EQUAL, node.args["low"])
+                return And((low, self._leaf(node.this, Operator.LESS_OR_EQUAL, node.args["high"])))
             case exp.Like():
                 return self._like(node)
             case exp.Column() | exp.Bracket():
-                return self._leaf(node, "=", exp.true())
+                return self._leaf(node, Operator.EQUAL, exp.true())
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
             left, right = node.args["this"], node.args["expression"]
@@ -84,14 +97,14 @@ class _FilterTranslator:
     def _is(self, node: exp.Is) -> Predicate:
         if isinstance(node.expression, exp.Null):
             column, key, _ = self._column(node.this)
-            return Leaf(column, "is null", (), key)
+            return Leaf(column, Operator.IS_NULL, (), key)
         raise self._error(f"{node.sql()!r} is not supported")
 
     def _like(self, node: exp.Like) -> Predicate:
         column, key, field = self._column(node.this)
         if not pa.types.is_string(to_arrow_type(field.type)):
             raise self._error(f"LIKE needs text, and column {field.name!r} is none")
-        return Leaf(column, "like", (pa.scalar(self._literal_text(node.expression)),), key)
+        return Leaf(column, Operator.LIKE, (pa.scalar(self._literal_text(node.expression)),), key)
 
     def _in(self, node: exp.In) -> Predicate:
         (column, key, field), items = self._column(node.this), node.expressions
@@ -100,9 +113,9 @@ class _FilterTranslator:
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
             raise self._error("IN must not list NULL, which equals nothing; use IS NULL")
-        return Leaf(column, "in", tuple(self._literal(item, field) for item in items), key)
+        return Leaf(column, Operator.IN, tuple(self._literal(item, field) for item in items), key)
 
-    def _leaf(self, tested: exp.Expr, op: str, value: exp.Expr) -> Predicate:
+    def _leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
         column, key, field = self._column(tested)
         if isinstance(value, exp.Null):
             raise self._error("nothing equals NULL; use IS NULL")

@@ -27,7 +27,14 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType
-from paimon_orch.format.types.predicate import And, Leaf, Or, Predicate, restrict_to_columns
+from paimon_orch.format.types.predicate import (
+    And,
+    Leaf,
+    Operator,
+    Or,
+    Predicate,
+    restrict_to_columns,
+)
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.metadata.manifest_io import ManifestFilter
 from paimon_orch.table.scan.file_stats import FileStats, SchemaLookup, decode_column_stats
@@ -242,7 +249,7 @@ def _build_manifest_filter(
     chosen = list[Predicate]()
     for values in partitions:
         tests = [
-            Leaf(name, "=", (pa.scalar(value, types[name]),))
+            Leaf(name, Operator.EQUAL, (pa.scalar(value, types[name]),))
             for name, value in values.items()
             if value is not None and not (isinstance(value, str) and not is_utf8(value))
         ]
@@ -361,7 +368,9 @@ def find_equality_values(
 ) -> "list[pa.Scalar[pa.DataType]] | None":
     """Return all values that a column may have where the predicate holds, None if they are not listed."""
     match predicate:
-        case Leaf(column=name, op="=" | "in", values=values, key=None) if name == column:
+        case Leaf(column=name, op=Operator.EQUAL | Operator.IN, values=values, key=None) if (
+            name == column
+        ):
             return list(values)
         case And(children=children):
             listed = [find_equality_values(child, column) for child in children]

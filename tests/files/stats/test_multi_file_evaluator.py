@@ -24,7 +24,7 @@ from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 
 VALUES: dict[str, list[Any]] = {
     "BOOLEAN": [False, True],
@@ -59,15 +59,26 @@ def leaves(kind: AtomicType, values: list[Any]) -> st.SearchStrategy[Predicate]:
     found: list[st.SearchStrategy[Predicate]] = [
         st.builds(
             lambda op, v: Leaf("c", op, (v,)),
-            st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+            st.sampled_from(
+                [
+                    Operator.EQUAL,
+                    Operator.NOT_EQUAL,
+                    Operator.LESS,
+                    Operator.LESS_OR_EQUAL,
+                    Operator.GREATER,
+                    Operator.GREATER_OR_EQUAL,
+                ]
+            ),
             one,
         ),
-        st.lists(one, min_size=1, max_size=3).map(lambda several: Leaf("c", "in", tuple(several))),
-        st.just(Leaf("c", "is null")),
+        st.lists(one, min_size=1, max_size=3).map(
+            lambda several: Leaf("c", Operator.IN, tuple(several))
+        ),
+        st.just(Leaf("c", Operator.IS_NULL)),
     ]
     if kind.name == "VARCHAR":
         patterns = st.sampled_from(["a%", "%", "a", "long%seven", "_"])
-        found.append(patterns.map(lambda text: Leaf("c", "like", (pa.scalar(text),))))
+        found.append(patterns.map(lambda text: Leaf("c", Operator.LIKE, (pa.scalar(text),))))
     return st.one_of(found)
 
 

@@ -18,7 +18,7 @@ from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn
 from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
 from paimon_orch.format.file_index.values import encode_column
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Or
+from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
 
 NAMES = st.text(min_size=1, max_size=12)  # NUL, surrogate pairs and all
 KINDS = st.sampled_from(["bitmap", "bloom-filter", "bsi", "range-bitmap", "btree"])
@@ -88,8 +88,18 @@ def whole_container() -> bytes:
 WHOLE = whole_container()
 ASKED = And(
     (
-        Or((Leaf("s", "=", (pa.scalar("value 5"),)), Leaf("s", ">", (pa.scalar("value 8"),)))),
-        Or((Leaf("n", "<=", (pa.scalar(1, pa.int32()),)), Leaf("n", "is null"))),
+        Or(
+            (
+                Leaf("s", Operator.EQUAL, (pa.scalar("value 5"),)),
+                Leaf("s", Operator.GREATER, (pa.scalar("value 8"),)),
+            )
+        ),
+        Or(
+            (
+                Leaf("n", Operator.LESS_OR_EQUAL, (pa.scalar(1, pa.int32()),)),
+                Leaf("n", Operator.IS_NULL),
+            )
+        ),
     )
 )
 
@@ -122,11 +132,11 @@ def test_each_value_of_many_blocks_is_found_and_no_other() -> None:
     index = BitmapIndex(ByteSource.of(data), STRING)
 
     for number, text in enumerate(texts):
-        found = index.query("=", [text.encode()])
+        found = index.query(Operator.EQUAL, [text.encode()])
         assert found is not None
         assert list(found) == [2 * number, 2 * number + 1]
     for absent in ("", "0", "96-xxxxxx", "~", "5-xx\0"):
-        assert absent in texts or not index.query("=", [absent.encode()])
+        assert absent in texts or not index.query(Operator.EQUAL, [absent.encode()])
 
 
 def test_a_key_inside_another_key_is_not_found() -> None:
@@ -134,7 +144,7 @@ def test_a_key_inside_another_key_is_not_found() -> None:
     rows = pa.array([inner.decode() + "b" * 12, "zz"])
     data = encode_bitmap_index(encode_column([rows], STRING), STRING)
 
-    found = BitmapIndex(ByteSource.of(data), STRING).query("=", [b"a"])
+    found = BitmapIndex(ByteSource.of(data), STRING).query(Operator.EQUAL, [b"a"])
 
     assert found is not None
     assert not found

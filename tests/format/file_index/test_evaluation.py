@@ -26,7 +26,15 @@ from paimon_orch.format.file_index.values import (
 )
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, to_arrow_expression
+from paimon_orch.format.types.predicate import (
+    And,
+    Leaf,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    to_arrow_expression,
+)
 
 TYPES = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "DECIMAL(30, 4)", "DATE",
@@ -86,18 +94,31 @@ def column(rows: list[Any], data_type: AtomicType) -> pa.Array:
 
 
 def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
-    def compared(op: str, literal: Any) -> Predicate:
+    def compared(op: Operator, literal: Any) -> Predicate:
         return Leaf("c", op, (column([literal], data_type)[0],))
 
     def among(literals: list[Any]) -> Predicate:
         found = column(literals, data_type)
-        return Leaf("c", "in", tuple(found[at] for at in range(len(found))))
+        return Leaf("c", Operator.IN, tuple(found[at] for at in range(len(found))))
 
     one = values(data_type)
     return st.one_of(
-        st.builds(compared, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), one),
+        st.builds(
+            compared,
+            st.sampled_from(
+                [
+                    Operator.EQUAL,
+                    Operator.NOT_EQUAL,
+                    Operator.LESS,
+                    Operator.LESS_OR_EQUAL,
+                    Operator.GREATER,
+                    Operator.GREATER_OR_EQUAL,
+                ]
+            ),
+            one,
+        ),
         st.builds(among, st.lists(one, min_size=1, max_size=3)),
-        st.just(Leaf("c", "is null")),
+        st.just(Leaf("c", Operator.IS_NULL)),
     )
 
 
@@ -153,36 +174,44 @@ def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set
     return None if found is None else set(found)
 
 
-def leaf(op: str, *literals: Any) -> Leaf:
+def leaf(op: Operator, *literals: Any) -> Leaf:
     return Leaf("c", op, literals)
 
 
 def test_a_filter_on_zero_finds_zeros_of_either_sign() -> None:
     rows, zero = [0.0, -0.0, 1.0, None], pa.scalar(0.0)
     for kind in ("bitmap", "range-bitmap"):
-        assert rows_for("DOUBLE", rows, kind, leaf("=", zero)) == {0, 1}
-    assert rows_for("DOUBLE", rows, "range-bitmap", leaf(">=", zero)) == {0, 1, 2}
-    assert rows_for("DOUBLE", rows, "range-bitmap", leaf("<=", pa.scalar(-0.0))) == {0, 1}
-    assert rows_for("DOUBLE", rows, "range-bitmap", leaf("<", zero)) == set()
+        assert rows_for("DOUBLE", rows, kind, leaf(Operator.EQUAL, zero)) == {0, 1}
+    assert rows_for("DOUBLE", rows, "range-bitmap", leaf(Operator.GREATER_OR_EQUAL, zero)) == {
+        0,
+        1,
+        2,
+    }
+    assert rows_for(
+        "DOUBLE", rows, "range-bitmap", leaf(Operator.LESS_OR_EQUAL, pa.scalar(-0.0))
+    ) == {0, 1}
+    assert rows_for("DOUBLE", rows, "range-bitmap", leaf(Operator.LESS, zero)) == set()
 
 
 def test_a_negated_comparison_finds_nan() -> None:
     rows = [float("nan"), 5.0, 1.0]
-    assert rows_for("DOUBLE", rows, "range-bitmap", Not(leaf(">", pa.scalar(1.0)))) == {0, 2}
+    assert rows_for(
+        "DOUBLE", rows, "range-bitmap", Not(leaf(Operator.GREATER, pa.scalar(1.0)))
+    ) == {0, 2}
 
 
 def test_a_test_of_nan_is_not_asked() -> None:
     nan = pa.scalar(float("nan"))
-    for op in ("=", "<>", "<", ">="):
+    for op in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.LESS, Operator.GREATER_OR_EQUAL):
         assert rows_for("DOUBLE", [float("nan"), 1.0], "range-bitmap", leaf(op, nan)) is None
 
 
 def test_timestamps_that_share_a_microsecond_are_told_apart_by_nobody() -> None:
     rows, literal = [1000, 1001, 5000], pa.scalar(1000, pa.int64()).cast(pa.timestamp("ns"))
-    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf("=", literal)) == {0, 1}
-    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf("<>", literal)) is None
-    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf("<", literal)) == {0, 1}
-    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf(">", literal)) == {0, 1, 2}
+    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf(Operator.EQUAL, literal)) == {0, 1}
+    assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf(Operator.NOT_EQUAL, literal)) is None
+    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf(Operator.LESS, literal)) == {0, 1}
+    assert rows_for("TIMESTAMP(9)", rows, "bsi", leaf(Operator.GREATER, literal)) == {0, 1, 2}
 
 
 def test_several_indexes_of_a_column_are_intersected() -> None:
@@ -190,7 +219,7 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, None, 3], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    asked = IndexFilter(leaf("<>", pa.scalar(3, pa.int32())))
+    asked = IndexFilter(leaf(Operator.NOT_EQUAL, pa.scalar(3, pa.int32())))
 
     found = asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
@@ -204,7 +233,7 @@ def test_an_index_of_another_number_of_rows_is_damaged() -> None:
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=atomic("INT"))])
     builder.add(pa.table({"c": pa.array([1, 2], pa.int32())}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    asked = IndexFilter(leaf("=", pa.scalar(1, pa.int32())))
+    asked = IndexFilter(leaf(Operator.EQUAL, pa.scalar(1, pa.int32())))
 
     with pytest.raises(ValueError, match="2 rows"):
         asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
@@ -232,8 +261,8 @@ def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable:
 
 def test_a_literal_that_the_stored_type_cannot_hold_is_not_asked() -> None:
     wide = pa.scalar(2**40)
-    assert rows_for("INT", [1, 2], "bitmap", leaf("=", wide)) is None
-    assert rows_for("INT", [1, 2], "bitmap", leaf("=", pa.scalar(2))) == {1}
+    assert rows_for("INT", [1, 2], "bitmap", leaf(Operator.EQUAL, wide)) is None
+    assert rows_for("INT", [1, 2], "bitmap", leaf(Operator.EQUAL, pa.scalar(2))) == {1}
 
 
 def container(rows: pa.Array, data_type: AtomicType, kinds: list[str], **options: str) -> bytes:
@@ -295,7 +324,7 @@ def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
     containers = [container(part, data_type, [kind], items="10") for part in rows]
 
     value = pa.scalar(5, pa.int32()) if text == "INT" else pa.scalar("v5")
-    asked = IndexFilter(leaf("=", value))
+    asked = IndexFilter(leaf(Operator.EQUAL, value))
     found = evaluate_batch(asked, containers, lambda _: stored, np.full(40, 4))
 
     assert not found.unsure.any()
@@ -311,7 +340,7 @@ def test_damage_is_no_error_where_many_files_are_judged(at: int, damage: bytes, 
     data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
     at %= len(data)
     damaged = data[:at] + damage + data[at + len(damage) :]
-    asked = IndexFilter(leaf("=", pa.scalar("a")))
+    asked = IndexFilter(leaf(Operator.EQUAL, pa.scalar("a")))
 
     containers = [data, damaged, data[:at], data]
     found = evaluate_batch(asked, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4))

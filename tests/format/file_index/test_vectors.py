@@ -37,7 +37,7 @@ from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
 from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 
 # Java keeps many keys that collide in a tree, whose order is not reproduced (docs/format/java-hash-order.md#hash-table)
 ORDER_OF_A_TREE = {"bitmap/hashmap-treeify/INT", "hashmap-treeify/INT"}
@@ -108,11 +108,20 @@ def test_a_bitmap_index_of_java_holds_the_rows_of_every_value(vector: Vector) ->
     assert {key: set(rows) for key, rows in found.items()} == expected
 
 
-OPS = {
-    "eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">=", "in": "in", "not_in": "not in",
-    "between": "between", "not_between": "not between", "is_null": "is null", "is_not_null": "is not null",
-    "starts_with": "starts with",
-}  # fmt: skip
+OPERATORS = {
+    "eq": Operator.EQUAL,
+    "neq": Operator.NOT_EQUAL,
+    "lt": Operator.LESS,
+    "lte": Operator.LESS_OR_EQUAL,
+    "gt": Operator.GREATER,
+    "gte": Operator.GREATER_OR_EQUAL,
+    "in": Operator.IN,
+    "not_in": Operator.NOT_IN,
+    "between": Operator.BETWEEN,
+    "is_null": Operator.IS_NULL,
+    "is_not_null": Operator.IS_NOT_NULL,
+}
+OTHER_OPERATORS = {"not_between", "starts_with"}
 
 
 @pytest.mark.parametrize("vector", [v for v in vectors("index") if v.get("queries")], ids=name_of)
@@ -142,7 +151,9 @@ def ask(kind: str, blob: ByteSource, data_type: AtomicType, query: dict[str, Any
     keys = [None if value is None else key(value, data_type) for value in literals]
     if None in keys and kind == "bloom-filter":
         return None  # a null is never asked for: a filter takes values of a type
-    return index.query(OPS[query["op"]], keys)  # type: ignore[arg-type]
+    if query["op"] in OTHER_OPERATORS:
+        return None
+    return index.query(OPERATORS[query["op"]], keys)  # type: ignore[arg-type]
 
 
 def key(value: Any, data_type: AtomicType) -> Key:
@@ -329,20 +340,19 @@ def parsed(tree: dict[str, Any], types: dict[str, AtomicType]) -> Predicate | No
         if word in tree:
             parts = [parsed(part, types) for part in tree[word]]
             return None if None in parts else made(tuple(p for p in parts if p is not None))
-    data_type, op = types.get(tree["col"]), OPS.get(tree["op"])
+    data_type, op = types.get(tree["col"]), OPERATORS.get(tree["op"])
     literals = tree.get("literals", [])
     if data_type is None or op is None or None in literals:
         return None
     values = tuple(to_column(literals, data_type)[at] for at in range(len(literals)))
     match op:
-        case "is not null":
-            return Not(Leaf(tree["col"], "is null"))
-        case "not in":
-            return Not(Leaf(tree["col"], "in", values))
-        case "between":
-            return And((Leaf(tree["col"], ">=", values[:1]), Leaf(tree["col"], "<=", values[1:])))
-        case "not between" | "starts with":
-            return None
+        case Operator.IS_NOT_NULL:
+            return Not(Leaf(tree["col"], Operator.IS_NULL))
+        case Operator.NOT_IN:
+            return Not(Leaf(tree["col"], Operator.IN, values))
+        case Operator.BETWEEN:
+            low = Leaf(tree["col"], Operator.GREATER_OR_EQUAL, values[:1])
+            return And((low, Leaf(tree["col"], Operator.LESS_OR_EQUAL, values[1:])))
     return Leaf(tree["col"], op, values)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,7 @@ from paimon_orch.format.types.predicate import (
     And,
     Leaf,
     Not,
+    Operator,
     Or,
     bind_predicate,
     to_arrow_expression,
@@ -25,16 +26,18 @@ def _type_of(leaf: Leaf) -> pa.DataType:
     return SCHEMA.field(leaf.column).type
 
 
-def _leaf(name: str, op: str, *values: Any) -> Leaf:
+def _leaf(name: str, op: Operator, *values: Any) -> Leaf:
     return Leaf(name, op, tuple(pa.scalar(value) for value in values))
 
 
 def test_values_become_the_types_of_their_columns() -> None:
-    bound = bind_predicate(Or((_leaf("i", "in", 1, 2), Not(_leaf("i", "=", 3)))), _type_of)
+    bound = bind_predicate(
+        Or((_leaf("i", Operator.IN, 1, 2), Not(_leaf("i", Operator.EQUAL, 3)))), _type_of
+    )
     assert bound == Or(
         (
-            Leaf("i", "in", (pa.scalar(1, pa.int32()), pa.scalar(2, pa.int32()))),
-            Not(Leaf("i", "=", (pa.scalar(3, pa.int32()),))),
+            Leaf("i", Operator.IN, (pa.scalar(1, pa.int32()), pa.scalar(2, pa.int32()))),
+            Not(Leaf("i", Operator.EQUAL, (pa.scalar(3, pa.int32()),))),
         )
     )
 
@@ -42,14 +45,15 @@ def test_values_become_the_types_of_their_columns() -> None:
 @pytest.mark.parametrize(
     "leaf",
     [
-        _leaf("i", "==", 1),
-        _leaf("i", "=", 2**40),
-        _leaf("i", "=", "one"),
-        _leaf("i", "=", None),
-        _leaf("i", "in"),
-        _leaf("i", "<", 1, 2),
-        _leaf("i", "is null", 1),
-        _leaf("i", "like", "1%"),
+        _leaf("i", cast("Operator", "=="), 1),
+        _leaf("i", Operator.NOT_IN, 1),
+        _leaf("i", Operator.EQUAL, 2**40),
+        _leaf("i", Operator.EQUAL, "one"),
+        _leaf("i", Operator.EQUAL, None),
+        _leaf("i", Operator.IN),
+        _leaf("i", Operator.LESS, 1, 2),
+        _leaf("i", Operator.IS_NULL, 1),
+        _leaf("i", Operator.LIKE, "1%"),
     ],
     ids=str,
 )
@@ -58,8 +62,8 @@ def test_test_that_a_column_cannot_take_is_refused(leaf: Leaf) -> None:
         bind_predicate(And((leaf, leaf)), _type_of)
 
 
-@pytest.mark.parametrize("op", ["=", "in"])
-def test_zero_has_one_value_and_nan_none(op: str) -> None:
+@pytest.mark.parametrize("op", [Operator.EQUAL, Operator.IN])
+def test_zero_has_one_value_and_nan_none(op: Operator) -> None:
     rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
     assert rows.filter(to_arrow_expression(_leaf("f", op, -0.0))).num_rows == 2
     assert rows.filter(to_arrow_expression(_leaf("f", op, math.nan))).num_rows == 0

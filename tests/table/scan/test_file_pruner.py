@@ -24,7 +24,7 @@ from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.types.data_types import parse_type
-from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.storage import LocalFileIO
@@ -87,7 +87,7 @@ writes = st.lists(
 )
 
 
-def _leaf(name: str, op: str, values: list[Any]) -> Leaf:
+def _leaf(name: str, op: Operator, values: list[Any]) -> Leaf:
     kind = SCHEMA.field(name).type
     return Leaf(name, op, tuple(pa.scalar(value, kind) for value in values))
 
@@ -100,15 +100,28 @@ def _leaves(name: str) -> st.SearchStrategy[Predicate]:
     found = [
         st.builds(
             lambda op, v: _leaf(name, op, [v]),
-            st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+            st.sampled_from(
+                [
+                    Operator.EQUAL,
+                    Operator.NOT_EQUAL,
+                    Operator.LESS,
+                    Operator.LESS_OR_EQUAL,
+                    Operator.GREATER,
+                    Operator.GREATER_OR_EQUAL,
+                ]
+            ),
             _known(name),
         ),
-        st.builds(lambda v: _leaf(name, "in", v), st.lists(_known(name), min_size=1, max_size=4)),
-        st.just(Leaf(name, "is null")),
+        st.builds(
+            lambda v: _leaf(name, Operator.IN, v), st.lists(_known(name), min_size=1, max_size=4)
+        ),
+        st.just(Leaf(name, Operator.IS_NULL)),
     ]
     if name in ("p", "s"):
         patterns = ["a%", "%", "a", "_b", "b\\%", LONG + "%", "?%", "%b"]
-        found.append(st.builds(lambda v: _leaf(name, "like", [v]), st.sampled_from(patterns)))
+        found.append(
+            st.builds(lambda v: _leaf(name, Operator.LIKE, [v]), st.sampled_from(patterns))
+        )
     return st.one_of(found)
 
 
@@ -137,23 +150,23 @@ def _holds(predicate: Predicate, row: dict[str, Any]) -> bool | None:
             return True if True in any_found else None if None in any_found else False
     assert isinstance(predicate, Leaf)
     value, wanted = row[predicate.column], [item.as_py() for item in predicate.values]
-    if predicate.op == "is null":
+    if predicate.op == Operator.IS_NULL:
         return value is None
     if value is None:
         return None
     match predicate.op:
-        case "in":
+        case Operator.IN:
             return any(value == item for item in wanted)
-        case "like":
+        case Operator.LIKE:
             return _like(value, wanted[0])
     (other,) = wanted
     comparison = {
-        "=": operator.eq,
-        "<>": operator.ne,
-        "<": operator.lt,
-        "<=": operator.le,
-        ">": operator.gt,
-        ">=": operator.ge,
+        Operator.EQUAL: operator.eq,
+        Operator.NOT_EQUAL: operator.ne,
+        Operator.LESS: operator.lt,
+        Operator.LESS_OR_EQUAL: operator.le,
+        Operator.GREATER: operator.gt,
+        Operator.GREATER_OR_EQUAL: operator.ge,
     }[predicate.op]
     return bool(comparison(value, other))
 
@@ -299,7 +312,7 @@ def test_row_groups_are_skipped_by_their_footer(
         return batches(self, columns, size, chosen)
 
     monkeypatch.setattr(ParquetFileReader, "batches", counted)
-    last = Leaf("v", "=", (pa.scalar(values[-1], schema.field("v").type),))
+    last = Leaf("v", Operator.EQUAL, (pa.scalar(values[-1], schema.field("v").type),))
     found = table.scan(["k"], last).to_arrow().column("k").to_pylist()
     assert found == [k for k in range(10) if values[k] == values[-1]]
     assert groups == ([2, 3, 4] if kind == "BOOLEAN" else [4])

@@ -17,7 +17,7 @@ from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.data_types import AtomicType
-from paimon_orch.format.types.predicate import Leaf, Not, Predicate, to_arrow_expression
+from paimon_orch.format.types.predicate import Leaf, Not, Operator, Predicate, to_arrow_expression
 from paimon_orch.table.scan.file_stats import FileStats
 
 READ = [
@@ -58,14 +58,18 @@ def test_filters_keep_what_a_full_scan_would(folder: Path) -> None:
 
 
 def _questions(column: pa.ChunkedArray, name: str) -> Iterator[Predicate]:
-    yield Leaf(name, "is null")
-    yield Not(Leaf(name, "is null"))
+    yield Leaf(name, Operator.IS_NULL)
+    yield Not(Leaf(name, Operator.IS_NULL))
     known = column.drop_null()
     if len(known):
         value = (known[len(known) // 2],)
-        for op in ("=", "<", ">") if not pa.types.is_boolean(column.type) else ("=",):
+        for op in (
+            (Operator.EQUAL, Operator.LESS, Operator.GREATER)
+            if not pa.types.is_boolean(column.type)
+            else (Operator.EQUAL,)
+        ):
             yield Leaf(name, op, value)
-        yield Not(Leaf(name, "=", value))
+        yield Not(Leaf(name, Operator.EQUAL, value))
 
 
 def _texts(rows: pa.Table) -> list[str]:
