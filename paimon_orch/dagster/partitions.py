@@ -18,12 +18,12 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.table.filter.partition_spec import build_directory_names
 
 _EPOCH = date(1970, 1, 1)
 _DIMENSION_SEPARATOR = "|"
-_CANONICAL_TEXT_TYPES = ("CHAR", "VARCHAR", "DATE", "TIME")
+_CANONICAL_TEXT_TYPES = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIME)
 _FORBIDDEN_IN_DIMENSIONS = "|[],"
 """What Dagster refuses in the keys of a dimension."""
 
@@ -86,7 +86,7 @@ class PartitionKeys:
         dates = (
             field.name
             for field in schema.partition_fields
-            if by_number and isinstance(field.type, AtomicType) and field.type.name == "DATE"
+            if by_number and isinstance(field.type, AtomicType) and field.type.name == TypeRoot.DATE
         )
         return cls(
             columns=columns,

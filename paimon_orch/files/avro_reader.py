@@ -26,6 +26,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
 )
 
 AvroRows = list[Mapping[str, Any]]
@@ -192,16 +193,16 @@ def _build_offsets(values: Sequence[Any]) -> pa.Array:
 def _build_atoms(values: Sequence[Any], data_type: AtomicType, schema: Any) -> pa.Array:
     target = to_arrow_type(data_type)
     match data_type.name:
-        case "DECIMAL":
+        case TypeRoot.DECIMAL:
             return build_decimals(values, target)
-        case "DATE" | "TIME":
+        case TypeRoot.DATE | TypeRoot.TIME:
             return pa.array(values, pa.int32()).view(target)
-        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+        case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ:
             assert isinstance(target, pa.TimestampType)
             logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
             unit = _ARROW_UNITS.get(logical.rpartition("-")[2], target.unit)
             return pa.array(values, pa.int64()).view(pa.timestamp(unit, tz=target.tz))
-        case "CHAR" | "VARCHAR":
+        case TypeRoot.CHAR | TypeRoot.VARCHAR:
             return _build_text(values)
     return pa.array(values, target)
 

@@ -24,6 +24,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
     type_to_sql,
 )
 
@@ -42,18 +43,18 @@ _CODECS = {
     "null": "null",
 }
 _ATOM_TYPES: dict[str, Any] = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "int",
-    "SMALLINT": "int",
-    "INT": "int",
-    "BIGINT": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "CHAR": "string",
-    "VARCHAR": "string",
-    "BINARY": "bytes",
-    "VARBINARY": "bytes",
-    "DATE": {"type": "int", "logicalType": "date"},
+    TypeRoot.BOOLEAN: "boolean",
+    TypeRoot.TINYINT: "int",
+    TypeRoot.SMALLINT: "int",
+    TypeRoot.INT: "int",
+    TypeRoot.BIGINT: "long",
+    TypeRoot.FLOAT: "float",
+    TypeRoot.DOUBLE: "double",
+    TypeRoot.CHAR: "string",
+    TypeRoot.VARCHAR: "string",
+    TypeRoot.BINARY: "bytes",
+    TypeRoot.VARBINARY: "bytes",
+    TypeRoot.DATE: {"type": "int", "logicalType": "date"},
 }
 
 
@@ -164,7 +165,7 @@ def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
     key, value = map_key_value_types(data_type)
     if isinstance(data_type, MultisetType):
         value = value.with_nullable(True)  # as in the reference, though counts are never null
-    if isinstance(key, AtomicType) and key.name in ("CHAR", "VARCHAR"):
+    if isinstance(key, AtomicType) and key.name in (TypeRoot.CHAR, TypeRoot.VARCHAR):
         return {"type": "map", "values": _build_type(value, name)}
     entry = (
         Field(id=0, name="key", type=key.with_nullable(False)),
@@ -176,7 +177,7 @@ def _build_map_type(data_type: MapType | MultisetType, name: str) -> Any:
 def _build_atom_type(data_type: AtomicType, name: str) -> Any:
     precision = data_type.params[0] if data_type.params else 0
     match data_type.name:
-        case "DECIMAL":
+        case TypeRoot.DECIMAL:
             scale = data_type.params[1]
             return {
                 "type": "bytes",
@@ -184,10 +185,11 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
                 "precision": precision,
                 "scale": scale,
             }
-        case "TIME" if precision <= 3:
+        case TypeRoot.TIME if precision <= 3:
             return {"type": "int", "logicalType": "time-millis"}
-        case "TIMESTAMP" | "TIMESTAMP_LTZ" as kind if precision <= 6:
-            prefix = "local-" if kind == "TIMESTAMP_LTZ" else ""  # the reference has them swapped
+        case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ as kind if precision <= 6:
+            # Java Paimon has the two swapped
+            prefix = "local-" if kind == TypeRoot.TIMESTAMP_LTZ else ""
             unit = "millis" if precision <= 3 else "micros"
             return {"type": "long", "logicalType": f"{prefix}timestamp-{unit}"}
         case kind if kind in _ATOM_TYPES:
@@ -242,13 +244,13 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
 
 def _encode_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
     match data_type.name:
-        case "DECIMAL":
+        case TypeRoot.DECIMAL:
             return _with_nulls([encode_unscaled(value) for value in _read_unscaled(array)], array)
-        case "DATE" | "TIME":
+        case TypeRoot.DATE | TypeRoot.TIME:
             array = array.view(pa.int32())
-        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+        case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ:
             array = array.view(pa.int64())
-        case "CHAR" | "VARCHAR" if raw:
+        case TypeRoot.CHAR | TypeRoot.VARCHAR if raw:
             array = array.view(pa.binary())
     values: list[Any] = array.to_pylist()
     return values

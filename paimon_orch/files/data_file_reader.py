@@ -42,7 +42,7 @@ from paimon_orch.format.types.arrow import (
     number_batches,
     to_arrow_type,
 )
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage import FileIO
 
@@ -349,7 +349,7 @@ def build_constant_column(value: object, data_type: DataType, length: int) -> pa
     target = to_arrow_type(data_type)
     if value is None:
         return pa.nulls(length, target)
-    if isinstance(data_type, AtomicType) and data_type.name in ("DATE", "TIME"):
+    if isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.DATE, TypeRoot.TIME):
         return pa.repeat(pa.scalar(value, pa.int32()), length).view(target)
     if isinstance(target, pa.TimestampType):
         return pa.repeat(pa.scalar(value, pa.int64()), length).view(target)

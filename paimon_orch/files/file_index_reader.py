@@ -43,7 +43,7 @@ from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import Field, MapType
+from paimon_orch.format.types.data_types import Field, MapType, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, iterate_leaves
 from paimon_orch.storage import FileIO
 
@@ -230,7 +230,10 @@ class FileIndexEvaluator:
             ):
                 return None
             # zeros of two signs are one value where the next column decides, but two in the index
-            is_exact = rows.sort_keys == 1 or found.type.name not in ("FLOAT", "DOUBLE")
+            is_exact = rows.sort_keys == 1 or found.type.name not in (
+                TypeRoot.FLOAT,
+                TypeRoot.DOUBLE,
+            )
             return found if is_exact else None
 
         try:
@@ -334,7 +337,7 @@ class FileIndexEvaluator:
                 continue
             if column.name in schema.partition_keys:
                 continue  # every row of a partition has its value, whatever the file holds
-            if stored.type.name == "CHAR" and is_orc:
+            if stored.type.name == TypeRoot.CHAR and is_orc:
                 continue  # padded in the file, not in the index, or the other way round
             found[column.name] = stored
         if self.predicate is not None:
@@ -361,7 +364,7 @@ def _find_stored_map_keys(
         value = find_stored_column(
             replace(column, type=column.type.value), replace(source, type=source.type.value)
         )
-        if value is not None and value.type.name != "CHAR":
+        if value is not None and value.type.name != TypeRoot.CHAR:
             found[leaf.name] = StoredColumn(f"{source.name}[{leaf.key}]", value.type)
     return found
 

@@ -41,6 +41,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
     type_to_sql,
 )
 
@@ -150,7 +151,7 @@ class OrcFileReader:
 
     def _trim_column(self, array: pa.Array, name: str) -> pa.Array:
         data_type = self._types.get(name)
-        if data_type is None or not _has_atom(data_type, "CHAR"):
+        if data_type is None or not _has_atom(data_type, TypeRoot.CHAR):
             return array
         return map_atoms(array, data_type, array.type, _trim_padding)
 
@@ -182,7 +183,7 @@ def _decode_field(message: Any, wanted: int) -> list[Any]:
 
 def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
     """ORC pads CHAR with blanks, or its writer does; readers of the reference do not show them."""
-    return pc.utf8_rtrim(array, " ") if data_type.name == "CHAR" else array
+    return pc.utf8_rtrim(array, " ") if data_type.name == TypeRoot.CHAR else array
 
 
 def _has_atom(data_type: DataType, name: str) -> bool:
@@ -272,11 +273,11 @@ def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
 def _orc_type(field: Field) -> pa.DataType:
     def stored(data_type: DataType) -> pa.DataType:
         match data_type:
-            case AtomicType(name="TIME"):
+            case AtomicType(name=TypeRoot.TIME):
                 return pa.int32()
-            case AtomicType(name="TIMESTAMP"):
+            case AtomicType(name=TypeRoot.TIMESTAMP):
                 return pa.timestamp("ns")
-            case AtomicType(name="TIMESTAMP_LTZ"):
+            case AtomicType(name=TypeRoot.TIMESTAMP_LTZ):
                 return pa.timestamp("ns", tz="UTC")
             case ArrayType(element=element):
                 return pa.list_(stored(element))

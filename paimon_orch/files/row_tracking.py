@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
-_BIGINT = AtomicType(True, "BIGINT")
+_BIGINT = AtomicType(True, TypeRoot.BIGINT)
 ROW_ID = Field(id=2147483642, name="_ROW_ID", type=_BIGINT)
 ROW_SEQUENCE_NUMBER = Field(id=SEQUENCE_NUMBER.id, name=SEQUENCE_NUMBER.name, type=_BIGINT)
 ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)

@@ -12,7 +12,7 @@ from decimal import Decimal
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.text import to_readable_text
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 _CHARS_TO_ESCAPE = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 _ESCAPE_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -65,13 +65,13 @@ def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
         case Decimal():
             return f"{value:f}"
         case float():
-            return format_java_double(value, single=name == "FLOAT")
-        case int() if name == "DATE" and not legacy:
+            return format_java_double(value, single=name == TypeRoot.FLOAT)
+        case int() if name == TypeRoot.DATE and not legacy:
             return (_EPOCH + timedelta(days=value)).isoformat()
-        case int() if name == "TIME" and not legacy:
+        case int() if name == TypeRoot.TIME and not legacy:
             clock = (datetime(1970, 1, 1) + timedelta(milliseconds=value)).time()
             return clock.isoformat("auto" if not value % 1000 else "milliseconds")
-        case int() if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        case int() if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
             return format_timestamp(value, params[0], legacy=legacy)
         case bytes():
             raise InputError(

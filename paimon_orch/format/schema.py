@@ -29,14 +29,17 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
     field_from_json,
     field_to_json,
 )
 
 SCHEMA_VERSION = 3
 SYSTEM_FIELD_ID = 1073741823
-SEQUENCE_NUMBER = Field(id=2147483646, name="_SEQUENCE_NUMBER", type=AtomicType(False, "BIGINT"))
-VALUE_KIND = Field(id=2147483645, name="_VALUE_KIND", type=AtomicType(False, "TINYINT"))
+SEQUENCE_NUMBER = Field(
+    id=2147483646, name="_SEQUENCE_NUMBER", type=AtomicType(False, TypeRoot.BIGINT)
+)
+VALUE_KIND = Field(id=2147483645, name="_VALUE_KIND", type=AtomicType(False, TypeRoot.TINYINT))
 KEY_PREFIX = "_KEY_"
 _KNOWN_KEYS = frozenset(
     (
@@ -325,7 +328,7 @@ def _validate_bucket_function(schema: TableSchema) -> None:
         check_hive_key(field.name, field.type)
     if function == "mod" and [
         field.type.with_nullable(True) for field in schema.bucket_key_fields
-    ] not in ([AtomicType(name="INT")], [AtomicType(name="BIGINT")]):
+    ] not in ([AtomicType(name=TypeRoot.INT)], [AtomicType(name=TypeRoot.BIGINT)]):
         raise InputError(
             "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
         )

@@ -39,7 +39,7 @@ from paimon_orch.format.manifest.manifest_list import (
 from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 STATS = SimpleStats(b"\0" * 12, b"\1" * 20, (0, None, 5))
 ENTRIES = [
@@ -99,7 +99,7 @@ SNAPSHOT = Snapshot(
 )
 SCHEMA = TableSchema(
     id=0,
-    fields=(Field(id=0, name="id", type=AtomicType(False, "BIGINT")),),
+    fields=(Field(id=0, name="id", type=AtomicType(False, TypeRoot.BIGINT)),),
     highest_field_id=0,
     partition_keys=(),
     primary_keys=("id",),

@@ -17,6 +17,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
     parse_type,
 )
 
@@ -43,7 +44,7 @@ PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def is_writable(kind: str, data_type: DataType) -> bool:
     match data_type:
-        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=(precision,)):
+        case AtomicType(name=TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ, params=(precision,)):
             return kind != "avro" or precision <= 6
         case ArrayType(element=element):
             return is_writable(kind, element)

@@ -14,7 +14,7 @@ from support.tables import new_table
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.row.simple_stats import truncate_max
 from paimon_orch.format.text import RawText, decode_readable_text, decode_text, encode_text
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check import check
@@ -86,7 +86,7 @@ def test_it_is_ordered_by_its_bytes() -> None:
 
 @pytest.mark.parametrize("data", [b"\xff\xe9a", b"ab\xff", b"\xff" * 9, b"a" * 9 + b"\xfe"])
 def test_rows_keep_it_and_bounds_enclose_it(data: bytes) -> None:
-    types = [AtomicType(name="VARCHAR", params=(100,))]
+    types = [AtomicType(name=TypeRoot.VARCHAR, params=(100,))]
 
     (text,) = deserialize_row(serialize_row([decode_text(data)], types), types)
 

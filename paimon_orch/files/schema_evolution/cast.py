@@ -17,7 +17,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast_string import fit_text_to_length, parse_text, to_text
 from paimon_orch.format.arrays import AnyArray
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, type_to_sql
 
 CastRule = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
@@ -25,11 +25,11 @@ _WIDE_CONTEXT = Context(prec=400)  # a double has up to 309 digits before the po
 _MILLIS_PER_DAY = 86_400_000
 _UNITS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _FAMILIES = {
-    "integer": ("TINYINT", "SMALLINT", "INT", "BIGINT"),
-    "float": ("FLOAT", "DOUBLE"),
-    "text": ("CHAR", "VARCHAR"),
-    "binary": ("BINARY", "VARBINARY"),
-    "timestamp": ("TIMESTAMP", "TIMESTAMP_LTZ"),
+    "integer": (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT),
+    "float": (TypeRoot.FLOAT, TypeRoot.DOUBLE),
+    "text": (TypeRoot.CHAR, TypeRoot.VARCHAR),
+    "binary": (TypeRoot.BINARY, TypeRoot.VARBINARY),
+    "timestamp": (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ),
 }
 _FAMILY_BY_TYPE = {name: family for family, names in _FAMILIES.items() for name in names}
 
@@ -72,7 +72,7 @@ def _cast_to_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
     is_binary = isinstance(old, AtomicType) and type_family(old) == "binary"
     return (
         text if is_binary else fit_text_to_length(text, new)
-    )  # Java does not look at the length of bytes
+    )  # Java does not check the length of bytes
 
 
 def _to_numpy(array: pa.Array, dtype: type) -> AnyArray:
@@ -99,7 +99,7 @@ def _integer_to_boolean(array: pa.Array, _old: AtomicType, _new: AtomicType) -> 
 
 def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Truncate and saturate as Java does: smaller types get the wrapped 32-bit number."""
-    kind: type = np.int64 if new.name == "BIGINT" else np.int32
+    kind: type = np.int64 if new.name == TypeRoot.BIGINT else np.int32
     limits, values = np.iinfo(kind), np.nan_to_num(_to_numpy(array, np.float64), nan=0.0)
     low, high = float(limits.min), float(limits.max)  # the 64-bit maximum rounds up to 2**63
     inside = (values > low) & (values < high)
@@ -110,7 +110,7 @@ def _float_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.
 
 def _to_decimal(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
     precision, scale = new.params
-    if old.name == "DECIMAL":
+    if old.name == TypeRoot.DECIMAL:
         old_precision, old_scale = old.params
         if scale >= old_scale and precision - scale >= old_precision - old_scale:
             return array.cast(to_arrow_type(new))
@@ -152,16 +152,16 @@ def _to_binary(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Cut to the length; BINARY is also filled up with zero bytes."""
     (length,) = new.params
     values = pc.binary_slice(array.cast(pa.binary()), 0, length)
-    if new.name == "VARBINARY":
+    if new.name == TypeRoot.VARBINARY:
         return values
     padded = [None if value is None else value.ljust(length, b"\0") for value in values.to_pylist()]
     return pa.array(padded, pa.binary())
 
 
 def _parse_text(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
-    if new.name == "DECIMAL":
+    if new.name == TypeRoot.DECIMAL:
         numbers = parse_text(array, new, pa.string())
-        return _to_decimal(numbers, AtomicType(name="VARCHAR"), new)
+        return _to_decimal(numbers, AtomicType(name=TypeRoot.VARCHAR), new)
     return parse_text(array, new, to_arrow_type(new))
 
 
@@ -231,34 +231,34 @@ def _timestamp_to_timestamp(array: pa.Array, old: AtomicType, new: AtomicType) -
 
 
 _CAST_RULES: Mapping[tuple[str, str], CastRule] = {
-    ("BOOLEAN", "integer"): _boolean_to_number,
-    ("BOOLEAN", "float"): _boolean_to_number,
-    ("BOOLEAN", "DECIMAL"): _to_decimal,
-    ("integer", "BOOLEAN"): _integer_to_boolean,
+    (TypeRoot.BOOLEAN, "integer"): _boolean_to_number,
+    (TypeRoot.BOOLEAN, "float"): _boolean_to_number,
+    (TypeRoot.BOOLEAN, TypeRoot.DECIMAL): _to_decimal,
+    ("integer", TypeRoot.BOOLEAN): _integer_to_boolean,
     ("integer", "integer"): _cast_unchecked,
     ("integer", "float"): _cast_unchecked,
-    ("integer", "DECIMAL"): _to_decimal,
+    ("integer", TypeRoot.DECIMAL): _to_decimal,
     ("integer", "timestamp"): _integer_to_timestamp,
     ("float", "integer"): _float_to_integer,
     ("float", "float"): _cast_unchecked,
-    ("float", "DECIMAL"): _to_decimal,
-    ("DECIMAL", "integer"): _decimal_to_integer,
-    ("DECIMAL", "float"): _decimal_to_float,
-    ("DECIMAL", "DECIMAL"): _to_decimal,
-    ("text", "BOOLEAN"): _parse_text,
+    ("float", TypeRoot.DECIMAL): _to_decimal,
+    (TypeRoot.DECIMAL, "integer"): _decimal_to_integer,
+    (TypeRoot.DECIMAL, "float"): _decimal_to_float,
+    (TypeRoot.DECIMAL, TypeRoot.DECIMAL): _to_decimal,
+    ("text", TypeRoot.BOOLEAN): _parse_text,
     ("text", "integer"): _parse_text,
     ("text", "float"): _parse_text,
-    ("text", "DECIMAL"): _parse_text,
+    ("text", TypeRoot.DECIMAL): _parse_text,
     ("text", "binary"): _to_binary,
-    ("text", "DATE"): _parse_text,
-    ("text", "TIME"): _parse_text,
+    ("text", TypeRoot.DATE): _parse_text,
+    ("text", TypeRoot.TIME): _parse_text,
     ("text", "timestamp"): _parse_text,
     ("binary", "binary"): _to_binary,
-    ("DATE", "timestamp"): _date_to_timestamp,
-    ("TIME", "TIME"): lambda array, _old, _new: array,
-    ("TIME", "timestamp"): _time_to_timestamp,
+    (TypeRoot.DATE, "timestamp"): _date_to_timestamp,
+    (TypeRoot.TIME, TypeRoot.TIME): lambda array, _old, _new: array,
+    (TypeRoot.TIME, "timestamp"): _time_to_timestamp,
     ("timestamp", "integer"): _timestamp_to_integer,
-    ("timestamp", "DATE"): _timestamp_to_date,
-    ("timestamp", "TIME"): _timestamp_to_time,
+    ("timestamp", TypeRoot.DATE): _timestamp_to_date,
+    ("timestamp", TypeRoot.TIME): _timestamp_to_time,
     ("timestamp", "timestamp"): _timestamp_to_timestamp,
 }

@@ -24,6 +24,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
 )
 
 _TRUE_WORDS, _FALSE_WORDS = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
@@ -44,26 +45,26 @@ def fit_text_to_length(text: pa.Array, new: AtomicType) -> pa.Array:
     (length,) = new.params
     if length < MAX_LENGTH:
         text = pc.utf8_slice_codeunits(text, 0, length)
-    return pc.utf8_rpad(text, length, " ") if new.name == "CHAR" else text
+    return pc.utf8_rpad(text, length, " ") if new.name == TypeRoot.CHAR else text
 
 
 def to_text(array: pa.Array, data_type: DataType) -> pa.Array:
     """Return a column of any type as text; null stays null."""
     match data_type:
-        case AtomicType(name="CHAR" | "VARCHAR"):
+        case AtomicType(name=TypeRoot.CHAR | TypeRoot.VARCHAR):
             return array
-        case AtomicType(name="FLOAT" | "DOUBLE" as name):
+        case AtomicType(name=TypeRoot.FLOAT | TypeRoot.DOUBLE as name):
             return _format_each(
-                array, lambda value: format_java_double(value, single=name == "FLOAT")
+                array, lambda value: format_java_double(value, single=name == TypeRoot.FLOAT)
             )
-        case AtomicType(name="DECIMAL"):
+        case AtomicType(name=TypeRoot.DECIMAL):
             return _format_each(array, lambda value: format(value, "f"))
-        case AtomicType(name="BINARY" | "VARBINARY"):
+        case AtomicType(name=TypeRoot.BINARY | TypeRoot.VARBINARY):
             return _format_each(array, lambda value: value.decode(errors="replace"))
-        case AtomicType(name="TIME", params=(precision,)):
+        case AtomicType(name=TypeRoot.TIME, params=(precision,)):
             millis = array.view(pa.int32())
             return _format_each(millis, lambda value: _format_time(value, precision))
-        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=(precision,)):
+        case AtomicType(name=TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ, params=(precision,)):
             return _format_timestamps(array, precision)
         case AtomicType():
             return array.cast(pa.string())
@@ -126,7 +127,7 @@ def parse_text(array: pa.Array, new: AtomicType, target: pa.DataType) -> pa.Arra
     encoded = array.dictionary_encode()
     values = [_parse_value(text, new) for text in encoded.dictionary.to_pylist()]
     if pa.types.is_temporal(target):
-        storage = pa.int32() if new.name in ("DATE", "TIME") else pa.int64()
+        storage = pa.int32() if new.name in (TypeRoot.DATE, TypeRoot.TIME) else pa.int64()
         parsed = pa.array(values, storage).view(target)
     else:
         parsed = pa.array(values, target)
@@ -205,12 +206,12 @@ def _parse_timestamp(text: str, new: AtomicType) -> int | None:
 
 
 _PARSERS: dict[str, Callable[[str, AtomicType], object]] = {
-    "BOOLEAN": _parse_boolean,
-    "DECIMAL": _parse_decimal,
-    "FLOAT": _parse_float,
-    "DOUBLE": _parse_float,
-    "DATE": _parse_date,
-    "TIME": _parse_time,
-    "TIMESTAMP": _parse_timestamp,
-    "TIMESTAMP_LTZ": _parse_timestamp,
+    TypeRoot.BOOLEAN: _parse_boolean,
+    TypeRoot.DECIMAL: _parse_decimal,
+    TypeRoot.FLOAT: _parse_float,
+    TypeRoot.DOUBLE: _parse_float,
+    TypeRoot.DATE: _parse_date,
+    TypeRoot.TIME: _parse_time,
+    TypeRoot.TIMESTAMP: _parse_timestamp,
+    TypeRoot.TIMESTAMP_LTZ: _parse_timestamp,
 }

@@ -12,10 +12,11 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
     type_to_sql,
 )
 
-MULTISET_COUNT_TYPE = AtomicType(False, "INT")
+MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
 AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
 
 

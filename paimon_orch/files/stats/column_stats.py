@@ -12,21 +12,21 @@ from paimon_orch.files.schema_evolution.cast_string import to_text
 from paimon_orch.format.arrays import UInt64Array
 from paimon_orch.format.table_statistics import ColumnStatistics
 from paimon_orch.format.text import to_readable_value
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 MAX_HASHES = 1 << 16  # up to so many different values are counted one by one
 _FIXED_LENGTHS = {
-    "BOOLEAN": 1,
-    "TINYINT": 1,
-    "SMALLINT": 2,
-    "INT": 4,
-    "BIGINT": 8,
-    "FLOAT": 4,
-    "DOUBLE": 8,
-    "DATE": 4,
-    "TIME": 4,
-    "TIMESTAMP": 8,
-    "TIMESTAMP_LTZ": 8,
+    TypeRoot.BOOLEAN: 1,
+    TypeRoot.TINYINT: 1,
+    TypeRoot.SMALLINT: 2,
+    TypeRoot.INT: 4,
+    TypeRoot.BIGINT: 8,
+    TypeRoot.FLOAT: 4,
+    TypeRoot.DOUBLE: 8,
+    TypeRoot.DATE: 4,
+    TypeRoot.TIME: 4,
+    TypeRoot.TIMESTAMP: 8,
+    TypeRoot.TIMESTAMP_LTZ: 8,
 }
 
 
@@ -138,7 +138,7 @@ def _as_list(bounds: pa.Array | None) -> list[pa.Array]:
 
 def _fixed_length(kind: AtomicType) -> int | None:
     """Return the bytes of every value; None where values differ in length."""
-    if kind.name == "DECIMAL":
+    if kind.name == TypeRoot.DECIMAL:
         return 8 if kind.params[0] <= 18 else 16
     return _FIXED_LENGTHS.get(kind.name)
 

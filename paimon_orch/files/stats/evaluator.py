@@ -18,27 +18,27 @@ import pyarrow.parquet as pq
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 StatsOf = Callable[[str], ColumnStats]
 UNKNOWN_STATS = ColumnStats()
 _ALL_ROWS = 2**63 - 1
 LIKE_WILDCARDS = "%_\\"
-_INTEGER_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _PYTHON_TYPES = {
-    "BOOLEAN": bool,
-    "FLOAT": float,
-    "DOUBLE": float,
-    "DECIMAL": Decimal,
-    "CHAR": str,
-    "VARCHAR": str,
-    "BINARY": bytes,
-    "VARBINARY": bytes,
-    "DATE": date,
-    "TIME": time,
-    "TIMESTAMP": datetime,
-    "TIMESTAMP_LTZ": datetime,
+    TypeRoot.BOOLEAN: bool,
+    TypeRoot.FLOAT: float,
+    TypeRoot.DOUBLE: float,
+    TypeRoot.DECIMAL: Decimal,
+    TypeRoot.CHAR: str,
+    TypeRoot.VARCHAR: str,
+    TypeRoot.BINARY: bytes,
+    TypeRoot.VARBINARY: bytes,
+    TypeRoot.DATE: date,
+    TypeRoot.TIME: time,
+    TypeRoot.TIMESTAMP: datetime,
+    TypeRoot.TIMESTAMP_LTZ: datetime,
 }
 _UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
 
@@ -185,7 +185,7 @@ def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataTy
     low, high = stats.min, stats.max
     if isinstance(low, float) and low != low or isinstance(high, float) and high != high:  # noqa: PLR0124, RUF021
         return ColumnStats(None, None, stats.null_count)
-    if is_orc and isinstance(data_type, AtomicType) and data_type.name == "CHAR":
+    if is_orc and isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR:
         return ColumnStats(None, None, stats.null_count)  # padded in one place, not in the other
     if isinstance(high, str) and high.endswith(("?", "\ufffd")):
         high = None  # Java's truncation makes a question mark of what must become U+E000
@@ -198,7 +198,7 @@ def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStat
         return stats
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
         return UNKNOWN_STATS
-    if "TIMESTAMP" in old.name and old.name == new.name and old.params[0] <= new.params[0]:
+    if TypeRoot.TIMESTAMP in old.name and old.name == new.name and old.params[0] <= new.params[0]:
         factor = _units_per_milli(new) // _units_per_milli(old)
         low, high = (
             None if bound is None else bound * factor if isinstance(bound, int) else None
@@ -216,11 +216,14 @@ def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
     """Tell whether a cast leaves every value what it is, in the internal form of either type."""
     if old.name in _INTEGER_TYPES and new.name in _INTEGER_TYPES:
         return _INTEGER_TYPES.index(old.name) <= _INTEGER_TYPES.index(new.name)
-    if (old.name, new.name) in (("FLOAT", "DOUBLE"), ("VARBINARY", "VARBINARY")):
-        return new.name == "DOUBLE" or old.params[0] <= new.params[0]
-    if (old.name, new.name) == ("VARCHAR", "VARCHAR"):
+    if (old.name, new.name) in (
+        (TypeRoot.FLOAT, TypeRoot.DOUBLE),
+        (TypeRoot.VARBINARY, TypeRoot.VARBINARY),
+    ):
+        return new.name == TypeRoot.DOUBLE or old.params[0] <= new.params[0]
+    if (old.name, new.name) == (TypeRoot.VARCHAR, TypeRoot.VARCHAR):
         return old.params[0] <= new.params[0]
-    if old.name == new.name == "DECIMAL":
+    if old.name == new.name == TypeRoot.DECIMAL:
         (precision, scale), (wider, finer) = old.params, new.params
         return scale <= finer and precision - scale <= wider - finer
     return False

@@ -13,7 +13,7 @@ from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.row.binary_row_columns import FieldColumn
 from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 _UNKNOWN_COUNT = -1
@@ -69,10 +69,10 @@ class ColumnBounds:
             low.known & alike,
             high.known & alike,
         )
-        if data_type.name in ("FLOAT", "DOUBLE"):
+        if data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
             nan = has_low & np.isnan(lows) | has_high & np.isnan(highs)
             has_low, has_high = has_low & ~nan, has_high & ~nan
-        if data_type.name == "VARCHAR":
+        if data_type.name == TypeRoot.VARCHAR:
             cut = [
                 known and text.endswith(_CUT_SUFFIXES)
                 for text, known in zip(highs, has_high, strict=True)

@@ -18,7 +18,7 @@ from paimon_orch.format.arrays import Int32Array, Int64Array, Mask, UInt8Array, 
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
 from paimon_orch.format.row.binary_row import null_bits_size
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 
 _CHUNK = 32_768  # rows hashed at once: larger chunks fall out of the cache
 
@@ -48,7 +48,7 @@ def compute_buckets(
         return compute_default_buckets(hash_rows(columns, types), count)
     if function == "mod":
         (column,), (kind,) = columns, types
-        if not isinstance(kind, AtomicType) or kind.name not in ("INT", "BIGINT"):
+        if not isinstance(kind, AtomicType) or kind.name not in (TypeRoot.INT, TypeRoot.BIGINT):
             raise InputError(
                 "'bucket-function.type' = 'mod' takes one bucket key of type INT or BIGINT"
             )
@@ -70,7 +70,10 @@ def build_bucket_key_signature(fields: Sequence[Field]) -> list[tuple[int, objec
 
 
 def _build_type_signature(data_type: DataType) -> object:
-    if isinstance(data_type, AtomicType) and data_type.name in ("VARCHAR", "VARBINARY"):
+    if isinstance(data_type, AtomicType) and data_type.name in (
+        TypeRoot.VARCHAR,
+        TypeRoot.VARBINARY,
+    ):
         return data_type.name  # of any length
     return data_type.with_nullable(True)
 
@@ -103,11 +106,11 @@ def _write_column(
     if not isinstance(data_type, AtomicType):
         raise InputError(f"a bucket key must have a simple type, not {data_type}")
     name, params = data_type.name, data_type.params
-    if name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
+    if name in (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY):
         return _write_text(slot, column, offsets)
-    if name == "DECIMAL":
+    if name == TypeRoot.DECIMAL:
         return _write_decimal(slot, column, valid=valid, precision=params[0], offsets=offsets)
-    if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and params[0] > 3:
+    if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and params[0] > 3:
         per_milli = 1_000 if params[0] <= 6 else 1_000_000
         ticks = np.where(valid, _to_int64(column), 0)
         millis, rest = np.divmod(ticks, per_milli)
@@ -118,12 +121,19 @@ def _write_column(
             np.arange(0, 8 * len(column), 8),
             _to_little_endian_bytes(millis, 8).reshape(-1),
         )
-    if name in ("FLOAT", "DOUBLE"):
-        width = 4 if name == "FLOAT" else 8
+    if name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        width = 4 if name == TypeRoot.FLOAT else 8
         floats = np.where(valid, column.fill_null(0).to_numpy(zero_copy_only=False), 0)
         slot[:, :width] = _to_little_endian_bytes(floats.astype(f"<f{width}"), width)
         return None
-    width = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INT": 4, "DATE": 4, "TIME": 4}.get(name, 8)
+    width = {
+        TypeRoot.BOOLEAN: 1,
+        TypeRoot.TINYINT: 1,
+        TypeRoot.SMALLINT: 2,
+        TypeRoot.INT: 4,
+        TypeRoot.DATE: 4,
+        TypeRoot.TIME: 4,
+    }.get(name, 8)
     slot[:, :width] = _to_little_endian_bytes(np.where(valid, _to_int64(column), 0), 8)[:, :width]
     return None
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Int64Array, UInt32Array
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _PRIME = 31
 _MASK = 0xFFFFFFFF
-_NAN_BITS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_NAN_BITS = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 _LONG_DIGITS = 18
 
 
@@ -32,7 +32,7 @@ def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UI
 
 def check_hive_key(name: str, data_type: DataType) -> None:
     """Refuse a bucket key column that Hive's function does not take."""
-    if not isinstance(data_type, AtomicType) or data_type.name.startswith("TIMESTAMP"):
+    if not isinstance(data_type, AtomicType) or data_type.name.startswith(TypeRoot.TIMESTAMP):
         raise InputError(
             f"'bucket-function.type' = 'hive' takes no timestamp and no nested type as bucket key ({name})"
         )
@@ -42,16 +42,16 @@ def _hash_column(column: pa.Array, data_type: DataType) -> UInt32Array:
     check_hive_key("a value of it is there", data_type)
     assert isinstance(data_type, AtomicType)
     match data_type.name:
-        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+        case TypeRoot.CHAR | TypeRoot.VARCHAR | TypeRoot.BINARY | TypeRoot.VARBINARY:
             return _hash_bytes(column)
-        case "DECIMAL":
+        case TypeRoot.DECIMAL:
             return _hash_decimals(column, data_type)
-        case "FLOAT" | "DOUBLE":
+        case TypeRoot.FLOAT | TypeRoot.DOUBLE:
             return _hash_floats(column, data_type.name)
-        case "DATE" | "TIME":
+        case TypeRoot.DATE | TypeRoot.TIME:
             column = column.view(pa.int32())
     values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return _hash_int64(values) if data_type.name == "BIGINT" else values.astype(np.uint32)
+    return _hash_int64(values) if data_type.name == TypeRoot.BIGINT else values.astype(np.uint32)
 
 
 def _hash_int64(values: Int64Array) -> UInt32Array:
@@ -60,12 +60,12 @@ def _hash_int64(values: Int64Array) -> UInt32Array:
     return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
 
 
-def _hash_floats(column: pa.Array, name: str) -> UInt32Array:
+def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     values = np.where(values == 0, values.dtype.type(0), values)  # minus zero is zero
-    bits = values.view(np.uint32 if name == "FLOAT" else np.int64)
+    bits = values.view(np.uint32 if name == TypeRoot.FLOAT else np.int64)
     bits = np.where(np.isnan(values), bits.dtype.type(_NAN_BITS[name]), bits)
-    return bits if name == "FLOAT" else _hash_int64(bits)
+    return bits if name == TypeRoot.FLOAT else _hash_int64(bits)
 
 
 def _hash_bytes(column: pa.Array) -> UInt32Array:

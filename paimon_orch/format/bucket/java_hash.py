@@ -13,7 +13,7 @@ from typing import Any
 
 from paimon_orch.format.bytes.murmur3 import hash_bytes
 from paimon_orch.format.text import encode_text
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _MASK = 0xFFFFFFFF
 _FIRST_CAPACITY = 16
@@ -68,18 +68,18 @@ def _hash_time(value: time) -> int:
 
 
 _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
-    "CHAR": _hash_text,
-    "VARCHAR": _hash_text,
-    "BOOLEAN": lambda value: 1231 if value else 1237,
-    "TINYINT": int,
-    "SMALLINT": int,
-    "INT": int,
-    "BIGINT": _hash_long,
-    "FLOAT": _hash_float,
-    "DOUBLE": _hash_double,
-    "DECIMAL": _hash_decimal,
-    "DATE": _hash_date,
-    "TIME": _hash_time,
+    TypeRoot.CHAR: _hash_text,
+    TypeRoot.VARCHAR: _hash_text,
+    TypeRoot.BOOLEAN: lambda value: 1231 if value else 1237,
+    TypeRoot.TINYINT: int,
+    TypeRoot.SMALLINT: int,
+    TypeRoot.INT: int,
+    TypeRoot.BIGINT: _hash_long,
+    TypeRoot.FLOAT: _hash_float,
+    TypeRoot.DOUBLE: _hash_double,
+    TypeRoot.DECIMAL: _hash_decimal,
+    TypeRoot.DATE: _hash_date,
+    TypeRoot.TIME: _hash_time,
 }
 
 

@@ -18,7 +18,7 @@ from paimon_orch.format.arrays import UInt32Array, UInt64Array
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.hashing import hash_int64, hash_xxh64
 from paimon_orch.format.file_index.values import Key, Keys, has_byte_keys, to_float_bits
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 
 _HEAD = struct.Struct(">i")
@@ -47,7 +47,7 @@ def hash_keys(keys: Keys, data_type: AtomicType) -> UInt64Array:
     """Return the hash of each key."""
     if isinstance(keys, pa.BinaryArray):
         return hash_xxh64(keys)
-    bits = to_float_bits(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
+    bits = to_float_bits(keys) if data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE) else keys
     return hash_int64(bits.astype(np.int64))
 
 
@@ -132,5 +132,5 @@ def hash_key(key: Key, data_type: AtomicType) -> int:
     if isinstance(key, bytes):
         return int(hash_keys(pa.array([key], pa.binary()), data_type)[0])
     assert not has_byte_keys(data_type)
-    dtype = np.int32 if data_type.name == "FLOAT" else np.int64
+    dtype = np.int32 if data_type.name == TypeRoot.FLOAT else np.int64
     return int(hash_keys(np.array([key], dtype), data_type)[0])

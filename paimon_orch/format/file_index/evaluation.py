@@ -30,11 +30,11 @@ from paimon_orch.format.file_index.values import (
     is_lossy,
 )
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 MAX_INDEXED_ROWS = 2**31 - 1  # of a file that indexes are asked for
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _NEGATED_OPERATORS = {
     Operator.EQUAL: Operator.NOT_EQUAL,
     Operator.NOT_EQUAL: Operator.EQUAL,
@@ -54,7 +54,7 @@ _NEVER_TRUE_FOR_NULL = {
     Operator.GREATER_OR_EQUAL,
     Operator.IS_NOT_NULL,
 }
-_NAN_KEYS = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_NAN_KEYS = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
 class FileIndexReader(Protocol):

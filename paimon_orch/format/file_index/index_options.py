@@ -15,7 +15,7 @@ from paimon_orch.format.file_index.java_hash_order import (
 )
 from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, check_indexable_type
 from paimon_orch.format.options import Options
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType, TypeRoot
 
 BITMAP_VERSION = "version"
 LATEST_BITMAP_VERSION = 2
@@ -59,7 +59,7 @@ class IndexSpec:
 
 
 def _is_text(data_type: DataType) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in ("CHAR", "VARCHAR")
+    return isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)
 
 
 def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:

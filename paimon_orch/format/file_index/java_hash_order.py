@@ -14,7 +14,7 @@ import pyarrow as pa
 from paimon_orch.format.arrays import Int64Array, UInt32Array
 from paimon_orch.format.bytes.murmur3 import hash_binary_array
 from paimon_orch.format.file_index.values import Keys, to_float_bits
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 
 _FIRST_CAPACITY = 16
 _TREE_CAPACITY = 64
@@ -25,9 +25,9 @@ def compute_java_hash_codes(keys: Keys, data_type: AtomicType) -> UInt32Array:
     """Return the hash code of each key of a bitmap index."""
     if isinstance(keys, pa.BinaryArray):
         return hash_binary_array(keys)
-    if data_type.name == "BOOLEAN":
+    if data_type.name == TypeRoot.BOOLEAN:
         return np.where(keys == 1, 1231, 1237).astype(np.uint32)
-    bits = to_float_bits(keys) if data_type.name in ("FLOAT", "DOUBLE") else keys
+    bits = to_float_bits(keys) if data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE) else keys
     if bits.dtype.itemsize < 8:
         return bits.astype(np.int32).view(np.uint32)
     wide = bits.astype(np.int64).view(np.uint64)

@@ -34,7 +34,7 @@ from paimon_orch.format.file_index.values import (
     argsort_stable,
     get_key_codec,
 )
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 
 _VERSION = 1
@@ -44,7 +44,7 @@ _DICTIONARY = struct.Struct(">ibiii")
 _SLICES = struct.Struct(">ibbii")
 _CHUNK = struct.Struct(">5i")
 _SLICES_WITHOUT_VALUES = 64
-_SMALL_TYPES = ("BOOLEAN", "TINYINT", "SMALLINT")
+_SMALL_TYPES = (TypeRoot.BOOLEAN, TypeRoot.TINYINT, TypeRoot.SMALLINT)
 
 
 def default_chunk_size(data_type: AtomicType) -> int:

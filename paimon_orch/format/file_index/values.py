@@ -15,7 +15,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Int32Array, Int64Array, SignedIntArray
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType, type_to_sql
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, type_to_sql
 
 Key: TypeAlias = int | bytes
 Keys: TypeAlias = SignedIntArray | pa.BinaryArray
@@ -28,34 +28,49 @@ INDEX_TYPES = (
     RANGE_BITMAP,
 )  # in the order in which a container lists them
 
-_TEXTS = ("CHAR", "VARCHAR")
-_BINARIES = ("BINARY", "VARBINARY")
-_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_BINARIES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
+_TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _WIDTH = {
-    "BOOLEAN": 1,
-    "TINYINT": 1,
-    "SMALLINT": 2,
-    "INT": 4,
-    "BIGINT": 8,
-    "FLOAT": 4,
-    "DOUBLE": 8,
-    "DECIMAL": 8,
-    "DATE": 4,
-    "TIME": 4,
-    "TIMESTAMP": 8,
-    "TIMESTAMP_LTZ": 8,
+    TypeRoot.BOOLEAN: 1,
+    TypeRoot.TINYINT: 1,
+    TypeRoot.SMALLINT: 2,
+    TypeRoot.INT: 4,
+    TypeRoot.BIGINT: 8,
+    TypeRoot.FLOAT: 4,
+    TypeRoot.DOUBLE: 8,
+    TypeRoot.DECIMAL: 8,
+    TypeRoot.DATE: 4,
+    TypeRoot.TIME: 4,
+    TypeRoot.TIMESTAMP: 8,
+    TypeRoot.TIMESTAMP_LTZ: 8,
 }
-_NUMBERS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIME", *_TIMESTAMPS}
+_NUMBERS = {
+    TypeRoot.TINYINT,
+    TypeRoot.SMALLINT,
+    TypeRoot.INT,
+    TypeRoot.BIGINT,
+    TypeRoot.DATE,
+    TypeRoot.TIME,
+    *_TIMESTAMPS,
+}
 _SUPPORTED_TYPES = {
-    BLOOM_FILTER: {*_NUMBERS, "FLOAT", "DOUBLE", *_TEXTS, *_BINARIES},
-    BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", *_TEXTS},
-    RANGE_BITMAP: {*_NUMBERS, "BOOLEAN", "FLOAT", "DOUBLE", "DECIMAL", *_TEXTS},
-    BSI: {*_NUMBERS, "DECIMAL"},
+    BLOOM_FILTER: {*_NUMBERS, TypeRoot.FLOAT, TypeRoot.DOUBLE, *_TEXTS, *_BINARIES},
+    BITMAP: {*_NUMBERS, TypeRoot.BOOLEAN, TypeRoot.FLOAT, TypeRoot.DOUBLE, *_TEXTS},
+    RANGE_BITMAP: {
+        *_NUMBERS,
+        TypeRoot.BOOLEAN,
+        TypeRoot.FLOAT,
+        TypeRoot.DOUBLE,
+        TypeRoot.DECIMAL,
+        *_TEXTS,
+    },
+    BSI: {*_NUMBERS, TypeRoot.DECIMAL},
 }
-_FLOATS = ("FLOAT", "DOUBLE")
+_FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _SAMPLE_ROWS = 1 << 14  # rows that tell whether the keys of a column repeat
 _MIN_SAMPLE_STEP = 2  # between rows of the sample
-_CANONICAL_NAN = {"FLOAT": 0x7FC00000, "DOUBLE": 0x7FF8000000000000}
+_CANONICAL_NAN = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
 def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
@@ -66,7 +81,9 @@ def check_indexable_type(index: str, data_type: DataType) -> AtomicType:
         )
     if not isinstance(data_type, AtomicType) or data_type.name not in _SUPPORTED_TYPES[index]:
         raise InputError(f"a {index} index cannot be made of a {type_to_sql(data_type)} column")
-    limit = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}.get(data_type.name)
+    limit = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}.get(
+        data_type.name
+    )
     if index == RANGE_BITMAP and limit is not None and data_type.params[0] > limit:
         raise InputError(
             f"a range-bitmap index takes {data_type.name} up to precision {limit}, "
@@ -145,9 +162,9 @@ def to_float_bits(keys: SignedIntArray) -> SignedIntArray:
 def encode_number_keys(array: pa.Array, data_type: AtomicType) -> SignedIntArray:
     """Return the keys of a column's values but text; where the array is null stands any number."""
     name, start, end = data_type.name, array.offset, array.offset + len(array)
-    if name == "BOOLEAN":
+    if name == TypeRoot.BOOLEAN:
         return np.asarray(array.cast(pa.int8()).fill_null(0), np.int8)
-    if name == "DECIMAL":
+    if name == TypeRoot.DECIMAL:
         return _unscale_decimals(array)
     data = array.buffers()[1]
     bits = np.frombuffer(data, f"<i{_WIDTH[name]}")[start:end] if data is not None else None

@@ -19,26 +19,27 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
 )
 
 _ARITY = struct.Struct(">i")
 _I64 = struct.Struct("<q")
 _I32 = struct.Struct("<i")
 _FIXED_WIDTH_STRUCTS = {
-    "BOOLEAN": struct.Struct("<?"),
-    "TINYINT": struct.Struct("<b"),
-    "SMALLINT": struct.Struct("<h"),
-    "INT": _I32,
-    "DATE": _I32,
-    "TIME": _I32,
-    "BIGINT": _I64,
-    "FLOAT": struct.Struct("<f"),
-    "DOUBLE": struct.Struct("<d"),
+    TypeRoot.BOOLEAN: struct.Struct("<?"),
+    TypeRoot.TINYINT: struct.Struct("<b"),
+    TypeRoot.SMALLINT: struct.Struct("<h"),
+    TypeRoot.INT: _I32,
+    TypeRoot.DATE: _I32,
+    TypeRoot.TIME: _I32,
+    TypeRoot.BIGINT: _I64,
+    TypeRoot.FLOAT: struct.Struct("<f"),
+    TypeRoot.DOUBLE: struct.Struct("<d"),
 }
 _MAX_INLINE_BYTES = 7
 _MAX_COMPACT_DECIMAL_PRECISION = 18
 _MAX_COMPACT_TIMESTAMP_PRECISION = 3
-_MULTISET_COUNT_TYPE = AtomicType(False, "INT")
+_MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
 
 
 def null_bits_size(arity: int) -> int:
@@ -80,7 +81,7 @@ def _write_value(  # noqa: C901 - one case a type
     row: bytearray, slot: int, value: object, data_type: DataType, *, reserve_nulls: bool
 ) -> None:
     match data_type:
-        case AtomicType(name="DECIMAL", params=params) if (
+        case AtomicType(name=TypeRoot.DECIMAL, params=params) if (
             params[0] > _MAX_COMPACT_DECIMAL_PRECISION
         ):
             if value is not None:
@@ -88,7 +89,7 @@ def _write_value(  # noqa: C901 - one case a type
                 _write_variable_part(row, slot, data.ljust(16, b"\0"), len(data))
             elif reserve_nulls:
                 _write_variable_part(row, slot, bytes(16), 0)
-        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", params=params) if (
+        case AtomicType(name=TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ, params=params) if (
             params[0] > _MAX_COMPACT_TIMESTAMP_PRECISION
         ):
             if value is not None:
@@ -99,9 +100,9 @@ def _write_value(  # noqa: C901 - one case a type
                 _write_variable_part(row, slot, bytes(8), 0)
         case _ if value is None:
             return
-        case AtomicType(name="DECIMAL", params=params):
+        case AtomicType(name=TypeRoot.DECIMAL, params=params):
             _I64.pack_into(row, slot, _to_unscaled_int(value, params[1]))
-        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ"):
+        case AtomicType(name=TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ):
             _I64.pack_into(row, slot, _expect_int(value))
         case AtomicType(name=name) if name in _FIXED_WIDTH_STRUCTS:
             _FIXED_WIDTH_STRUCTS[name].pack_into(row, slot, value)
@@ -225,12 +226,12 @@ def _read_value(row: memoryview, slot: int, data_type: DataType) -> object:
     if name in _FIXED_WIDTH_STRUCTS:
         return _FIXED_WIDTH_STRUCTS[name].unpack_from(row, slot)[0]
     (word,) = _I64.unpack_from(row, slot)
-    if name == "DECIMAL":
+    if name == TypeRoot.DECIMAL:
         if params[0] > _MAX_COMPACT_DECIMAL_PRECISION:
             word = int.from_bytes(_read_variable_part(row, word), "big", signed=True)
         with localcontext(prec=76):
             return Decimal(word).scaleb(-params[1])
-    if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+    if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         if params[0] <= _MAX_COMPACT_TIMESTAMP_PRECISION:
             return word
         (millis,) = _I64.unpack_from(row, word >> 32)
@@ -241,7 +242,7 @@ def _read_value(row: memoryview, slot: int, data_type: DataType) -> object:
         if word < 0
         else _read_variable_part(row, word)
     )
-    return decode_text(data) if name in ("CHAR", "VARCHAR") else data
+    return decode_text(data) if name in (TypeRoot.CHAR, TypeRoot.VARCHAR) else data
 
 
 def _read_variable_part(row: memoryview, word: int) -> bytes:

@@ -12,12 +12,12 @@ from paimon_orch.format.arrays import AnyArray, Indices, Mask
 from paimon_orch.format.bytes.binary_batch import BinaryBatch
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.text import decode_text
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _ARITY_BYTES = 4
-_INTEGER_DTYPES = {"BOOLEAN": np.bool_, "TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32,
-          "DATE": np.int32, "TIME": np.int32, "BIGINT": np.int64}  # fmt: skip
-_FLOAT_DTYPES = {"FLOAT": (np.int32, np.float32), "DOUBLE": (np.int64, np.float64)}
+_INTEGER_DTYPES = {TypeRoot.BOOLEAN: np.bool_, TypeRoot.TINYINT: np.int8, TypeRoot.SMALLINT: np.int16, TypeRoot.INT: np.int32,
+          TypeRoot.DATE: np.int32, TypeRoot.TIME: np.int32, TypeRoot.BIGINT: np.int64}  # fmt: skip
+_FLOAT_DTYPES = {TypeRoot.FLOAT: (np.int32, np.float32), TypeRoot.DOUBLE: (np.int64, np.float64)}
 
 
 class FieldColumn(NamedTuple):
@@ -56,19 +56,21 @@ def _decode_values(
 ) -> AnyArray | None:
     words, name = joined.read_longs(slots), data_type.name
     if name in _INTEGER_DTYPES:
-        return (words & 0xFF != 0) if name == "BOOLEAN" else words.astype(_INTEGER_DTYPES[name])
+        return (
+            (words & 0xFF != 0) if name == TypeRoot.BOOLEAN else words.astype(_INTEGER_DTYPES[name])
+        )
     if name in _FLOAT_DTYPES:
         whole, floating = _FLOAT_DTYPES[name]
         return words.astype(whole).view(floating).astype(np.float64)
     ends = joined.starts + joined.lengths
-    if name in ("TIMESTAMP", "TIMESTAMP_LTZ") and data_type.params[0] <= 6:
+    if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and data_type.params[0] <= 6:
         if data_type.params[0] <= 3:
             return words
         at = row + (words >> 32)
         if ((at < row) | (at + 8 > ends))[known].any():
             return None
         return joined.read_longs(at) * 1_000 + (words & 0xFFFFFFFF) // 1_000
-    if name == "VARCHAR":
+    if name == TypeRoot.VARCHAR:
         return _decode_texts(joined, row, slots=slots, words=words, known=known)
     return None
 

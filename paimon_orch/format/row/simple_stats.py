@@ -11,7 +11,7 @@ from typing import TypeVar
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.text import RawText, decode_text, encode_text
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _SURROGATES = range(0xD800, 0xE000)
 Bound = TypeVar("Bound", str, bytes)
@@ -94,9 +94,12 @@ def has_bounds(data_type: DataType) -> bool:
 
     See docs/format/statistics.md#sources-of-bounds.
     """
-    if not isinstance(data_type, AtomicType) or data_type.name in ("BINARY", "VARBINARY"):
+    if not isinstance(data_type, AtomicType) or data_type.name in (
+        TypeRoot.BINARY,
+        TypeRoot.VARBINARY,
+    ):
         return False
-    return not (data_type.name.startswith("TIMESTAMP") and data_type.params[0] > 6)
+    return not (data_type.name.startswith(TypeRoot.TIMESTAMP) and data_type.params[0] > 6)
 
 
 def truncate_min(value: Bound, length: int) -> Bound:

@@ -22,6 +22,7 @@ from paimon_orch.format.types.data_types import (
     MapType,
     MultisetType,
     RowType,
+    TypeRoot,
 )
 
 NumberedBatch = tuple[Positions, pa.RecordBatch]
@@ -32,30 +33,30 @@ _NESTED_ID_BASE = 536870911
 _NESTED_ID_STEP = 1024
 
 _ARROW_TYPES_BY_NAME: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "DATE": pa.date32(),
-    "CHAR": pa.string(),
-    "VARCHAR": pa.string(),
-    "BINARY": pa.binary(),
-    "VARBINARY": pa.binary(),
-    "TIME": pa.time32("ms"),
+    TypeRoot.BOOLEAN: pa.bool_(),
+    TypeRoot.TINYINT: pa.int8(),
+    TypeRoot.SMALLINT: pa.int16(),
+    TypeRoot.INT: pa.int32(),
+    TypeRoot.BIGINT: pa.int64(),
+    TypeRoot.FLOAT: pa.float32(),
+    TypeRoot.DOUBLE: pa.float64(),
+    TypeRoot.DATE: pa.date32(),
+    TypeRoot.CHAR: pa.string(),
+    TypeRoot.VARCHAR: pa.string(),
+    TypeRoot.BINARY: pa.binary(),
+    TypeRoot.VARBINARY: pa.binary(),
+    TypeRoot.TIME: pa.time32("ms"),
 }
 _ATOMIC_OF_ARROW: dict[pa.DataType, AtomicType] = {
-    pa.bool_(): AtomicType(name="BOOLEAN"),
-    pa.int8(): AtomicType(name="TINYINT"),
-    pa.int16(): AtomicType(name="SMALLINT"),
-    pa.int32(): AtomicType(name="INT"),
-    pa.int64(): AtomicType(name="BIGINT"),
-    pa.float32(): AtomicType(name="FLOAT"),
-    pa.float64(): AtomicType(name="DOUBLE"),
-    pa.date32(): AtomicType(name="DATE"),
-    pa.time32("ms"): AtomicType(name="TIME", params=(3,)),
+    pa.bool_(): AtomicType(name=TypeRoot.BOOLEAN),
+    pa.int8(): AtomicType(name=TypeRoot.TINYINT),
+    pa.int16(): AtomicType(name=TypeRoot.SMALLINT),
+    pa.int32(): AtomicType(name=TypeRoot.INT),
+    pa.int64(): AtomicType(name=TypeRoot.BIGINT),
+    pa.float32(): AtomicType(name=TypeRoot.FLOAT),
+    pa.float64(): AtomicType(name=TypeRoot.DOUBLE),
+    pa.date32(): AtomicType(name=TypeRoot.DATE),
+    pa.time32("ms"): AtomicType(name=TypeRoot.TIME, params=(3,)),
 }
 _PRECISION_OF_UNIT = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
@@ -71,11 +72,11 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
     See docs/format/data-files.md#parquet.
     """
     match data_type:
-        case AtomicType(name="DECIMAL", params=params):
+        case AtomicType(name=TypeRoot.DECIMAL, params=params):
             return pa.decimal128(*params)
-        case AtomicType(name="TIMESTAMP", params=params):
+        case AtomicType(name=TypeRoot.TIMESTAMP, params=params):
             return pa.timestamp(timestamp_unit(params[0]))
-        case AtomicType(name="TIMESTAMP_LTZ", params=params):
+        case AtomicType(name=TypeRoot.TIMESTAMP_LTZ, params=params):
             return pa.timestamp(timestamp_unit(params[0]), tz="UTC")
         case AtomicType(name=name):
             return _ARROW_TYPES_BY_NAME[name]
@@ -84,7 +85,7 @@ def to_arrow_type(data_type: DataType, field_id: int | None = None, depth: int =
                 _to_arrow_child("element", element, field_id=field_id, depth=depth + 1, sign=1)
             )
         case MultisetType(element=element):
-            return _to_arrow_map(element, AtomicType(False, "INT"), field_id, depth)
+            return _to_arrow_map(element, AtomicType(False, TypeRoot.INT), field_id, depth)
         case MapType(key=key, value=value):
             return _to_arrow_map(key, value, field_id, depth)
         case RowType(fields=fields):
@@ -132,13 +133,13 @@ def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     if arrow in _ATOMIC_OF_ARROW:
         return _ATOMIC_OF_ARROW[arrow].with_nullable(nullable)
     if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return AtomicType(nullable, "VARCHAR", (MAX_LENGTH,))
+        return AtomicType(nullable, TypeRoot.VARCHAR, (MAX_LENGTH,))
     if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        return AtomicType(nullable, "VARBINARY", (MAX_LENGTH,))
+        return AtomicType(nullable, TypeRoot.VARBINARY, (MAX_LENGTH,))
     if isinstance(arrow, pa.Decimal128Type):
-        return AtomicType(nullable, "DECIMAL", (arrow.precision, arrow.scale))
+        return AtomicType(nullable, TypeRoot.DECIMAL, (arrow.precision, arrow.scale))
     if isinstance(arrow, pa.TimestampType):
-        name = "TIMESTAMP" if arrow.tz is None else "TIMESTAMP_LTZ"
+        name = TypeRoot.TIMESTAMP if arrow.tz is None else TypeRoot.TIMESTAMP_LTZ
         return AtomicType(nullable, name, (_PRECISION_OF_UNIT[arrow.unit],))
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         element = arrow.value_field

@@ -3,45 +3,45 @@
 See docs/format/schema-evolution.md#casts.
 """
 
-from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType
+from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, DataType, TypeRoot
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_TEXTS = ("CHAR", "VARCHAR")
-_BYTES = ("BINARY", "VARBINARY")
-_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
-_DATETIME_TYPES = ("DATE", "TIME", *_TIMESTAMPS)
-_NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
+_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
+_TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+_BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
+_TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_DATETIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, *_TIMESTAMPS)
+_NUMBERS = (*_INTEGERS, TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL)
 
 # to: from; what loses nothing, or only digits that the new type has no place for
 _IMPLICIT: dict[str, tuple[str, ...]] = {
-    "SMALLINT": ("TINYINT",),
-    "INT": ("TINYINT", "SMALLINT"),
-    "BIGINT": ("TINYINT", "SMALLINT", "INT"),
-    "FLOAT": (*_INTEGERS, "DECIMAL"),
-    "DOUBLE": (*_INTEGERS, "FLOAT", "DECIMAL"),
-    "DECIMAL": _NUMBERS,
-    "VARCHAR": _TEXTS,
-    "VARBINARY": _BYTES,
-    "DATE": _TIMESTAMPS,
-    "TIME": _TIMESTAMPS,
-    "TIMESTAMP": _TIMESTAMPS,
-    "TIMESTAMP_LTZ": _TIMESTAMPS,
+    TypeRoot.SMALLINT: (TypeRoot.TINYINT,),
+    TypeRoot.INT: (TypeRoot.TINYINT, TypeRoot.SMALLINT),
+    TypeRoot.BIGINT: (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT),
+    TypeRoot.FLOAT: (*_INTEGERS, TypeRoot.DECIMAL),
+    TypeRoot.DOUBLE: (*_INTEGERS, TypeRoot.FLOAT, TypeRoot.DECIMAL),
+    TypeRoot.DECIMAL: _NUMBERS,
+    TypeRoot.VARCHAR: _TEXTS,
+    TypeRoot.VARBINARY: _BYTES,
+    TypeRoot.DATE: _TIMESTAMPS,
+    TypeRoot.TIME: _TIMESTAMPS,
+    TypeRoot.TIMESTAMP: _TIMESTAMPS,
+    TypeRoot.TIMESTAMP_LTZ: _TIMESTAMPS,
 }
 _EXPLICIT: dict[str, tuple[str, ...]] = {
-    "BOOLEAN": (*_TEXTS, *_INTEGERS),
-    "BINARY": (*_TEXTS, *_BYTES),
-    "VARBINARY": (*_TEXTS, *_BYTES),
-    "DECIMAL": (*_TEXTS, "BOOLEAN"),
-    "TINYINT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
-    "SMALLINT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
-    "INT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_TIMESTAMPS),
-    "BIGINT": (*_NUMBERS, *_TEXTS, "BOOLEAN", *_TIMESTAMPS),
-    "FLOAT": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
-    "DOUBLE": (*_NUMBERS, *_TEXTS, "BOOLEAN"),
-    "DATE": _TEXTS,
-    "TIME": _TEXTS,
-    "TIMESTAMP": ("DATE", "TIME", *_TEXTS, "INT", "BIGINT"),
-    "TIMESTAMP_LTZ": ("DATE", "TIME", *_TEXTS, "INT", "BIGINT"),
+    TypeRoot.BOOLEAN: (*_TEXTS, *_INTEGERS),
+    TypeRoot.BINARY: (*_TEXTS, *_BYTES),
+    TypeRoot.VARBINARY: (*_TEXTS, *_BYTES),
+    TypeRoot.DECIMAL: (*_TEXTS, TypeRoot.BOOLEAN),
+    TypeRoot.TINYINT: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN),
+    TypeRoot.SMALLINT: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN),
+    TypeRoot.INT: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN, *_TIMESTAMPS),
+    TypeRoot.BIGINT: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN, *_TIMESTAMPS),
+    TypeRoot.FLOAT: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN),
+    TypeRoot.DOUBLE: (*_NUMBERS, *_TEXTS, TypeRoot.BOOLEAN),
+    TypeRoot.DATE: _TEXTS,
+    TypeRoot.TIME: _TEXTS,
+    TypeRoot.TIMESTAMP: (TypeRoot.DATE, TypeRoot.TIME, *_TEXTS, TypeRoot.INT, TypeRoot.BIGINT),
+    TypeRoot.TIMESTAMP_LTZ: (TypeRoot.DATE, TypeRoot.TIME, *_TEXTS, TypeRoot.INT, TypeRoot.BIGINT),
 }
 
 
@@ -57,7 +57,7 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
     if explicit and new.name in _TEXTS:
         # Java reads days and times as STRING alone, and fails at texts of a limited length.
         timed = isinstance(old, AtomicType) and old.name in _DATETIME_TYPES
-        return not timed or (new.name == "VARCHAR" and new.params == (MAX_LENGTH,))
+        return not timed or (new.name == TypeRoot.VARCHAR and new.params == (MAX_LENGTH,))
     if not isinstance(old, AtomicType):
         return False
     return (

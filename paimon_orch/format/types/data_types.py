@@ -9,11 +9,36 @@ See docs/format/data-types.md and docs/format/data-files.md#parquet.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from paimon_orch.errors import InputError, UnsupportedError
 
 MAX_LENGTH = 2147483647
+
+
+class TypeRoot(StrEnum):
+    """Names of atomic types in their canonical spelling, without parameters."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DATE = "DATE"
+    DECIMAL = "DECIMAL"
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"
+    BINARY = "BINARY"
+    VARBINARY = "VARBINARY"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +60,7 @@ class DataType:
 class AtomicType(DataType):
     """A scalar: ``name`` in canonical spelling and its parameters (length, precision, scale)."""
 
-    name: str = "INT"
+    name: TypeRoot = TypeRoot.INT
     params: tuple[int, ...] = ()
 
 
@@ -82,26 +107,26 @@ class RowType(DataType):
 
 
 # name: (minimum, maximum, default) of each parameter
-_PARAMETERS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "BOOLEAN": (),
-    "TINYINT": (),
-    "SMALLINT": (),
-    "INT": (),
-    "BIGINT": (),
-    "FLOAT": (),
-    "DOUBLE": (),
-    "DATE": (),
-    "DECIMAL": ((1, 38, 10), (0, 38, 0)),
-    "CHAR": ((1, MAX_LENGTH, 1),),
-    "VARCHAR": ((1, MAX_LENGTH, 1),),
-    "BINARY": ((1, MAX_LENGTH, 1),),
-    "VARBINARY": ((1, MAX_LENGTH, 1),),
-    "TIME": ((0, 9, 0),),
-    "TIMESTAMP": ((0, 9, 6),),
-    "TIMESTAMP_LTZ": ((0, 9, 6),),
+_PARAMETERS: dict[TypeRoot, tuple[tuple[int, int, int], ...]] = {
+    TypeRoot.BOOLEAN: (),
+    TypeRoot.TINYINT: (),
+    TypeRoot.SMALLINT: (),
+    TypeRoot.INT: (),
+    TypeRoot.BIGINT: (),
+    TypeRoot.FLOAT: (),
+    TypeRoot.DOUBLE: (),
+    TypeRoot.DATE: (),
+    TypeRoot.DECIMAL: ((1, 38, 10), (0, 38, 0)),
+    TypeRoot.CHAR: ((1, MAX_LENGTH, 1),),
+    TypeRoot.VARCHAR: ((1, MAX_LENGTH, 1),),
+    TypeRoot.BINARY: ((1, MAX_LENGTH, 1),),
+    TypeRoot.VARBINARY: ((1, MAX_LENGTH, 1),),
+    TypeRoot.TIME: ((0, 9, 0),),
+    TypeRoot.TIMESTAMP: ((0, 9, 6),),
+    TypeRoot.TIMESTAMP_LTZ: ((0, 9, 6),),
 }
 _SYNONYMS = {"INTEGER": "INT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL"}
-_UNBOUNDED_TYPES = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+_UNBOUNDED_TYPES = {"STRING": TypeRoot.VARCHAR, "BYTES": TypeRoot.VARBINARY}
 _UNSUPPORTED_TYPES = {"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY", "VECTOR"}
 _TYPE_KEYS = frozenset(("type", "element", "key", "value", "fields"))
 _FIELD_KEYS = frozenset(("id", "name", "type", "description", "defaultValue"))
@@ -185,13 +210,14 @@ class _TypeParser:
             raise self.error(
                 f"unknown type {name!r}; known are {', '.join(_PARAMETERS)}, STRING and BYTES"
             )
-        if name == "DOUBLE":
+        root = TypeRoot(name)
+        if root is TypeRoot.DOUBLE:
             self.accept("PRECISION")
         given = self.parameters()
         if self.accept("WITH", "LOCAL", "TIME", "ZONE"):
-            name = "TIMESTAMP_LTZ"
+            root = TypeRoot.TIMESTAMP_LTZ
         self.accept("WITHOUT", "TIME", "ZONE")
-        return AtomicType(name=name, params=self.check_parameters(name, given))
+        return AtomicType(name=root, params=self.check_parameters(root, given))
 
     def parameters(self) -> list[int]:
         given: list[int] = []
@@ -206,7 +232,7 @@ class _TypeParser:
             self.expect(")")
         return given
 
-    def check_parameters(self, name: str, given: list[int]) -> tuple[int, ...]:
+    def check_parameters(self, name: TypeRoot, given: list[int]) -> tuple[int, ...]:
         limits = _PARAMETERS[name]
         if len(given) > len(limits):
             raise self.error(f"{name} takes {len(limits)} parameters, not {len(given)}")
@@ -214,7 +240,7 @@ class _TypeParser:
         for value, (low, high, _) in zip(params, limits, strict=True):
             if not low <= value <= high:
                 raise self.error(f"{value} is not within {low} to {high}")
-        if name == "DECIMAL" and params[1] > params[0]:
+        if name == TypeRoot.DECIMAL and params[1] > params[0]:
             raise self.error("the scale is larger than the precision")
         return tuple(params)
 
@@ -336,10 +362,12 @@ def atomic_to_sql(data_type: AtomicType) -> str:
     """Return the canonical spelling without nullability."""
     name, params = data_type.name, data_type.params
     if params == (MAX_LENGTH,):
-        return {"VARCHAR": "STRING", "VARBINARY": "BYTES"}.get(name, f"{name}({MAX_LENGTH})")
-    if name == "TIMESTAMP_LTZ":
+        return {TypeRoot.VARCHAR: "STRING", TypeRoot.VARBINARY: "BYTES"}.get(
+            name, f"{name}({MAX_LENGTH})"
+        )
+    if name == TypeRoot.TIMESTAMP_LTZ:
         return f"TIMESTAMP({params[0]}) WITH LOCAL TIME ZONE"
-    return f"{name}({', '.join(map(str, params))})" if params else name
+    return f"{name}({', '.join(map(str, params))})" if params else name.value
 
 
 def type_to_sql(data_type: DataType) -> str:

@@ -14,7 +14,7 @@ from paimon_orch.format.bucket.java_hash import (
     compute_java_hash_code,
     encode_double_bits,
 )
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
 
 CombineFunction = Callable[[Any, Any], Any]
@@ -144,7 +144,7 @@ def _distinct_elements(old: list[Any], new: list[Any], element: DataType) -> lis
 
     Elements without one are compared with each other: those of ``old`` are not looked at again.
     """
-    if not isinstance(element, AtomicType) or element.name in ("BINARY", "VARBINARY"):
+    if not isinstance(element, AtomicType) or element.name in (TypeRoot.BINARY, TypeRoot.VARBINARY):
         found = list(old)
         found += [item for at, item in enumerate(new) if item not in old and item not in new[:at]]
         return found

@@ -17,6 +17,7 @@ from paimon_orch.format.types.data_types import (
     DataType,
     MapType,
     RowType,
+    TypeRoot,
     type_to_sql,
 )
 from paimon_orch.merge.aggregate.collect import (
@@ -75,7 +76,15 @@ _SERIALIZED_FUNCTIONS: dict[str, AggregatorFactory] = {
     "theta_sketch": partial(PythonAggregator, combine=theta_sketch_union()),
     "hll_sketch": partial(PythonAggregator, combine=hll_sketch_union()),
 }
-_NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+_NUMERIC_TYPES = (
+    TypeRoot.TINYINT,
+    TypeRoot.SMALLINT,
+    TypeRoot.INT,
+    TypeRoot.BIGINT,
+    TypeRoot.FLOAT,
+    TypeRoot.DOUBLE,
+    TypeRoot.DECIMAL,
+)
 _SIMPLE_FUNCTIONS = (
     _ANY_TYPE_FUNCTIONS
     | _NUMERIC_FUNCTIONS
@@ -114,10 +123,10 @@ def _check_type(name: str, function: str, data_type: DataType) -> None:
         raise _type_mismatch_error(name, function, "a number", data_type)
     if function in _COMPARABLE_FUNCTIONS and not kind:
         raise _type_mismatch_error(name, function, "a comparable type", data_type)
-    if function in _BOOLEAN_FUNCTIONS and kind != "BOOLEAN":
-        raise _type_mismatch_error(name, function, "BOOLEAN", data_type)
-    if function in _SERIALIZED_FUNCTIONS and kind != "VARBINARY":
-        raise _type_mismatch_error(name, function, "VARBINARY", data_type)
+    if function in _BOOLEAN_FUNCTIONS and kind != TypeRoot.BOOLEAN:
+        raise _type_mismatch_error(name, function, TypeRoot.BOOLEAN, data_type)
+    if function in _SERIALIZED_FUNCTIONS and kind != TypeRoot.VARBINARY:
+        raise _type_mismatch_error(name, function, TypeRoot.VARBINARY, data_type)
 
 
 def _type_mismatch_error(name: str, function: str, wanted: str, found: DataType) -> InputError:
@@ -127,7 +136,7 @@ def _type_mismatch_error(name: str, function: str, wanted: str, found: DataType)
 
 
 def _listagg_factory(schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
-    if data_type.with_nullable(True) != AtomicType(True, "VARCHAR", (MAX_LENGTH,)):
+    if data_type.with_nullable(True) != AtomicType(True, TypeRoot.VARCHAR, (MAX_LENGTH,)):
         raise _type_mismatch_error(name, "listagg", "STRING", data_type)
     options = schema.typed_options
     delimiter = options.text(f"fields.{name}.list-agg-delimiter", ",")
@@ -165,7 +174,7 @@ def _merge_map_with_keytime_factory(
             f"option {option!r} = {time!r} is no field of the rows, which are {', '.join(names)}"
         )
     kind = value.fields[names.index(time)].type
-    if not (isinstance(kind, AtomicType) and kind.name in ("CHAR", "VARCHAR")):
+    if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
         raise InputError(
             f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, which is {type_to_sql(kind)}"
         )

@@ -17,7 +17,7 @@ from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
 from paimon_orch.format.arrays import Indices, Mask, Positions
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.merge.sort.key_order import (
     Key,
     KeyColumns,
@@ -175,7 +175,9 @@ class PositionLookup:
     def _comparable_bound(self, value: object) -> Key | None:
         """Return a bound of the first key column; None if it is not known in the order of keys (-0.0 and NaN)."""
         kind = self._key_fields[0].type
-        if value is None or (isinstance(kind, AtomicType) and kind.name in ("FLOAT", "DOUBLE")):
+        if value is None or (
+            isinstance(kind, AtomicType) and kind.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+        ):
             return None
         return (to_comparable_value(value, kind),)
 

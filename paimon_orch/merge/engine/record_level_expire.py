@@ -19,11 +19,11 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field, read_row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MIN_MILLISECONDS = 10**12  # a BIGINT from here on counts milliseconds
-_TIME_TYPES = ("INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
+_TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from paimon_orch.format.arrays import Indices, Int64Array, Mask
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import to_python_value
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.merge.sort.key_packing import pack_keys
 
 Key = tuple[tuple[bool, object], ...]
@@ -65,7 +65,7 @@ def encode_sortable_floats(values: npt.NDArray[np.floating]) -> Int64Array:
 def to_comparable_value(value: object, data_type: DataType) -> tuple[bool, object]:
     """Return an internal value so that values compare as the format orders them; null is smallest."""
     if isinstance(value, float) and isinstance(data_type, AtomicType):
-        kind = np.float32 if data_type.name == "FLOAT" else np.float64
+        kind = np.float32 if data_type.name == TypeRoot.FLOAT else np.float64
         value = int(encode_sortable_floats(np.array([value], kind))[0])
     return value is not None, int(value) if isinstance(value, bool) else value
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from paimon_orch.files.data_file_reader import build_constant_column
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import read_field
-from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Predicate
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key, decode_key_bounds
 
@@ -42,7 +42,7 @@ def build_first_key_predicate(
     low: bytes | None, high: bytes | None, key: Field
 ) -> Predicate | None:
     """Return a test of the first key column that the keys from ``low`` to ``high`` pass; None if there is none."""
-    if isinstance(key.type, AtomicType) and key.type.name in ("FLOAT", "DOUBLE"):
+    if isinstance(key.type, AtomicType) and key.type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         return None  # a predicate's order of -0.0 and NaN is not that of keys
     tests = tuple(
         Leaf(key.name, op, (build_constant_column(read_field(bound, 0, key.type), key.type, 1)[0],))

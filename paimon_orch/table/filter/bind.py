@@ -5,7 +5,7 @@ from dataclasses import replace
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, Field, MapType
+from paimon_orch.format.types.data_types import AtomicType, Field, MapType, TypeRoot
 from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind_predicate
 
 
@@ -31,7 +31,7 @@ def resolve_filter_field(schema: TableSchema, name: str, key: str | None) -> Fie
     data_type = field.type
     if key is not None:
         match data_type:
-            case MapType(key=AtomicType(name="CHAR" | "VARCHAR"), value=value):
+            case MapType(key=AtomicType(name=TypeRoot.CHAR | TypeRoot.VARCHAR), value=value):
                 data_type, name = value, f"{name}[{key}]"
             case _:
                 raise InputError(f"filter on {name}[{key!r}]: {name!r} is no map with text keys")

@@ -26,7 +26,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.types.predicate import (
     And,
     Leaf,
@@ -42,7 +42,7 @@ from paimon_orch.table.scan.multi_file_pruner import FileBatchPruner
 
 _BATCH_THRESHOLD = 16  # files of a bucket that are judged together
 _MAX_PARTITIONS = 1_000  # to look for in each manifest's statistics
-_INTEGER_BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
+_INTEGER_BITS = {TypeRoot.TINYINT: 7, TypeRoot.SMALLINT: 15, TypeRoot.INT: 31, TypeRoot.BIGINT: 63}
 _MAX_BUCKET_KEYS = 1_000  # beyond that hashing all combinations costs more than it saves
 
 
@@ -230,7 +230,10 @@ def build_partition_manifest_filter(
         return None
     fields = schema.partition_fields
     names, types = [field.name for field in fields], [field.type for field in fields]
-    exact = [_atomic_type_name(kind) in {"VARCHAR", "DATE", *_INTEGER_BITS} for kind in types]
+    exact = [
+        _atomic_type_name(kind) in {TypeRoot.VARCHAR, TypeRoot.DATE, *_INTEGER_BITS}
+        for kind in types
+    ]
     values = (
         dict(compress(zip(names, deserialize_row(partition, types), strict=True), exact))
         for partition in partitions
@@ -263,16 +266,17 @@ def _build_manifest_filter(
     )
 
 
-def _atomic_type_name(data_type: DataType) -> str:
-    return data_type.name if isinstance(data_type, AtomicType) else ""
+def _atomic_type_name(data_type: DataType) -> TypeRoot | None:
+    return data_type.name if isinstance(data_type, AtomicType) else None
 
 
 def _parse_exact_value(text: object, data_type: DataType) -> str | int | None:
     if not isinstance(text, str):
         return None
-    if _atomic_type_name(data_type) == "VARCHAR":
+    if _atomic_type_name(data_type) == TypeRoot.VARCHAR:
         return text
-    bits = _INTEGER_BITS.get(_atomic_type_name(data_type))
+    root = _atomic_type_name(data_type)
+    bits = None if root is None else _INTEGER_BITS.get(root)
     digits = text.removeprefix("-")
     if bits is None or not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         return None
@@ -357,9 +361,15 @@ def _has_stable_hash(data_type: DataType) -> bool:
 
     Zero has two signs, CHAR is padded or not, and not all writers agree on the bytes of long decimals and nanoseconds.
     """
-    if not isinstance(data_type, AtomicType) or data_type.name in ("FLOAT", "DOUBLE", "CHAR"):
+    if not isinstance(data_type, AtomicType) or data_type.name in (
+        TypeRoot.FLOAT,
+        TypeRoot.DOUBLE,
+        TypeRoot.CHAR,
+    ):
         return False
-    limit = {"DECIMAL": 18, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}.get(data_type.name)
+    limit = {TypeRoot.DECIMAL: 18, TypeRoot.TIMESTAMP: 6, TypeRoot.TIMESTAMP_LTZ: 6}.get(
+        data_type.name
+    )
     return limit is None or data_type.params[0] <= limit
 
 

@@ -20,7 +20,7 @@ from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.row.binary_row import deserialize_row, read_field, read_row_arity
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType, DataType
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 SchemaLookup = Callable[[int], TableSchema]
 
@@ -38,7 +38,7 @@ def decode_column_stats(
         raise CorruptFileError(path, f"its statistics cannot be decoded: {error}") from error
     counts = stats.null_counts
     nulls = counts[index] if counts is not None and index < len(counts) else None
-    is_char = isinstance(data_type, AtomicType) and data_type.name == "CHAR"
+    is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
     is_orc = is_char and parse_file_format(path) == "orc"  # asked for where it matters
     return drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=is_orc, data_type=data_type)
 

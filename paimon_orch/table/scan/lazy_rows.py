@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field
+from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, to_arrow_expression
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROW_KIND = Field(id=2147483644, name="rowkind", type=AtomicType(True, "VARCHAR", (MAX_LENGTH,)))
+ROW_KIND = Field(
+    id=2147483644, name="rowkind", type=AtomicType(True, TypeRoot.VARCHAR, (MAX_LENGTH,))
+)
 
 
 class BaseScan(ABC):

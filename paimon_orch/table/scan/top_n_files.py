@@ -10,7 +10,7 @@ from typing import Any
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.table.scan.file_pruner import is_file_raw_convertible
 from paimon_orch.table.scan.file_stats import FileStats
 from paimon_orch.table.scan.order_by import SortKey
@@ -25,7 +25,7 @@ def select_top_n_splits(
     So many values that are surely there are not beyond some bound: files with values beyond it alone are left out.
     """
     data_type = schema.field(key.column).type
-    if not isinstance(data_type, AtomicType) or data_type.name in ("FLOAT", "DOUBLE"):
+    if not isinstance(data_type, AtomicType) or data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         return list(splits)  # bounds tell nothing of NaN, which comes last or first
     found = {
         file.file_name: stats.of(split.partition, file)(key.column)

@@ -17,7 +17,7 @@ from paimon_orch.format.file_index.container import ByteSource, decode_container
 from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn
 from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
 from paimon_orch.format.file_index.values import encode_column
-from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
 
 NAMES = st.text(min_size=1, max_size=12)  # NUL, surrogate pairs and all
@@ -25,7 +25,7 @@ KINDS = st.sampled_from(["bitmap", "bloom-filter", "bsi", "range-bitmap", "btree
 COLUMNS = st.dictionaries(
     NAMES, st.dictionaries(KINDS, st.none() | st.binary(max_size=9)), max_size=4
 )
-STRING = AtomicType(True, "VARCHAR", (2**31 - 1,))
+STRING = AtomicType(True, TypeRoot.VARCHAR, (2**31 - 1,))
 INT = AtomicType()
 
 

@@ -33,7 +33,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
-from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 
 WRITERS = sorted(path for path in GOLDEN.glob("*") if path.is_dir())
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -41,7 +41,7 @@ INTS = st.integers(-(2**31), 2**31 - 1)
 CHARACTERS = st.characters(exclude_characters="/\\\0", exclude_categories=["Cs"])
 TEXTS = st.text(CHARACTERS, max_size=20)
 SAFE_NAMES = TEXTS.filter(lambda name: name not in ("", ".", ".."))
-TYPES = [AtomicType(True, "INT"), AtomicType(True, "VARCHAR", (100,))]
+TYPES = [AtomicType(True, TypeRoot.INT), AtomicType(True, TypeRoot.VARCHAR, (100,))]
 ROWS = st.lists(st.tuples(st.none() | INTS, st.none() | st.text(max_size=70)), max_size=1).map(
     lambda values: serialize_row(values[0], TYPES) if values else serialize_row((), ())
 )

@@ -23,7 +23,7 @@ from support.tables import Row, new_table, small_batches, table_of
 from paimon_orch.files import data_file_writer as writer
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.format.types.data_types import parse_type
+from paimon_orch.format.types.data_types import TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
@@ -448,11 +448,11 @@ def test_nothing_is_skipped_that_a_column_of_another_type_once_held(tmp_path: Pa
     table.append(table_of("k n", [(1, 10), (2, 9)]))
     schema = table.schema
     k, n = schema.fields
-    text = replace(n, type=AtomicType(True, "VARCHAR", (2**31 - 1,)))
+    text = replace(n, type=AtomicType(True, TypeRoot.VARCHAR, (2**31 - 1,)))
     table.stores.schemas.create(replace(schema, id=1, fields=(k, text)))
     assert table.scan(filter="n = '9'").to_arrow().to_pylist() == [{"k": 2, "n": "9"}]
     assert table.scan(filter="n < '2'").to_arrow().to_pylist() == [{"k": 1, "n": "10"}]
-    wide = replace(n, type=AtomicType(True, "BIGINT"), name="m")
+    wide = replace(n, type=AtomicType(True, TypeRoot.BIGINT), name="m")
     added = replace(n, id=2, name="n")
     table.stores.schemas.create(replace(schema, id=2, fields=(k, wide, added), highest_field_id=2))
     assert table.scan(["k"], "m > 9").to_arrow().to_pylist() == [{"k": 1}]
