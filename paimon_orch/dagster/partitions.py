@@ -16,6 +16,7 @@ import dagster as dg
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import PARTITION_LEGACY_NAME
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
@@ -82,7 +83,7 @@ class PartitionKeys:
                     f"the dimensions {', '.join(dimensions)} must be the partition columns {', '.join(columns)}"
                 )
         typed = (field for field in schema.partition_fields if not _has_canonical_text(field.type))
-        by_number = schema.typed_options.boolean("partition.legacy-name", default=True)
+        by_number = schema.typed_options.get(PARTITION_LEGACY_NAME)
         dates = (
             field.name
             for field in schema.partition_fields

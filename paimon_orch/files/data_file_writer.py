@@ -41,6 +41,11 @@ from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION, p
 from paimon_orch.format.file_index.values import BLOOM_FILTER
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.manifest.records import check_manifest_format
+from paimon_orch.format.options.core_options import (
+    CHANGELOG_FILE_PREFIX,
+    DATA_FILE_PREFIX,
+    DATA_FILE_THIN_MODE,
+)
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.row.row_kind import is_retract
@@ -101,12 +106,12 @@ class FileWriterFactory:
         files have names and options of their own. Raises :class:`UnsupportedError` for tables that cannot be
         committed to.
         """
-        check_manifest_format(self.schema.options)
+        check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
         options = schema.typed_options
-        prefix = options.text("data-file.prefix", "data-")
+        prefix = options.get(DATA_FILE_PREFIX)
         if changelog:
-            prefix = options.text("changelog-file.prefix", "changelog-")
+            prefix = options.get(CHANGELOG_FILE_PREFIX)
         placement = self.paths.create_data_file_path_factory(self.schema, partition, bucket)
         writer = RollingFileWriter(
             self.io,
@@ -284,7 +289,7 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
     if not schema.primary_keys:
         return list(schema.fields)
     keys = []
-    if not schema.typed_options.boolean("data-file.thin-mode"):
+    if not schema.typed_options.get(DATA_FILE_THIN_MODE):
         keys = [
             Field(id=SYSTEM_FIELD_ID + field.id, name=KEY_PREFIX + field.name, type=field.type)
             for field in schema.key_fields

@@ -11,6 +11,7 @@ from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.types.data_types import Field
 
@@ -80,9 +81,7 @@ def open_writer(
         case "orc":
             # the size of a file is only known after each stripe
             stripe = max(_MIN_STRIPE_BYTES, min(_MAX_STRIPE_BYTES, target // 4))
-            return OrcFileWriter(
-                sink, fields, codec, options.memory("file.block-size", str(stripe))
-            )
+            return OrcFileWriter(sink, fields, codec, options.get(FILE_BLOCK_SIZE, stripe))
         case "avro":
             return AvroFileWriter(sink, fields, codec, zstd_level)
     raise InputError(f"'file.format' = {kind!r}: parquet, orc and avro files are written")

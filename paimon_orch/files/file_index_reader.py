@@ -31,9 +31,6 @@ from paimon_orch.format.file_index.evaluation import (
 )
 from paimon_orch.format.file_index.index_options import (
     BITMAP_VERSION,
-    FILE_INDEX_IN_MANIFEST_THRESHOLD,
-    FILE_INDEX_READ_ENABLED,
-    FILE_INDEX_STRICT,
     LATEST_BITMAP_VERSION,
     parse_index_specs,
     set_default_bitmap_version,
@@ -42,6 +39,12 @@ from paimon_orch.format.file_index.multi_file_evaluation import evaluate_batch
 from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    DATA_EVOLUTION_ENABLED,
+    FILE_INDEX_IN_MANIFEST_THRESHOLD,
+    FILE_INDEX_READ_ENABLED,
+)
+from paimon_orch.format.options.engine_options import FILE_INDEX_STRICT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, MapType, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, iterate_leaves
@@ -105,7 +108,7 @@ def find_bitmap_version(
 def is_bitmap_version_configured(schema: TableSchema) -> bool:
     """Return whether the options name the version of every bitmap index, or ask for no such index."""
     specs = parse_index_specs(schema.options)
-    return all(spec.index != BITMAP or BITMAP_VERSION in spec.options.values for spec in specs)
+    return all(spec.index != BITMAP or spec.options.has(BITMAP_VERSION) for spec in specs)
 
 
 def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None:
@@ -120,7 +123,7 @@ def read_bitmap_version(io: FileIO, path: str, file: DataFileMeta) -> int | None
 
 def should_embed_index(container: bytes, schema: TableSchema) -> bool:
     """Tell whether the manifest holds the indexes of a file."""
-    return len(container) <= schema.typed_options.memory(FILE_INDEX_IN_MANIFEST_THRESHOLD, "500 b")
+    return len(container) <= schema.typed_options.get(FILE_INDEX_IN_MANIFEST_THRESHOLD)
 
 
 @contextmanager
@@ -302,12 +305,12 @@ class FileIndexEvaluator:
     @cached_property
     def _is_enabled(self) -> bool:
         options = self.schema.typed_options
-        evolving = options.boolean("data-evolution.enabled")
-        return options.boolean(FILE_INDEX_READ_ENABLED, default=True) and not evolving
+        evolving = options.get(DATA_EVOLUTION_ENABLED)
+        return options.get(FILE_INDEX_READ_ENABLED) and not evolving
 
     @cached_property
     def _is_strict(self) -> bool:
-        return self.schema.typed_options.boolean(FILE_INDEX_STRICT)
+        return self.schema.typed_options.get(FILE_INDEX_STRICT)
 
     @cached_property
     def _decoder(self) -> ContainerDecoder:

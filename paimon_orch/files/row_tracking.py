@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
@@ -28,7 +29,7 @@ def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     complete; a writer of ``FileSource.COMPACT`` files expects them. Where a row is changed, its sequence number is
     written as null: the commit gives it the number of its snapshot.
     """
-    tracked = schema.typed_options.boolean("row-tracking.enabled")
+    tracked = schema.typed_options.get(ROW_TRACKING_ENABLED)
     return ROW_TRACKING_FIELDS if tracked and not schema.primary_keys else ()
 
 

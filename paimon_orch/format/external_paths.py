@@ -10,12 +10,12 @@ from itertools import accumulate
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options import Options
-
-DATA_FILE_EXTERNAL_PATHS = "data-file.external-paths"
-DATA_FILE_EXTERNAL_PATHS_STRATEGY = f"{DATA_FILE_EXTERNAL_PATHS}.strategy"
-DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS = f"{DATA_FILE_EXTERNAL_PATHS}.specific-fs"
-DATA_FILE_EXTERNAL_PATHS_WEIGHTS = f"{DATA_FILE_EXTERNAL_PATHS}.weights"
-GLOBAL_INDEX_EXTERNAL_PATH = "global-index.external-path"
+from paimon_orch.format.options.core_options import (
+    DATA_FILE_EXTERNAL_PATHS,
+    DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS,
+    DATA_FILE_EXTERNAL_PATHS_STRATEGY,
+    DATA_FILE_EXTERNAL_PATHS_WEIGHTS,
+)
 
 _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "none",
@@ -83,45 +83,45 @@ class ExternalPaths:
         Raises :class:`InputError` for options that contradict each other, and :class:`UnsupportedError` for paths in
         another store than the table.
         """
-        strategy = options.text(DATA_FILE_EXTERNAL_PATHS_STRATEGY, _NONE).strip().lower()
+        strategy = options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         if strategy not in _STRATEGIES:
             known = ", ".join(_STRATEGIES)
             raise InputError(
-                f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY!r} = {strategy!r} must be one of {known}"
+                f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = {strategy!r} must be one of {known}"
             )
-        uris = options.names(DATA_FILE_EXTERNAL_PATHS)
+        uris = options.get(DATA_FILE_EXTERNAL_PATHS)
         if strategy == _NONE or not uris:
             return None
         if strategy == _SPECIFIC_FS:
             uris = _select_specific_fs(options, uris)
         weights = _parse_weights(options, len(uris)) if strategy == _WEIGHTED else ()
         return cls(
-            tuple(normalize_external_uri(DATA_FILE_EXTERNAL_PATHS, uri, root) for uri in uris),
+            tuple(normalize_external_uri(DATA_FILE_EXTERNAL_PATHS.key, uri, root) for uri in uris),
             strategy,
             weights,
         )
 
 
-def _select_specific_fs(options: Options, uris: Sequence[str]) -> list[str]:
-    wanted = options.text(DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS).strip().lower()
-    chosen = [uri for uri in uris if uri.partition(":")[0].lower() == wanted]
-    if not chosen:
+def _select_specific_fs(options: Options, uris: Sequence[str]) -> tuple[str, ...]:
+    scheme = options.get(DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS) or ""
+    selected = tuple(uri for uri in uris if uri.partition(":")[0].lower() == scheme)
+    if not selected:
         raise InputError(
-            f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY!r} = 'specific-fs' needs {DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS!r} to name the scheme of one of the paths in "
-            f"{DATA_FILE_EXTERNAL_PATHS!r} = {options.text(DATA_FILE_EXTERNAL_PATHS)!r}; it is {wanted!r}"
+            f"option {DATA_FILE_EXTERNAL_PATHS_STRATEGY.key!r} = 'specific-fs' needs {DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key!r} to name the scheme of one of the paths in "
+            f"{DATA_FILE_EXTERNAL_PATHS.key!r} = {options.values[DATA_FILE_EXTERNAL_PATHS.key]!r}; it is {scheme!r}"
         )
-    return chosen
+    return selected
 
 
 def _parse_weights(options: Options, paths: int) -> tuple[int, ...]:
     """Return the weights of the paths; none if they are not given or there is one path, as in Java Paimon."""
-    texts = options.names(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
+    texts = options.get(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
     if paths < 2 or not texts:
         return ()
     if len(texts) != paths or not all(text.isdecimal() and int(text) for text in texts):
         raise InputError(
-            f"option {DATA_FILE_EXTERNAL_PATHS_WEIGHTS!r} = {options.text(DATA_FILE_EXTERNAL_PATHS_WEIGHTS)!r} must be {paths} positive whole numbers, one for each "
-            f"path of {DATA_FILE_EXTERNAL_PATHS!r}"
+            f"option {DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key!r} = {options.values[DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key]!r} must be {paths} positive whole numbers, one for each "
+            f"path of {DATA_FILE_EXTERNAL_PATHS.key!r}"
         )
     return tuple(int(text) for text in texts)
 

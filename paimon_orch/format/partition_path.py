@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import PARTITION_LEGACY_NAME
 from paimon_orch.format.text import to_readable_text
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
@@ -45,7 +46,7 @@ def format_partition_values(
     values: Sequence[object], fields: Sequence[Field], options: Options
 ) -> dict[str, str]:
     """Return the text of every partition value, before escaping."""
-    legacy = options.boolean("partition.legacy-name", default=True)
+    legacy = options.get(PARTITION_LEGACY_NAME)
     names = {}
     for value, field in zip(values, fields, strict=True):
         text = "" if value is None else format_partition_value(value, field, legacy=legacy)

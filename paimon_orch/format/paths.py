@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError, wrap_decode_errors
 from paimon_orch.format.external_paths import (
-    GLOBAL_INDEX_EXTERNAL_PATH,
     DataFilePathFactory,
     ExternalPaths,
     NewFilePath,
@@ -18,6 +17,11 @@ from paimon_orch.format.external_paths import (
     strip_file_scheme,
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    DATA_FILE_PATH_DIRECTORY,
+    GLOBAL_INDEX_EXTERNAL_PATH,
+    INDEX_FILE_IN_DATA_FILE_DIR,
+)
 from paimon_orch.format.partition_path import build_partition_path
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
@@ -83,7 +87,7 @@ class TablePaths:
         fields = schema.partition_fields
         with wrap_decode_errors(self.manifest_dir):  # a manifest names the partition
             values = deserialize_row(partition, [field.type for field in fields])
-        parent = schema.options.get("data-file.path-directory", "").strip("/")
+        parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
         prefix = f"{parent}/" if parent else ""
         return f"{prefix}{build_partition_path(values, fields, schema.typed_options)}{bucket_dir_name(bucket)}"
 
@@ -125,7 +129,7 @@ class TablePaths:
         """Return where an index file lies."""
         if external is not None:
             return self._resolve_external_path(external)
-        if schema.typed_options.boolean("index-file-in-data-file-dir"):
+        if schema.typed_options.get(INDEX_FILE_IN_DATA_FILE_DIR):
             return f"{self.bucket_dir(schema, partition, bucket)}/{name}"
         return f"{self.index_dir}/{name}"
 
@@ -134,11 +138,11 @@ class TablePaths:
     ) -> NewFilePath:
         """Return where a new index file is written."""
         options = schema.typed_options
-        if options.boolean("index-file-in-data-file-dir"):
+        if options.get(INDEX_FILE_IN_DATA_FILE_DIR):
             return self.create_data_file_path_factory(schema, partition, bucket).place(name)
-        if uri := options.text(GLOBAL_INDEX_EXTERNAL_PATH).strip():
+        if uri := (options.get(GLOBAL_INDEX_EXTERNAL_PATH) or "").strip():
             external = (
-                f"{normalize_external_uri(GLOBAL_INDEX_EXTERNAL_PATH, uri, self.root)}/{name}"
+                f"{normalize_external_uri(GLOBAL_INDEX_EXTERNAL_PATH.key, uri, self.root)}/{name}"
             )
             return NewFilePath(strip_file_scheme(external), external)
         return NewFilePath(f"{self.index_dir}/{name}")

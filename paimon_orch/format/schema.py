@@ -19,6 +19,11 @@ from paimon_orch.errors import (
 from paimon_orch.format.bucket.hive_hash import check_hive_key
 from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    BUCKET_FUNCTION_TYPE,
+    BUCKET_KEY,
+    PRIMARY_KEY_NULLABLE,
+)
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.validation import check_options
 from paimon_orch.format.types.data_types import (
@@ -114,7 +119,7 @@ class TableSchema:
 
         See docs/format/buckets.md#bucket-modes.
         """
-        text = self.options.get("bucket-key")
+        text = self.typed_options.get(BUCKET_KEY)
         return self.select(text.split(",") if text else self.trimmed_primary_keys)
 
     @property
@@ -213,7 +218,7 @@ def build_table_schema(
     partition_by = list(partition_by) or _split_names(stored.pop("partition", ""))
     primary_key = list(primary_key) or _split_names(stored.pop("primary-key", ""))
     numbered, highest = assign_field_ids(fields)
-    nullable = Options(stored).boolean("primary-key.nullable")
+    nullable = Options(stored).get(PRIMARY_KEY_NULLABLE)
     fields = [
         replace(field, type=field.type.with_nullable(nullable))
         if field.name in primary_key
@@ -304,7 +309,7 @@ def _validate_indexes(schema: TableSchema) -> None:
 
 
 def _validate_bucket(schema: TableSchema) -> None:
-    bucket, bucket_key = schema.typed_options.bucket, schema.options.get("bucket-key")
+    bucket, bucket_key = schema.typed_options.bucket, schema.typed_options.get(BUCKET_KEY)
     if bucket < 1 and bucket not in (-1, -2):
         raise InputError(
             f"option 'bucket' = {bucket} must be positive, -1 (dynamic) or -2 (postpone)"
@@ -323,7 +328,7 @@ def _validate_bucket(schema: TableSchema) -> None:
 
 
 def _validate_bucket_function(schema: TableSchema) -> None:
-    function = schema.options.get("bucket-function.type", "").lower()
+    function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
     for field in schema.bucket_key_fields if function == "hive" else ():
         check_hive_key(field.name, field.type)
     if function == "mod" and [

@@ -8,7 +8,7 @@ import pendulum
 from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
+from paimon_orch.format.options import value_type
 
 _MIN_MILLIS, _MAX_MILLIS = (
     10**11,
@@ -24,7 +24,7 @@ def parse_duration(name: str, text: str) -> timedelta:
     """
     try:
         if _DURATION.fullmatch(text):
-            return Options({name: text}).duration(name, "")
+            return value_type.parse_duration(name, text)
     except OverflowError:
         raise InputError(f"{name} {text!r} is too long; the limit is 999999999 d") from None
     except InputError:

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.options.core_options import ZORDER_VAR_LENGTH_CONTRIBUTION
 from paimon_orch.spark.execution.spark_executor import (
     SparkExecutor,
 )
@@ -112,7 +113,7 @@ def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder)
         (*schema.fields, *row_tracking_fields(schema)),
         list(map(cloudpickle.dumps, found)),
     )
-    width = schema.typed_options.integer("zorder.var-length-contribution", 8)
+    width = schema.typed_options.get(ZORDER_VAR_LENGTH_CONTRIBUTION)
     carriers = build_carrier_schema(fields)
     if order.strategy != "order":
         carriers = carriers.append(pa.field(_CURVE_COLUMN, pa.binary()))

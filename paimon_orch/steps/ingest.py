@@ -11,6 +11,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.snapshot import Snapshot
@@ -142,7 +143,7 @@ def plan(
         build_partition_matcher(partitions, table.schema)  # refuses what is no partition column
     factory = table.stores.build_writer_factory()
     check_writable(factory.schema)
-    row_kind = row_kind or factory.schema.options.get("rowkind.field")
+    row_kind = row_kind or factory.schema.typed_options.get(ROWKIND_FIELD)
     check_columns(columns, factory.schema, row_kind=row_kind)
     builder = WriteBuilder(table.stores, is_overwrite=mode == "overwrite")
     return IngestPlan(

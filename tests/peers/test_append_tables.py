@@ -21,6 +21,7 @@ from support.tables import assert_healthy, deletion_vectors_of, new_table, store
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -147,7 +148,7 @@ def test_append_tables_of_others_keep_their_rows_when_compacted(
         pytest.skip("a branch has the files of its table")
     warehouse = copy_warehouse(folder, tmp_path / "warehouse")
     table = Catalog(str(warehouse)).table(entry["table"])
-    if table.options.boolean("data-evolution.enabled"):
+    if table.options.get(DATA_EVOLUTION_ENABLED):
         with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
             compact(table, EXECUTOR, strategy="full")
         return

@@ -9,6 +9,8 @@ from support.peers import ours
 from support.peers.kinds import Kind, Record, Step, compact, write
 from support.peers.peers import Peer
 
+from paimon_orch.format.options.core_options import PRIMARY_KEY_NULLABLE
+
 
 def part(value: str, keys: list[tuple[int | None, str | None]]) -> Step:
     return write([{"a": a, "b": b, "v": value} for a, b in keys])
@@ -39,4 +41,4 @@ def test_java_and_we_merge_null_keys_in_turn(java: Peer, tmp_path: Path, bucket:
 
     assert in_order(java.read(tmp_path)) == in_order(kind.expected())
     assert in_order(ours.read(tmp_path, kind)) == in_order(kind.expected())
-    assert table.schema.typed_options.boolean("primary-key.nullable")
+    assert table.schema.typed_options.get(PRIMARY_KEY_NULLABLE)

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from paimon_orch.dagster.names import check_table_name
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import Options
+from paimon_orch.format.options.value_type import parse_memory
 from paimon_orch.format.times import parse_cutoff, parse_duration
 
 JsonSchema = dict[str, Any]
@@ -192,7 +192,7 @@ AGE_RULE = TextRule(
 SIZE_RULE = TextRule(
     "a whole number and a unit (b, kb, mb, gb or tb), for example 10 gb",
     _build_quantity_pattern(_SIZE_UNITS),
-    lambda name, text: Options({name: text}).memory(name, ""),
+    parse_memory,
     "10 gb",
 )
 CRON_RULE = TextRule(

@@ -10,6 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    FIELD_STATS_MODE,
+    METADATA_STATS_DENSE_STORE,
+    METADATA_STATS_KEEP_FIRST_N_COLUMNS,
+    METADATA_STATS_MODE,
+    METADATA_STATS_MODE_PER_LEVEL,
+)
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats, StatsMode, has_bounds
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import to_python_value
@@ -87,7 +94,7 @@ def build_value_stats(
     modes = resolve_stats_modes(schema, level)
     columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
     types = [field.type for field in schema.fields]
-    if not schema.typed_options.boolean("metadata.stats-dense-store", default=True):
+    if not schema.typed_options.get(METADATA_STATS_DENSE_STORE):
         return SimpleStats.of(columns, types), None
     kept = [index for index, column in enumerate(columns) if column != ColumnStats()]
     stats = SimpleStats.of([columns[i] for i in kept], [types[i] for i in kept])
@@ -109,12 +116,10 @@ def resolve_stats_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]
     See docs/format/statistics.md#modes.
     """
     options: Options = schema.typed_options
-    text = options.per_level("metadata.stats-mode.per.level").get(
-        level, options.text("metadata.stats-mode", "truncate(16)")
-    )
-    keep_first = options.integer("metadata.stats-keep-first-n-columns", -1)
+    text = options.get(METADATA_STATS_MODE_PER_LEVEL).get(level, options.get(METADATA_STATS_MODE))
+    keep_first = options.get(METADATA_STATS_KEEP_FIRST_N_COLUMNS)
     modes = {}
     for number, name in enumerate(schema.names):
         default = text if keep_first < 0 or number < keep_first else "none"
-        modes[name] = StatsMode.parse(options.text(f"fields.{name}.stats-mode", default))
+        modes[name] = StatsMode.parse(options.get(FIELD_STATS_MODE.named(name), default))
     return modes

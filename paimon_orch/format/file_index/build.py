@@ -13,8 +13,11 @@ from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder, Bloom
 from paimon_orch.format.file_index.bsi import encode_bit_slice_index
 from paimon_orch.format.file_index.container import ByteSource, encode_container
 from paimon_orch.format.file_index.index_options import (
+    BITMAP_INDEX_BLOCK_SIZE,
     BITMAP_VERSION,
-    LATEST_BITMAP_VERSION,
+    BLOOM_FILTER_FPP,
+    BLOOM_FILTER_ITEMS,
+    RANGE_BITMAP_CHUNK_SIZE,
     IndexSpec,
     compute_container_order,
 )
@@ -83,7 +86,7 @@ def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> b
     if spec.index == BITMAP:
         version, block_size = _parse_bitmap_options(spec)
         # Java Paimon 0.9 writes version 1, and can read no other, whatever the default is
-        any_version = BITMAP_VERSION not in spec.options.values
+        any_version = not spec.options.has(BITMAP_VERSION)
         return BitmapIndex(blob, data_type).is_built_with(
             None if any_version else version, block_size
         )
@@ -93,13 +96,7 @@ def is_built_with(spec: IndexSpec, blob: ByteSource, data_type: AtomicType) -> b
 
 
 def _parse_bloom_filter_options(spec: IndexSpec) -> tuple[int, float]:
-    text = spec.options.text("fpp", "0.1")
-    try:
-        return spec.options.integer("items", 1_000_000), float(text)
-    except ValueError as error:
-        raise InputError(
-            f"option 'fpp' = {text!r} of a bloom filter must be a number below 1"
-        ) from error
+    return spec.options.get(BLOOM_FILTER_ITEMS), spec.options.get(BLOOM_FILTER_FPP)
 
 
 def _encode_index(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType) -> bytes:
@@ -112,14 +109,12 @@ def _encode_index(spec: IndexSpec, column: EncodedColumn, data_type: AtomicType)
 
 
 def _parse_bitmap_options(spec: IndexSpec) -> tuple[int, int]:
-    return spec.options.integer(BITMAP_VERSION, LATEST_BITMAP_VERSION), spec.options.memory(
-        "index-block-size", "16 kb"
-    )
+    return spec.options.get(BITMAP_VERSION), spec.options.get(BITMAP_INDEX_BLOCK_SIZE)
 
 
 def _parse_chunk_size(spec: IndexSpec) -> int | None:
-    size = spec.options.values.get("chunk-size")
-    return None if size is None else min(spec.options.memory("chunk-size", size), _MAX_CHUNK)
+    size = spec.options.get(RANGE_BITMAP_CHUNK_SIZE)
+    return None if size is None else min(size, _MAX_CHUNK)
 
 
 def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:

@@ -15,14 +15,17 @@ from paimon_orch.format.file_index.java_hash_order import (
 )
 from paimon_orch.format.file_index.values import BITMAP, INDEX_TYPES, check_indexable_type
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.value_type import INTEGER, MEMORY, NUMBER
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType, TypeRoot
 
-BITMAP_VERSION = "version"
 LATEST_BITMAP_VERSION = 2
+BITMAP_VERSION = honoured("version", INTEGER, str(LATEST_BITMAP_VERSION))
+BITMAP_INDEX_BLOCK_SIZE = honoured("index-block-size", MEMORY, "16 kb")
+BLOOM_FILTER_ITEMS = honoured("items", INTEGER, "1000000")
+BLOOM_FILTER_FPP = honoured("fpp", NUMBER, "0.1")
+RANGE_BITMAP_CHUNK_SIZE = honoured("chunk-size", MEMORY)
 _PREFIX, _COLUMNS = "file-index.", ".columns"
-FILE_INDEX_IN_MANIFEST_THRESHOLD = "file-index.in-manifest-threshold"
-FILE_INDEX_READ_ENABLED = "file-index.read.enabled"
-FILE_INDEX_STRICT = "file-index.strict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:
 
 def set_default_bitmap_version(specs: Sequence[IndexSpec], version: int) -> list[IndexSpec]:
     """Return the indexes with a version for those bitmap indexes whose options name none."""
-    default = {BITMAP_VERSION: str(version)}
+    default = {BITMAP_VERSION.key: str(version)}
     return [
         replace(spec, options=Options(default | dict(spec.options.values)))
         if spec.index == BITMAP

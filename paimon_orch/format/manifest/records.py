@@ -4,7 +4,6 @@
 """
 
 import io
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +13,17 @@ from pyarrow import orc
 from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
+from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
 
 
-def check_manifest_format(options: Mapping[str, str]) -> None:
+def check_manifest_format(options: Options) -> None:
     """Refuse to write a table whose option has other readers take its manifests for something else than Avro."""
-    kind = options.get("manifest.format", "avro")
-    if kind.lower() != "avro":
+    kind = options.get(MANIFEST_FORMAT)
+    if kind != "avro":
         raise UnsupportedError(
             f"writing manifests with 'manifest.format' = {kind} is not supported; 'avro' is"
         )

@@ -5,23 +5,32 @@ row to the options that are honoured. ``docs/compatibility.md`` shows the regist
 """
 
 from math import inf
+from typing import Any, TypeVar, overload
 
 from paimon_orch.format.options.table_option import (
     EVERY_CHANGE,
     UNBOUNDED,
+    AnyOption,
     OptionClass,
     StepKind,
     TableOption,
+)
+from paimon_orch.format.options.value_type import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    KEYWORD,
+    MEMORY,
+    NAMES,
+    NUMBER,
+    PER_LEVEL,
+    TEXT,
+    CollectionType,
     ValueType,
 )
 
-BOOLEAN, INTEGER, NUMBER = ValueType.BOOLEAN, ValueType.INTEGER, ValueType.NUMBER
-MEMORY, DURATION, TEXT, PER_LEVEL = (
-    ValueType.MEMORY,
-    ValueType.DURATION,
-    ValueType.TEXT,
-    ValueType.PER_LEVEL,
-)
+T = TypeVar("T")
+
 READ, DEFAULT_READ, WRITE_ROWS = StepKind.READ, StepKind.DEFAULT_READ, StepKind.WRITE_ROWS
 COMPACT, METADATA, TAG = StepKind.COMPACT, StepKind.METADATA, StepKind.TAG
 DELETE, ALTER = StepKind.DELETE, StepKind.ALTER
@@ -38,16 +47,46 @@ NON_LATEST_SCAN_MODES = (
 """Modes of a scan that do not begin with all rows of the newest snapshot."""
 
 
+@overload
 def honoured(
     key: str,
-    type: ValueType,
+    type: ValueType[T],
+    default: str,
+    *,
+    choices: tuple[str, ...] = (),
+    steps: StepKind = _EVERY_STEP,
+    consequence: str = ...,
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> TableOption[T]: ...
+@overload
+def honoured(
+    key: str,
+    type: CollectionType[T],
+    *,
+    choices: tuple[str, ...] = (),
+    steps: StepKind = _EVERY_STEP,
+    consequence: str = ...,
+) -> TableOption[T]: ...
+@overload
+def honoured(
+    key: str,
+    type: ValueType[T],
+    *,
+    choices: tuple[str, ...] = (),
+    steps: StepKind = _EVERY_STEP,
+    consequence: str = ...,
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> TableOption[T | None]: ...
+def honoured(
+    key: str,
+    type: ValueType[Any],
     default: str | None = None,
     *,
     choices: tuple[str, ...] = (),
     steps: StepKind = _EVERY_STEP,
     consequence: str = "this value is not implemented",
     bounds: tuple[float, float] = UNBOUNDED,
-) -> TableOption:
+) -> AnyOption:
     """Register an option that we treat as Java Paimon does, at least for the values in ``choices``."""
     return TableOption(
         bounds=bounds,
@@ -63,11 +102,11 @@ def honoured(
 
 def harmless(
     key: str,
-    type: ValueType,
+    type: ValueType[T],
     default: str | None = None,
     *,
     bounds: tuple[float, float] = UNBOUNDED,
-) -> TableOption:
+) -> TableOption[T | None]:
     """Register an option without which rows and files are right."""
     return TableOption(
         key=key, type=type, default=default, option_class=OptionClass.HARMLESS, bounds=bounds
@@ -76,12 +115,12 @@ def harmless(
 
 def external(
     key: str,
-    type: ValueType,
+    type: ValueType[Any],
     default: str | None = None,
     *,
     steps: StepKind,
     consequence: str,
-) -> TableOption:
+) -> AnyOption:
     """Register an option by which Java Paimon also informs another system."""
     return TableOption(
         key=key,
@@ -95,13 +134,13 @@ def external(
 
 def changes_format(
     key: str,
-    type: ValueType,
+    type: ValueType[T],
     default: str | None = None,
     *,
     steps: StepKind,
     consequence: str,
     choices: tuple[str, ...] = (),
-) -> TableOption:
+) -> TableOption[T | None]:
     """Register an option that gives rows or files another meaning; with ``choices`` only these values do."""
     return TableOption(
         key=key,
@@ -114,210 +153,255 @@ def changes_format(
     )
 
 
-HONOURED: tuple[TableOption, ...] = (
-    honoured("add-column-before-partition", BOOLEAN, "false"),
-    honoured("aggregation.remove-record-on-delete", BOOLEAN, "false"),
-    honoured("alter-column-null-to-not-null.disabled", BOOLEAN, "true"),
-    honoured("bucket", INTEGER, "-1", bounds=(-2, inf)),
-    honoured("bucket-function.type", TEXT, "default", choices=("default", "mod", "hive")),
-    honoured("bucket-key", TEXT),
-    honoured("changelog-file.compression", TEXT),
-    honoured(
-        "changelog-file.format",
-        TEXT,
-        choices=("parquet", "orc", "avro"),
-        steps=WRITE_ROWS | COMPACT,
-    ),
-    honoured("changelog-file.prefix", TEXT, "changelog-"),
-    honoured("changelog-file.stats-mode", TEXT),
-    honoured(
-        "changelog-producer", TEXT, "none", choices=("none", "input", "full-compaction", "lookup")
-    ),
-    honoured("changelog-producer.row-deduplicate", BOOLEAN, "false"),
-    honoured("changelog-producer.row-deduplicate-ignore-fields", TEXT),
-    honoured("changelog.num-retained.max", INTEGER),
-    honoured("changelog.num-retained.min", INTEGER, bounds=(1, inf)),
-    honoured("changelog.time-retained", DURATION),
-    honoured("clustering.columns", TEXT),
-    honoured("commit.force-create-snapshot", BOOLEAN, "false"),
-    honoured("commit.max-retries", INTEGER, "10", bounds=(0, inf)),
-    honoured("commit.max-retry-wait", DURATION, "10 s"),
-    honoured("commit.min-retry-wait", DURATION, "10 ms"),
-    honoured("commit.timeout", DURATION),
-    honoured("commit.user-prefix", TEXT),
-    honoured("compaction.delete-ratio-threshold", NUMBER, "0.2", bounds=(0, 1)),
-    honoured("compaction.force-rewrite-all-files", BOOLEAN, "false"),
-    honoured("compaction.force-up-level-0", BOOLEAN, "false"),
-    honoured("compaction.incremental-size-threshold", MEMORY),
-    honoured("compaction.max-size-amplification-percent", INTEGER, "200"),
-    honoured("compaction.min.file-num", INTEGER, "5"),
-    honoured("compaction.offpeak-ratio", INTEGER, "0"),
-    honoured("compaction.offpeak.end.hour", INTEGER, "-1", bounds=(-1, 23)),
-    honoured("compaction.offpeak.start.hour", INTEGER, "-1", bounds=(-1, 23)),
-    honoured("compaction.optimization-interval", DURATION),
-    honoured("compaction.size-ratio", INTEGER, "1"),
-    honoured("compaction.skip-expired-partitions", BOOLEAN, "false"),
-    honoured("compaction.small-file-ratio", NUMBER, "0.7", bounds=(0, 1)),
-    honoured("compaction.total-size-threshold", MEMORY),
-    honoured("consumer.changelog-only", BOOLEAN, "false"),
-    honoured("consumer.expiration-time", DURATION),
-    honoured("data-evolution.enabled", BOOLEAN, "false"),
-    honoured("data-file.external-paths", TEXT),
-    honoured("data-file.external-paths.specific-fs", TEXT),
-    honoured("data-file.external-paths.strategy", TEXT, "none"),
-    honoured("data-file.external-paths.weights", TEXT),
-    honoured("data-file.path-directory", TEXT),
-    honoured("data-file.prefix", TEXT, "data-"),
-    honoured("data-file.thin-mode", BOOLEAN, "false"),
-    honoured("deletion-vector.index-file.target-size", MEMORY, "2 mb"),
-    honoured("deletion-vectors.bitmap64", BOOLEAN, "false"),
-    honoured("deletion-vectors.enabled", BOOLEAN, "false"),
-    honoured("deletion-vectors.merge-on-read", BOOLEAN, "false"),
-    honoured("deletion-vectors.modifiable", BOOLEAN, "false"),
-    honoured("disable-explicit-type-casting", BOOLEAN, "false"),
-    honoured("dynamic-bucket.initial-buckets", INTEGER),
-    honoured("dynamic-bucket.max-buckets", INTEGER, "-1"),
-    honoured("dynamic-bucket.target-row-num", INTEGER, "2000000", bounds=(1, inf)),
-    honoured("dynamic-partition-overwrite", BOOLEAN, "true"),
-    honoured("fields.default-aggregate-function", TEXT),
-    honoured("file-index.in-manifest-threshold", MEMORY, "500 bytes"),
-    honoured("file-index.read.enabled", BOOLEAN, "true"),
-    honoured("file.block-size", MEMORY),
-    honoured("file.compression", TEXT, "zstd"),
-    honoured("file.compression.per.level", PER_LEVEL),
-    honoured("file.compression.zstd-level", INTEGER, "1", bounds=(1, 22)),
-    honoured(
-        "file.format",
-        TEXT,
-        "parquet",
-        choices=("parquet", "orc", "avro"),
-        steps=WRITE_ROWS | COMPACT,
-        consequence="data files of this format cannot be written",
-    ),
-    honoured(
-        "file.format.per.level",
-        PER_LEVEL,
-        choices=("parquet", "orc", "avro"),
-        steps=WRITE_ROWS | COMPACT,
-        consequence="data files of this format cannot be written",
-    ),
-    honoured("file.suffix.include.compression", BOOLEAN, "false"),
-    honoured("force-lookup", BOOLEAN, "false"),
-    honoured("full-compaction.delta-commits", INTEGER),
-    honoured("global-index.external-path", TEXT),
-    honoured("ignore-delete", BOOLEAN, "false"),
-    honoured("ignore-update-before", BOOLEAN, "false"),
-    honoured("incremental-between-scan-mode", TEXT, "auto"),
-    honoured("incremental-between-tag-to-snapshot", BOOLEAN, "false"),
-    honoured("index-file-in-data-file-dir", BOOLEAN, "false"),
-    honoured("lookup-compact", TEXT, "RADICAL", choices=("radical", "gentle")),
-    honoured("lookup-compact.max-interval", INTEGER),
-    honoured("manifest.compression", TEXT, "zstd"),
-    honoured(
-        "manifest.format",
-        TEXT,
-        "avro",
-        choices=("avro",),
-        steps=EVERY_CHANGE,
-        consequence="only Avro manifests can be written; readers of the table expect the other format",
-    ),
-    honoured("manifest.full-compaction-threshold-size", MEMORY, "16 mb"),
-    honoured("manifest.merge-min-count", INTEGER, "30"),
-    honoured("manifest.target-file-size", MEMORY, "8 mb"),
-    honoured(
-        "merge-engine",
-        TEXT,
-        "deduplicate",
-        choices=("deduplicate", "partial-update", "aggregation", "first-row"),
-    ),
-    honoured("metadata.stats-dense-store", BOOLEAN, "true"),
-    honoured("metadata.stats-keep-first-n-columns", INTEGER, "-1"),
-    honoured("metadata.stats-mode", TEXT, "truncate(16)"),
-    honoured("metadata.stats-mode.per.level", PER_LEVEL),
-    honoured("num-levels", INTEGER, bounds=(2, inf)),
-    honoured("num-sorted-run.compaction-trigger", INTEGER, "5", bounds=(1, inf)),
-    honoured("num-sorted-run.stop-trigger", INTEGER),
-    honoured("overwrite-upgrade", BOOLEAN, "true"),
-    honoured("partial-update.remove-record-on-delete", BOOLEAN, "false"),
-    honoured("partial-update.remove-record-on-sequence-group", TEXT),
-    honoured("partition.default-name", TEXT, "__DEFAULT_PARTITION__"),
-    honoured("partition.expiration-batch-size", INTEGER),
-    honoured("partition.expiration-max-num", INTEGER, "100"),
-    honoured(
-        "partition.expiration-strategy",
-        TEXT,
-        "values-time",
-        choices=("values-time", "update-time"),
-        steps=DELETE,
-    ),
-    honoured("partition.expiration-time", DURATION),
-    honoured("partition.legacy-name", BOOLEAN, "true"),
-    honoured("partition.timestamp-formatter", TEXT),
-    honoured("partition.timestamp-pattern", TEXT),
-    honoured("pk-clustering-override", BOOLEAN, "false"),
-    honoured("postpone.batch-write-fixed-bucket", BOOLEAN, "true"),
-    honoured("postpone.merge-on-read", BOOLEAN, "false"),
-    honoured("postpone.target-row-num-per-bucket", INTEGER),
-    honoured("primary-key.nullable", BOOLEAN, "false"),
-    honoured("record-level.expire-time", DURATION),
-    honoured("record-level.time-field", TEXT),
-    honoured("row-tracking.enabled", BOOLEAN, "false"),
-    honoured("rowkind.field", TEXT),
-    honoured("scan.fallback-branch", TEXT),
-    honoured("sequence.field", TEXT),
-    honoured("sequence.field.sort-order", TEXT, "ascending", choices=("ascending", "descending")),
-    honoured("sequence.snapshot-ordering", BOOLEAN, "false"),
-    honoured("sink.process-time-zone", TEXT),
-    honoured("sink.watermark-time-zone", TEXT, "UTC"),
-    honoured("snapshot.clean-empty-directories", BOOLEAN, "false"),
-    honoured("snapshot.expire.limit", INTEGER, "50"),
-    honoured("snapshot.num-retained.max", INTEGER, "2147483647"),
-    honoured("snapshot.num-retained.min", INTEGER, "10", bounds=(1, inf)),
-    honoured("snapshot.time-retained", DURATION, "1 h"),
-    honoured("source.split.open-file-cost", MEMORY, "4 mb"),
-    honoured("source.split.target-size", MEMORY, "128 mb"),
-    honoured("streaming-read-append-overwrite", BOOLEAN, "false"),
-    honoured("streaming-read-overwrite", BOOLEAN, "false"),
-    honoured("tag.automatic-completion", BOOLEAN, "false"),
-    honoured(
-        "tag.automatic-creation",
-        TEXT,
-        "none",
-        choices=("none", "process-time", "watermark"),
-        steps=WRITE_ROWS | TAG,
-        consequence="no tag is created after a write of rows",
-    ),
-    honoured("tag.creation-delay", DURATION, "0 ms"),
-    honoured(
-        "tag.creation-period", TEXT, "daily", choices=("daily", "hourly", "two-hours"), steps=TAG
-    ),
-    honoured("tag.creation-period-duration", DURATION),
-    honoured("tag.default-time-retained", DURATION),
-    honoured("tag.num-retained-max", INTEGER),
-    honoured(
-        "tag.period-formatter",
-        TEXT,
-        "with_dashes",
-        choices=("with_dashes", "without_dashes", "without_dashes_and_spaces"),
-        steps=TAG,
-    ),
-    honoured("tag.time-expire-enabled", BOOLEAN, "true"),
-    honoured("target-file-row-num", INTEGER, "9223372036854775807", bounds=(1, inf)),
-    honoured("target-file-size", MEMORY),
-    honoured(
-        "type",
-        TEXT,
-        "table",
-        choices=("table",),
-        consequence="the table is not an ordinary Paimon table",
-    ),
-    honoured("write-only", BOOLEAN, "false"),
-    honoured("write.sequence-number-init-mode", TEXT, "scan", choices=("scan", "snapshot")),
-    honoured("zorder.var-length-contribution", INTEGER, "8"),
+ADD_COLUMN_BEFORE_PARTITION = honoured("add-column-before-partition", BOOLEAN, "false")
+AGGREGATION_REMOVE_RECORD_ON_DELETE = honoured(
+    "aggregation.remove-record-on-delete", BOOLEAN, "false"
 )
-"""What we do as Java Paimon does."""
+ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED = honoured(
+    "alter-column-null-to-not-null.disabled", BOOLEAN, "true"
+)
+BUCKET = honoured("bucket", INTEGER, "-1", bounds=(-2, inf))
+BUCKET_FUNCTION_TYPE = honoured(
+    "bucket-function.type", KEYWORD, "default", choices=("default", "mod", "hive")
+)
+BUCKET_KEY = honoured("bucket-key", TEXT)
+CHANGELOG_FILE_COMPRESSION = honoured("changelog-file.compression", TEXT)
+CHANGELOG_FILE_FORMAT = honoured(
+    "changelog-file.format",
+    KEYWORD,
+    choices=("parquet", "orc", "avro"),
+    steps=WRITE_ROWS | COMPACT,
+)
+CHANGELOG_FILE_PREFIX = honoured("changelog-file.prefix", TEXT, "changelog-")
+CHANGELOG_FILE_STATS_MODE = honoured("changelog-file.stats-mode", TEXT)
+CHANGELOG_PRODUCER = honoured(
+    "changelog-producer", KEYWORD, "none", choices=("none", "input", "full-compaction", "lookup")
+)
+CHANGELOG_PRODUCER_ROW_DEDUPLICATE = honoured(
+    "changelog-producer.row-deduplicate", BOOLEAN, "false"
+)
+CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS = honoured(
+    "changelog-producer.row-deduplicate-ignore-fields", NAMES
+)
+CHANGELOG_NUM_RETAINED_MAX = honoured("changelog.num-retained.max", INTEGER)
+CHANGELOG_NUM_RETAINED_MIN = honoured("changelog.num-retained.min", INTEGER, bounds=(1, inf))
+CHANGELOG_TIME_RETAINED = honoured("changelog.time-retained", DURATION)
+CLUSTERING_COLUMNS = honoured("clustering.columns", NAMES)
+COMMIT_FORCE_CREATE_SNAPSHOT = honoured("commit.force-create-snapshot", BOOLEAN, "false")
+COMMIT_MAX_RETRIES = honoured("commit.max-retries", INTEGER, "10", bounds=(0, inf))
+COMMIT_MAX_RETRY_WAIT = honoured("commit.max-retry-wait", DURATION, "10 s")
+COMMIT_MIN_RETRY_WAIT = honoured("commit.min-retry-wait", DURATION, "10 ms")
+COMMIT_TIMEOUT = honoured("commit.timeout", DURATION)
+COMMIT_USER_PREFIX = honoured("commit.user-prefix", TEXT)
+COMPACTION_DELETE_RATIO_THRESHOLD = honoured(
+    "compaction.delete-ratio-threshold", NUMBER, "0.2", bounds=(0, 1)
+)
+COMPACTION_FORCE_REWRITE_ALL_FILES = honoured(
+    "compaction.force-rewrite-all-files", BOOLEAN, "false"
+)
+COMPACTION_FORCE_UP_LEVEL_0 = honoured("compaction.force-up-level-0", BOOLEAN, "false")
+COMPACTION_INCREMENTAL_SIZE_THRESHOLD = honoured("compaction.incremental-size-threshold", MEMORY)
+COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT = honoured(
+    "compaction.max-size-amplification-percent", INTEGER, "200"
+)
+COMPACTION_MIN_FILE_NUM = honoured("compaction.min.file-num", INTEGER, "5")
+COMPACTION_OFFPEAK_RATIO = honoured("compaction.offpeak-ratio", INTEGER, "0")
+COMPACTION_OFFPEAK_END_HOUR = honoured(
+    "compaction.offpeak.end.hour", INTEGER, "-1", bounds=(-1, 23)
+)
+COMPACTION_OFFPEAK_START_HOUR = honoured(
+    "compaction.offpeak.start.hour", INTEGER, "-1", bounds=(-1, 23)
+)
+COMPACTION_OPTIMIZATION_INTERVAL = honoured("compaction.optimization-interval", DURATION)
+COMPACTION_SIZE_RATIO = honoured("compaction.size-ratio", INTEGER, "1")
+COMPACTION_SKIP_EXPIRED_PARTITIONS = honoured(
+    "compaction.skip-expired-partitions", BOOLEAN, "false"
+)
+COMPACTION_SMALL_FILE_RATIO = honoured("compaction.small-file-ratio", NUMBER, "0.7", bounds=(0, 1))
+COMPACTION_TOTAL_SIZE_THRESHOLD = honoured("compaction.total-size-threshold", MEMORY)
+CONSUMER_CHANGELOG_ONLY = honoured("consumer.changelog-only", BOOLEAN, "false")
+CONSUMER_EXPIRATION_TIME = honoured("consumer.expiration-time", DURATION)
+DATA_EVOLUTION_ENABLED = honoured("data-evolution.enabled", BOOLEAN, "false")
+DATA_FILE_EXTERNAL_PATHS = honoured("data-file.external-paths", NAMES)
+DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS = honoured("data-file.external-paths.specific-fs", KEYWORD)
+DATA_FILE_EXTERNAL_PATHS_STRATEGY = honoured("data-file.external-paths.strategy", KEYWORD, "none")
+DATA_FILE_EXTERNAL_PATHS_WEIGHTS = honoured("data-file.external-paths.weights", NAMES)
+DATA_FILE_PATH_DIRECTORY = honoured("data-file.path-directory", TEXT)
+DATA_FILE_PREFIX = honoured("data-file.prefix", TEXT, "data-")
+DATA_FILE_THIN_MODE = honoured("data-file.thin-mode", BOOLEAN, "false")
+DELETION_VECTOR_INDEX_FILE_TARGET_SIZE = honoured(
+    "deletion-vector.index-file.target-size", MEMORY, "2 mb"
+)
+DELETION_VECTORS_BITMAP64 = honoured("deletion-vectors.bitmap64", BOOLEAN, "false")
+DELETION_VECTORS_ENABLED = honoured("deletion-vectors.enabled", BOOLEAN, "false")
+DELETION_VECTORS_MERGE_ON_READ = honoured("deletion-vectors.merge-on-read", BOOLEAN, "false")
+DELETION_VECTORS_MODIFIABLE = honoured("deletion-vectors.modifiable", BOOLEAN, "false")
+DISABLE_EXPLICIT_TYPE_CASTING = honoured("disable-explicit-type-casting", BOOLEAN, "false")
+DYNAMIC_BUCKET_INITIAL_BUCKETS = honoured("dynamic-bucket.initial-buckets", INTEGER)
+DYNAMIC_BUCKET_MAX_BUCKETS = honoured("dynamic-bucket.max-buckets", INTEGER, "-1")
+DYNAMIC_BUCKET_TARGET_ROW_NUM = honoured(
+    "dynamic-bucket.target-row-num", INTEGER, "2000000", bounds=(1, inf)
+)
+DYNAMIC_PARTITION_OVERWRITE = honoured("dynamic-partition-overwrite", BOOLEAN, "true")
+FIELDS_DEFAULT_AGGREGATE_FUNCTION = honoured("fields.default-aggregate-function", TEXT)
+FILE_INDEX_IN_MANIFEST_THRESHOLD = honoured("file-index.in-manifest-threshold", MEMORY, "500 bytes")
+FILE_INDEX_READ_ENABLED = honoured("file-index.read.enabled", BOOLEAN, "true")
+FILE_BLOCK_SIZE = honoured("file.block-size", MEMORY)
+FILE_COMPRESSION = honoured("file.compression", KEYWORD, "zstd")
+FILE_COMPRESSION_PER_LEVEL = honoured("file.compression.per.level", PER_LEVEL)
+FILE_COMPRESSION_ZSTD_LEVEL = honoured("file.compression.zstd-level", INTEGER, "1", bounds=(1, 22))
+FILE_FORMAT = honoured(
+    "file.format",
+    KEYWORD,
+    "parquet",
+    choices=("parquet", "orc", "avro"),
+    steps=WRITE_ROWS | COMPACT,
+    consequence="data files of this format cannot be written",
+)
+FILE_FORMAT_PER_LEVEL = honoured(
+    "file.format.per.level",
+    PER_LEVEL,
+    choices=("parquet", "orc", "avro"),
+    steps=WRITE_ROWS | COMPACT,
+    consequence="data files of this format cannot be written",
+)
+FILE_SUFFIX_INCLUDE_COMPRESSION = honoured("file.suffix.include.compression", BOOLEAN, "false")
+FORCE_LOOKUP = honoured("force-lookup", BOOLEAN, "false")
+FULL_COMPACTION_DELTA_COMMITS = honoured("full-compaction.delta-commits", INTEGER)
+GLOBAL_INDEX_EXTERNAL_PATH = honoured("global-index.external-path", TEXT)
+IGNORE_DELETE = honoured("ignore-delete", BOOLEAN, "false")
+IGNORE_UPDATE_BEFORE = honoured("ignore-update-before", BOOLEAN, "false")
+INCREMENTAL_BETWEEN_SCAN_MODE = honoured("incremental-between-scan-mode", KEYWORD, "auto")
+INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT = honoured(
+    "incremental-between-tag-to-snapshot", BOOLEAN, "false"
+)
+INDEX_FILE_IN_DATA_FILE_DIR = honoured("index-file-in-data-file-dir", BOOLEAN, "false")
+LOOKUP_COMPACT = honoured("lookup-compact", KEYWORD, "RADICAL", choices=("radical", "gentle"))
+LOOKUP_COMPACT_MAX_INTERVAL = honoured("lookup-compact.max-interval", INTEGER)
+MANIFEST_COMPRESSION = honoured("manifest.compression", TEXT, "zstd")
+MANIFEST_FORMAT = honoured(
+    "manifest.format",
+    KEYWORD,
+    "avro",
+    choices=("avro",),
+    steps=EVERY_CHANGE,
+    consequence="only Avro manifests can be written; readers of the table expect the other format",
+)
+MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE = honoured(
+    "manifest.full-compaction-threshold-size", MEMORY, "16 mb"
+)
+MANIFEST_MERGE_MIN_COUNT = honoured("manifest.merge-min-count", INTEGER, "30")
+MANIFEST_TARGET_FILE_SIZE = honoured("manifest.target-file-size", MEMORY, "8 mb")
+MERGE_ENGINE = honoured(
+    "merge-engine",
+    KEYWORD,
+    "deduplicate",
+    choices=("deduplicate", "partial-update", "aggregation", "first-row"),
+)
+METADATA_STATS_DENSE_STORE = honoured("metadata.stats-dense-store", BOOLEAN, "true")
+METADATA_STATS_KEEP_FIRST_N_COLUMNS = honoured("metadata.stats-keep-first-n-columns", INTEGER, "-1")
+METADATA_STATS_MODE = honoured("metadata.stats-mode", TEXT, "truncate(16)")
+METADATA_STATS_MODE_PER_LEVEL = honoured("metadata.stats-mode.per.level", PER_LEVEL)
+NUM_LEVELS = honoured("num-levels", INTEGER, bounds=(2, inf))
+NUM_SORTED_RUN_COMPACTION_TRIGGER = honoured(
+    "num-sorted-run.compaction-trigger", INTEGER, "5", bounds=(1, inf)
+)
+NUM_SORTED_RUN_STOP_TRIGGER = honoured("num-sorted-run.stop-trigger", INTEGER)
+OVERWRITE_UPGRADE = honoured("overwrite-upgrade", BOOLEAN, "true")
+PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = honoured(
+    "partial-update.remove-record-on-delete", BOOLEAN, "false"
+)
+PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP = honoured(
+    "partial-update.remove-record-on-sequence-group", NAMES
+)
+PARTITION_DEFAULT_NAME = honoured("partition.default-name", TEXT, "__DEFAULT_PARTITION__")
+PARTITION_EXPIRATION_BATCH_SIZE = honoured("partition.expiration-batch-size", INTEGER)
+PARTITION_EXPIRATION_MAX_NUM = honoured("partition.expiration-max-num", INTEGER, "100")
+PARTITION_EXPIRATION_STRATEGY = honoured(
+    "partition.expiration-strategy",
+    KEYWORD,
+    "values-time",
+    choices=("values-time", "update-time"),
+    steps=DELETE,
+)
+PARTITION_EXPIRATION_TIME = honoured("partition.expiration-time", DURATION)
+PARTITION_LEGACY_NAME = honoured("partition.legacy-name", BOOLEAN, "true")
+PARTITION_TIMESTAMP_FORMATTER = honoured("partition.timestamp-formatter", TEXT)
+PARTITION_TIMESTAMP_PATTERN = honoured("partition.timestamp-pattern", TEXT)
+PK_CLUSTERING_OVERRIDE = honoured("pk-clustering-override", BOOLEAN, "false")
+POSTPONE_BATCH_WRITE_FIXED_BUCKET = honoured("postpone.batch-write-fixed-bucket", BOOLEAN, "true")
+POSTPONE_MERGE_ON_READ = honoured("postpone.merge-on-read", BOOLEAN, "false")
+POSTPONE_TARGET_ROW_NUM_PER_BUCKET = honoured("postpone.target-row-num-per-bucket", INTEGER)
+PRIMARY_KEY_NULLABLE = honoured("primary-key.nullable", BOOLEAN, "false")
+RECORD_LEVEL_EXPIRE_TIME = honoured("record-level.expire-time", DURATION)
+RECORD_LEVEL_TIME_FIELD = honoured("record-level.time-field", TEXT)
+ROW_TRACKING_ENABLED = honoured("row-tracking.enabled", BOOLEAN, "false")
+ROWKIND_FIELD = honoured("rowkind.field", TEXT)
+SCAN_FALLBACK_BRANCH = honoured("scan.fallback-branch", TEXT)
+SEQUENCE_FIELD = honoured("sequence.field", NAMES)
+SEQUENCE_FIELD_SORT_ORDER = honoured(
+    "sequence.field.sort-order", KEYWORD, "ascending", choices=("ascending", "descending")
+)
+SEQUENCE_SNAPSHOT_ORDERING = honoured("sequence.snapshot-ordering", BOOLEAN, "false")
+SINK_PROCESS_TIME_ZONE = honoured("sink.process-time-zone", TEXT)
+SINK_WATERMARK_TIME_ZONE = honoured("sink.watermark-time-zone", TEXT, "UTC")
+SNAPSHOT_CLEAN_EMPTY_DIRECTORIES = honoured("snapshot.clean-empty-directories", BOOLEAN, "false")
+SNAPSHOT_EXPIRE_LIMIT = honoured("snapshot.expire.limit", INTEGER, "50")
+SNAPSHOT_NUM_RETAINED_MAX = honoured("snapshot.num-retained.max", INTEGER, "2147483647")
+SNAPSHOT_NUM_RETAINED_MIN = honoured("snapshot.num-retained.min", INTEGER, "10", bounds=(1, inf))
+SNAPSHOT_TIME_RETAINED = honoured("snapshot.time-retained", DURATION, "1 h")
+SOURCE_SPLIT_OPEN_FILE_COST = honoured("source.split.open-file-cost", MEMORY, "4 mb")
+SOURCE_SPLIT_TARGET_SIZE = honoured("source.split.target-size", MEMORY, "128 mb")
+STREAMING_READ_APPEND_OVERWRITE = honoured("streaming-read-append-overwrite", BOOLEAN, "false")
+STREAMING_READ_OVERWRITE = honoured("streaming-read-overwrite", BOOLEAN, "false")
+TAG_AUTOMATIC_COMPLETION = honoured("tag.automatic-completion", BOOLEAN, "false")
+TAG_AUTOMATIC_CREATION = honoured(
+    "tag.automatic-creation",
+    KEYWORD,
+    "none",
+    choices=("none", "process-time", "watermark"),
+    steps=WRITE_ROWS | TAG,
+    consequence="no tag is created after a write of rows",
+)
+TAG_CREATION_DELAY = honoured("tag.creation-delay", DURATION, "0 ms")
+TAG_CREATION_PERIOD = honoured(
+    "tag.creation-period", KEYWORD, "daily", choices=("daily", "hourly", "two-hours"), steps=TAG
+)
+TAG_CREATION_PERIOD_DURATION = honoured("tag.creation-period-duration", DURATION)
+TAG_DEFAULT_TIME_RETAINED = honoured("tag.default-time-retained", DURATION)
+TAG_NUM_RETAINED_MAX = honoured("tag.num-retained-max", INTEGER)
+TAG_PERIOD_FORMATTER = honoured(
+    "tag.period-formatter",
+    KEYWORD,
+    "with_dashes",
+    choices=("with_dashes", "without_dashes", "without_dashes_and_spaces"),
+    steps=TAG,
+)
+TAG_TIME_EXPIRE_ENABLED = honoured("tag.time-expire-enabled", BOOLEAN, "true")
+TARGET_FILE_ROW_NUM = honoured(
+    "target-file-row-num", INTEGER, "9223372036854775807", bounds=(1, inf)
+)
+TARGET_FILE_SIZE = honoured("target-file-size", MEMORY)
+TYPE = honoured(
+    "type",
+    KEYWORD,
+    "table",
+    choices=("table",),
+    consequence="the table is not an ordinary Paimon table",
+)
+WRITE_BUFFER_SIZE = honoured("write-buffer-size", MEMORY, "256 mb")
+WRITE_ONLY = honoured("write-only", BOOLEAN, "false")
+WRITE_SEQUENCE_NUMBER_INIT_MODE = honoured(
+    "write.sequence-number-init-mode", KEYWORD, "scan", choices=("scan", "snapshot")
+)
+ZORDER_VAR_LENGTH_CONTRIBUTION = honoured("zorder.var-length-contribution", INTEGER, "8")
 
-EXTERNAL: tuple[TableOption, ...] = (
+HONOURED: tuple[AnyOption, ...] = tuple(
+    value for value in tuple(globals().values()) if isinstance(value, TableOption)
+)
+"""All options above: we do what Java Paimon does."""
+
+EXTERNAL: tuple[AnyOption, ...] = (
     external(
         "commit.callbacks",
         TEXT,
@@ -407,7 +491,15 @@ EXTERNAL: tuple[TableOption, ...] = (
 )
 """What informs another system at a commit."""
 
-CHANGES_FORMAT: tuple[TableOption, ...] = (
+CLUSTERING_INCREMENTAL = changes_format(
+    "clustering.incremental",
+    BOOLEAN,
+    "false",
+    steps=COMPACT,
+    consequence="the order of clustered files is lost",
+)
+
+CHANGES_FORMAT: tuple[AnyOption, ...] = (
     changes_format(
         "blob-descriptor-field",
         TEXT,
@@ -453,13 +545,7 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
         consequence="rows are the union of a snapshot branch and a delta branch, so a read of one branch "
         "misses rows and a change can drop rows that the other branch needs",
     ),
-    changes_format(
-        "clustering.incremental",
-        BOOLEAN,
-        "false",
-        steps=COMPACT,
-        consequence="the order of clustered files is lost",
-    ),
+    CLUSTERING_INCREMENTAL,
     changes_format(
         "data-evolution.row-sidecar.enabled",
         BOOLEAN,
@@ -605,7 +691,7 @@ CHANGES_FORMAT: tuple[TableOption, ...] = (
 )
 """What gives rows, keys, order or files another meaning."""
 
-HARMLESS: tuple[TableOption, ...] = (
+HARMLESS: tuple[AnyOption, ...] = (
     harmless("async-file-write", BOOLEAN, "true"),
     harmless("auto-create", BOOLEAN, "false"),
     harmless("blob-as-descriptor", BOOLEAN, "false"),
@@ -772,7 +858,6 @@ HARMLESS: tuple[TableOption, ...] = (
     harmless("visibility-callback.check-interval", DURATION, "10 s"),
     harmless("visibility-callback.timeout", DURATION, "30 min"),
     harmless("write-buffer-for-append", BOOLEAN, "false"),
-    harmless("write-buffer-size", MEMORY, "256 mb"),
     harmless("write-buffer-spill.max-disk-size", MEMORY, "9223372036854775807"),
     harmless("write-buffer-spillable", BOOLEAN, "true"),
     harmless("write-manifest-cache", MEMORY, "0 bytes"),
@@ -782,18 +867,32 @@ HARMLESS: tuple[TableOption, ...] = (
 )
 """What tunes engines and reads."""
 
-FAMILIES: tuple[TableOption, ...] = (
+FIELD_AGGREGATE_FUNCTION = honoured("fields.<column>.aggregate-function", TEXT)
+FIELD_COUNT_LIMIT = honoured("fields.<column>.count-limit", INTEGER)
+FIELD_DISTINCT = honoured("fields.<column>.distinct", BOOLEAN, "false")
+FIELD_IGNORE_RETRACT = honoured("fields.<column>.ignore-retract", BOOLEAN, "false")
+FIELD_LIST_AGG_DELIMITER = honoured("fields.<column>.list-agg-delimiter", TEXT, ",")
+FIELD_NESTED_KEY = honoured("fields.<column>.nested-key", NAMES)
+FIELD_NESTED_KEY_NULL_STRATEGY = honoured(
+    "fields.<column>.nested-key-null-strategy", KEYWORD, "merge"
+)
+FIELD_NESTED_SEQUENCE_FIELD = honoured("fields.<column>.nested-sequence-field", NAMES)
+FIELD_STATS_MODE = honoured("fields.<column>.stats-mode", TEXT)
+FIELD_TS_FIELD = honoured("fields.<column>.ts-field", TEXT)
+AVRO_SETTING = harmless("avro.<setting>", TEXT)
+
+FAMILIES: tuple[AnyOption, ...] = (
     honoured("fields.<columns>.sequence-group", TEXT),
-    honoured("fields.<column>.aggregate-function", TEXT),
-    honoured("fields.<column>.count-limit", INTEGER),
-    honoured("fields.<column>.distinct", BOOLEAN, "false"),
-    honoured("fields.<column>.ignore-retract", BOOLEAN, "false"),
-    honoured("fields.<column>.list-agg-delimiter", TEXT, ","),
-    honoured("fields.<column>.nested-key", TEXT),
-    honoured("fields.<column>.nested-key-null-strategy", TEXT, "merge"),
-    honoured("fields.<column>.nested-sequence-field", TEXT),
-    honoured("fields.<column>.stats-mode", TEXT),
-    honoured("fields.<column>.ts-field", TEXT),
+    FIELD_AGGREGATE_FUNCTION,
+    FIELD_COUNT_LIMIT,
+    FIELD_DISTINCT,
+    FIELD_IGNORE_RETRACT,
+    FIELD_LIST_AGG_DELIMITER,
+    FIELD_NESTED_KEY,
+    FIELD_NESTED_KEY_NULL_STRATEGY,
+    FIELD_NESTED_SEQUENCE_FIELD,
+    FIELD_STATS_MODE,
+    FIELD_TS_FIELD,
     # A default for reads up to Paimon 1.2; newer releases store it in the column and apply it on writing.
     harmless("fields.<column>.default-value", TEXT),
     changes_format(
@@ -819,7 +918,7 @@ FAMILIES: tuple[TableOption, ...] = (
         consequence="data files are written without encryption",
     ),
     # What Java hands to the writers of a file format, and to the builders of an index.
-    harmless("avro.<setting>", TEXT),
+    AVRO_SETTING,
     harmless("csv.<setting>", TEXT),
     harmless("json.<setting>", TEXT),
     harmless("lumina.<setting>", TEXT),

@@ -4,24 +4,37 @@ They do not change what is stored, but for those that :mod:`core_options` names.
 """
 
 from paimon_orch.format.options.core_options import (
-    BOOLEAN,
     DEFAULT_READ,
-    DURATION,
-    INTEGER,
-    MEMORY,
     NON_LATEST_SCAN_MODES,
-    NUMBER,
     READ,
-    TEXT,
     WRITE_ROWS,
     changes_format,
     external,
     harmless,
     honoured,
 )
-from paimon_orch.format.options.table_option import EVERY_CHANGE, TableOption
+from paimon_orch.format.options.table_option import EVERY_CHANGE, AnyOption
+from paimon_orch.format.options.value_type import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    MEMORY,
+    NAMES,
+    NUMBER,
+    TEXT,
+)
 
-ENGINE_OPTIONS: tuple[TableOption, ...] = (
+POSTPONE_DEFAULT_BUCKET_NUM = honoured("postpone.default-bucket-num", INTEGER)
+SINK_CLUSTERING_BY_COLUMNS = honoured("sink.clustering.by-columns", NAMES)
+DEDUPLICATE_IGNORE_DELETE = honoured("deduplicate.ignore-delete", BOOLEAN, "false")
+FIRST_ROW_IGNORE_DELETE = honoured("first-row.ignore-delete", BOOLEAN, "false")
+PARTIAL_UPDATE_IGNORE_DELETE = honoured("partial-update.ignore-delete", BOOLEAN, "false")
+SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES = honoured(
+    "snapshot.expire.clean-empty-directories", BOOLEAN, "false"
+)
+FILE_INDEX_STRICT = honoured("file-index.strict", BOOLEAN, "false")
+
+ENGINE_OPTIONS: tuple[AnyOption, ...] = (
     harmless("allow-upper-case", BOOLEAN),
     harmless("alter-table-cascade", BOOLEAN, "true"),
     harmless("cache-enabled", BOOLEAN, "true"),
@@ -113,7 +126,7 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
     harmless("partition.mark-done-action.mode", TEXT, "process-time"),
     harmless("partition.mark-done.recover-from-state", BOOLEAN, "true"),
     harmless("partition.time-interval", DURATION),
-    honoured("postpone.default-bucket-num", INTEGER),
+    POSTPONE_DEFAULT_BUCKET_NUM,
     harmless("precommit-compact", BOOLEAN, "false"),
     harmless("read.allow.fullScan", BOOLEAN, "true"),
     harmless("read.changelog", BOOLEAN, "false"),
@@ -141,7 +154,7 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
     harmless("scan.watermark.alignment.update-interval", DURATION, "1 s"),
     harmless("scan.watermark.emit.strategy", TEXT, "on-event"),
     harmless("scan.watermark.idle-timeout", DURATION),
-    honoured("sink.clustering.by-columns", TEXT),
+    SINK_CLUSTERING_BY_COLUMNS,
     harmless("sink.clustering.sample-factor", INTEGER, "100"),
     harmless("sink.clustering.sort-in-cluster", BOOLEAN, "true"),
     harmless("sink.clustering.strategy", TEXT, "auto"),
@@ -188,7 +201,7 @@ ENGINE_OPTIONS: tuple[TableOption, ...] = (
 )
 """Options of Flink, Spark, Hive and catalogs."""
 
-DEPRECATED_KEYS: tuple[TableOption, ...] = (
+DEPRECATED_KEYS: tuple[AnyOption, ...] = (
     changes_format(
         "blob.stored-descriptor-fields",
         TEXT,
@@ -197,9 +210,9 @@ DEPRECATED_KEYS: tuple[TableOption, ...] = (
     ),
     harmless("changelog-producer.lookup-wait", BOOLEAN, "true"),
     harmless("compaction.early-max.file-num", INTEGER),
-    honoured("deduplicate.ignore-delete", BOOLEAN, "false"),
-    honoured("first-row.ignore-delete", BOOLEAN, "false"),
-    honoured("partial-update.ignore-delete", BOOLEAN, "false"),
+    DEDUPLICATE_IGNORE_DELETE,
+    FIRST_ROW_IGNORE_DELETE,
+    PARTIAL_UPDATE_IGNORE_DELETE,
     changes_format(
         "log.scan",
         TEXT,
@@ -215,12 +228,12 @@ DEPRECATED_KEYS: tuple[TableOption, ...] = (
         steps=DEFAULT_READ,
         consequence="the table's default read returns an older snapshot",
     ),
-    honoured("snapshot.expire.clean-empty-directories", BOOLEAN, "false"),
+    SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES,
     harmless("write.compaction-skip", BOOLEAN, "false"),
 )
 """Names of earlier releases that Java Paimon still accepts."""
 
-UNDOCUMENTED: tuple[TableOption, ...] = (
+UNDOCUMENTED: tuple[AnyOption, ...] = (
     changes_format(
         "batch-scan-mode",
         TEXT,
@@ -230,7 +243,7 @@ UNDOCUMENTED: tuple[TableOption, ...] = (
     ),
     harmless("changelog-producer.compaction-interval", DURATION),
     harmless("changelog.precommit-compact.buffer-size", MEMORY),
-    harmless("file-index.strict", BOOLEAN, "false"),
+    FILE_INDEX_STRICT,
     harmless("key-value.sequence_number.enabled", BOOLEAN, "false"),
     external(
         "log.system",

@@ -6,36 +6,52 @@ Whatever also needs the columns' types or the engines themselves is checked wher
 from collections.abc import Sequence
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import (
+    CHANGELOG_PRODUCER,
+    FIELD_AGGREGATE_FUNCTION,
+    FULL_COMPACTION_DELTA_COMMITS,
+    LOOKUP_COMPACT,
+    MERGE_ENGINE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+    PK_CLUSTERING_OVERRIDE,
+    RECORD_LEVEL_EXPIRE_TIME,
+    RECORD_LEVEL_TIME_FIELD,
+    SEQUENCE_FIELD,
+    SEQUENCE_FIELD_SORT_ORDER,
+    STREAMING_READ_OVERWRITE,
+    WRITE_ONLY,
+)
 from paimon_orch.format.options.typed_options import Options
 
 MERGE_ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
 CHANGELOG_PRODUCERS = ("none", "input", "full-compaction", "lookup")
-_CHOICES = {
-    "merge-engine": ("merge engine", MERGE_ENGINES),
-    "changelog-producer": ("changelog producer", CHANGELOG_PRODUCERS),
-    "sequence.field.sort-order": ("sort order", ("ascending", "descending")),
-    "lookup-compact": ("way to compact", ("radical", "gentle")),
-}
+_CHOICES = (
+    (MERGE_ENGINE, "merge engine", MERGE_ENGINES),
+    (CHANGELOG_PRODUCER, "changelog producer", CHANGELOG_PRODUCERS),
+    (SEQUENCE_FIELD_SORT_ORDER, "sort order", ("ascending", "descending")),
+    (LOOKUP_COMPACT, "way to compact", ("radical", "gentle")),
+)
 
 
 def check_primary_key_options(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
     """Refuse options that contradict each other; the message names the rule."""
-    for key, (noun, choices) in _CHOICES.items():
-        value = options.text(key, choices[0]).lower()
+    for option, noun, choices in _CHOICES:
+        value = options.get(option)
         if value not in choices:
             raise InputError(
-                f"option {key!r} = {value!r} is not a {noun}; those are {', '.join(choices)}"
+                f"option {option.key!r} = {value!r} is not a {noun}; those are {', '.join(choices)}"
             )
     _check_changelog_producer(options, primary_keys)
     _check_sequence_fields(options, primary_keys, cross_partition=cross_partition)
     _check_ignore_delete(options)
     if options.has_deletion_vectors and primary_keys:
         _check_deletion_vectors(options)
-    if options.boolean("pk-clustering-override"):
+    if options.get(PK_CLUSTERING_OVERRIDE):
         _check_clustering_override(options)
-    if "record-level.expire-time" in options.values and not options.text("record-level.time-field"):
+    if options.has(RECORD_LEVEL_EXPIRE_TIME) and not options.get(RECORD_LEVEL_TIME_FIELD):
         raise InputError("'record-level.expire-time' needs 'record-level.time-field'")
 
 
@@ -49,7 +65,7 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
         raise InputError(
             "'merge-engine' = 'first-row' takes 'changelog-producer' none or lookup only"
         )
-    if options.boolean("streaming-read-overwrite"):
+    if options.get(STREAMING_READ_OVERWRITE):
         if not primary_keys:
             raise InputError(
                 "'streaming-read-overwrite' needs a primary key; append tables have "
@@ -60,7 +76,7 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
                 f"'streaming-read-overwrite' does not go with 'changelog-producer' = {producer!r}: changes would be "
                 "read twice"
             )
-    if "full-compaction.delta-commits" in options.values:
+    if options.has(FULL_COMPACTION_DELTA_COMMITS):
         if producer == "lookup":
             raise InputError(
                 "'full-compaction.delta-commits' does not go with 'changelog-producer' = 'lookup'; take "
@@ -75,7 +91,7 @@ def _check_changelog_producer(options: Options, primary_keys: Sequence[str]) -> 
 def _check_sequence_fields(
     options: Options, primary_keys: Sequence[str], *, cross_partition: bool
 ) -> None:
-    sequence = options.names("sequence.field")
+    sequence = options.get(SEQUENCE_FIELD)
     if sequence and (options.merge_engine == "first-row" or cross_partition):
         raise InputError(
             "'sequence.field' goes neither with first-row nor with cross-partition tables"
@@ -83,37 +99,38 @@ def _check_sequence_fields(
     if len(set(sequence)) < len(sequence):
         raise InputError("'sequence.field' names a column twice")
     for name in sequence:
-        if f"fields.{name}.aggregate-function" in options.values:
+        if options.has(FIELD_AGGREGATE_FUNCTION.named(name)):
             raise InputError(
                 f"'sequence.field' names {name!r}, which therefore takes no 'fields.{name}.aggregate-function'"
             )
-    if options.boolean("sequence.snapshot-ordering"):
+    if options.has_snapshot_ordering:
         if sequence:
             raise InputError("'sequence.snapshot-ordering' does not go with 'sequence.field'")
-        if not primary_keys or not options.boolean("write-only"):
+        if not primary_keys or not options.get(WRITE_ONLY):
             raise InputError(
                 "'sequence.snapshot-ordering' needs a primary key and 'write-only' = 'true'"
             )
 
 
 def _check_ignore_delete(options: Options) -> None:
-    removing = (
-        "partial-update.remove-record-on-delete",
-        "partial-update.remove-record-on-sequence-group",
-    )
     if options.merge_engine != "partial-update" or not options.ignores_delete:
         return
-    for key in removing:
-        if options.text(key, "false").lower() != "false":
+    removes = options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+    groups = set(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)) - {"false"}
+    for option, is_set in (
+        (PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE, removes),
+        (PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP, bool(groups)),
+    ):
+        if is_set:
             raise InputError(
-                f"{key!r} does not go with 'ignore-delete': deletes would never arrive"
+                f"{option.key!r} does not go with 'ignore-delete': deletes would never arrive"
             )
 
 
 def _check_deletion_vectors(options: Options) -> None:
     if options.changelog_producer == "full-compaction":
         raise InputError("deletion vectors do not go with 'changelog-producer' = 'full-compaction'")
-    if options.merge_engine == "first-row" and not options.boolean("pk-clustering-override"):
+    if options.merge_engine == "first-row" and not options.get(PK_CLUSTERING_OVERRIDE):
         raise InputError("deletion vectors do not go with 'merge-engine' = 'first-row'")
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from paimon_orch.format.options import core_options, engine_options
 from paimon_orch.format.options.table_option import (
     PLACEHOLDER,
-    TableOption,
+    AnyOption,
     compile_family_pattern,
     index_options_by_key,
 )
@@ -42,7 +42,7 @@ _FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
 }
 
 
-def find_option(key: str) -> TableOption | None:
+def find_option(key: str) -> AnyOption | None:
     """Return the option registered for a key, None for a key that no release documents."""
     option = OPTION_REGISTRY.get(key)
     if option is not None:

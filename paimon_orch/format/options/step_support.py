@@ -14,7 +14,7 @@ from paimon_orch.format.options.register import (
     find_option,
     may_be_newer_option,
 )
-from paimon_orch.format.options.table_option import EVERY_CHANGE, OptionClass, StepKind, TableOption
+from paimon_orch.format.options.table_option import EVERY_CHANGE, AnyOption, OptionClass, StepKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class BlockingOption:
 
     key: str
     value: str
-    option: TableOption | None
+    option: AnyOption | None
 
     @property
     def is_external(self) -> bool:

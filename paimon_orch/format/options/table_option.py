@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, Flag, auto
 from math import inf
+from typing import Any, Generic, TypeVar, cast
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.typed_options import Options
+from paimon_orch.format.options.value_type import PER_LEVEL, CollectionType, ValueType
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class OptionClass(Enum):
@@ -55,20 +58,8 @@ UNBOUNDED = (-inf, inf)
 """The bounds of options that take any number."""
 
 
-class ValueType(Enum):
-    """How the text of an option is parsed."""
-
-    BOOLEAN = "true or false"
-    INTEGER = "whole number"
-    NUMBER = "number"
-    MEMORY = "size"
-    DURATION = "duration"
-    TEXT = "text"
-    PER_LEVEL = "level:value, ..."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOption:
+class TableOption(Generic[T_co]):
     """One option, or one family of options, of Paimon 0.9 to 2.1.
 
     Numbers are within ``bounds``, both included. ``choices`` are the implemented values of an option of text,
@@ -79,7 +70,7 @@ class TableOption:
     """
 
     key: str
-    type: ValueType
+    type: ValueType[T_co]
     default: str | None
     option_class: OptionClass
     steps: StepKind = StepKind.NONE
@@ -101,24 +92,23 @@ class TableOption:
         if isinstance(value, int | float) and not least <= value <= most:
             raise InputError(f"option {self.key!r} = {text} must be {self.range}")
 
-    def parse(self, text: str) -> object:
+    def parse(self, text: str) -> T_co:
         """Return the typed value; raises :class:`InputError` naming the option for text of another type."""
-        options = Options({self.key: text})
-        match self.type:
-            case ValueType.BOOLEAN:
-                return options.boolean(self.key)
-            case ValueType.INTEGER:
-                return options.integer(self.key, 0)
-            case ValueType.NUMBER:
-                return options.number(self.key, 0)
-            case ValueType.MEMORY:
-                return options.memory(self.key, "")
-            case ValueType.DURATION:
-                return options.duration(self.key, "")
-            case ValueType.PER_LEVEL:
-                return options.per_level(self.key)
-            case ValueType.TEXT:
-                return text.strip().lower()
+        return self.type.parse(self.key, text)
+
+    @property
+    def default_value(self) -> T_co:
+        """Return the value where a table does not set the option."""
+        if self.default is not None:
+            return self.type.parse(self.key, self.default)
+        if isinstance(self.type, CollectionType):
+            return cast("T_co", self.type.empty)
+        return cast("T_co", None)  # the type of an option without a default includes None
+
+    def named(self, *names: str) -> "TableOption[T_co]":
+        """Return the member of a family for names: ``fields.<column>.distinct`` for one column."""
+        parts = iter(names)
+        return replace(self, key=PLACEHOLDER.sub(lambda _: next(parts), self.key))
 
     def is_default(self, text: str) -> bool:
         """Return whether a value equals the default after parsing."""
@@ -127,7 +117,7 @@ class TableOption:
         if self.default is None:
             return False
         try:
-            return self.parse(text) == self.parse(self.default)
+            return self._comparable(text) == self._comparable(self.default)
         except InputError:
             return False
 
@@ -145,17 +135,25 @@ class TableOption:
 
     def _values(self, text: str) -> list[str]:
         """Return the values to compare with the choices; a value that cannot be parsed equals none of them."""
-        if self.type is not ValueType.PER_LEVEL:
+        if self.type is not PER_LEVEL:
             return [text.strip().lower()]
         try:
-            per_level = Options({self.key: text}).per_level(self.key)
+            per_level = PER_LEVEL.parse(self.key, text)
         except InputError:
             return [text]
         return [value.lower() for value in per_level.values()]
 
+    def _comparable(self, text: str) -> object:
+        value = self.parse(text)
+        return value.strip().lower() if isinstance(value, str) else value
+
 
 PLACEHOLDER = re.compile(r"<[^>]+>")
 """The name in a key of a family that stands for any name."""
+
+
+AnyOption = TableOption[Any]
+"""An option of any type of values."""
 
 
 def compile_family_pattern(key: str) -> re.Pattern[str]:
@@ -163,9 +161,9 @@ def compile_family_pattern(key: str) -> re.Pattern[str]:
     return re.compile(".+".join(re.escape(part) for part in PLACEHOLDER.split(key)))
 
 
-def index_options_by_key(*groups: tuple[TableOption, ...]) -> Mapping[str, TableOption]:
+def index_options_by_key(*groups: tuple[AnyOption, ...]) -> Mapping[str, AnyOption]:
     """Return options by their keys; raises :class:`ValueError` for a key that is registered twice."""
-    result: dict[str, TableOption] = {}
+    result: dict[str, AnyOption] = {}
     for option in (option for group in groups for option in group):
         if option.key in result:
             raise ValueError(f"option {option.key!r} is registered twice")

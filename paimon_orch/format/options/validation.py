@@ -7,6 +7,17 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import (
+    BUCKET_FUNCTION_TYPE,
+    CHANGELOG_NUM_RETAINED_MAX,
+    CHANGELOG_NUM_RETAINED_MIN,
+    DATA_EVOLUTION_ENABLED,
+    DELETION_VECTORS_MODIFIABLE,
+    PRIMARY_KEY_NULLABLE,
+    ROW_TRACKING_ENABLED,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+)
 from paimon_orch.format.options.register import find_option
 from paimon_orch.format.options.typed_options import Options
 
@@ -54,12 +65,12 @@ def check_options(
         option = find_option(key)
         if option is not None:
             option.check(values[key])
-    if options.boolean("primary-key.nullable") and not primary_keys:
+    if options.get(PRIMARY_KEY_NULLABLE) and not primary_keys:
         raise InputError("option 'primary-key.nullable' = true needs a table with a primary key")
     _check_retention(options)
     _check_row_tracking(options, primary_keys)
     _check_columns(values, names)
-    function = options.text("bucket-function.type", "default").lower()
+    function = options.get(BUCKET_FUNCTION_TYPE)
     if function not in ("default", "mod", "hive"):
         raise InputError(
             f"option 'bucket-function.type' = {function!r} must be default, mod or hive"
@@ -67,23 +78,29 @@ def check_options(
 
 
 def _check_retention(options: Options) -> None:
-    least, most = 10, 2**31 - 1
-    for kind in ("snapshot", "changelog"):  # what is not set for changelogs is that of snapshots
-        least = options.integer(f"{kind}.num-retained.min", least)
-        most = options.integer(f"{kind}.num-retained.max", most)
+    min_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MIN)
+    max_snapshots = options.get(SNAPSHOT_NUM_RETAINED_MAX)
+    # changelogs take the values of snapshots where they have none
+    min_changelogs = options.get(CHANGELOG_NUM_RETAINED_MIN, min_snapshots)
+    max_changelogs = options.get(CHANGELOG_NUM_RETAINED_MAX, max_snapshots)
+    for kind, least, most in (
+        ("snapshot", min_snapshots, max_snapshots),
+        ("changelog", min_changelogs, max_changelogs),
+    ):
         if least > most:
             raise InputError(
-                f"option '{kind}.num-retained.min' = {least} must not be above '{kind}.num-retained.max' = {most}"
+                f"option '{kind}.num-retained.min' = {least} must not be above "
+                f"'{kind}.num-retained.max' = {most}"
             )
 
 
 def _check_row_tracking(options: Options, primary_keys: Sequence[str]) -> None:
-    tracked = options.boolean("row-tracking.enabled")
+    tracked = options.get(ROW_TRACKING_ENABLED)
     if tracked and (primary_keys or options.bucket != -1):
         raise InputError(
             "'row-tracking.enabled' needs a table without primary key and 'bucket' = -1"
         )
-    if options.boolean("data-evolution.enabled") and not tracked:
+    if options.get(DATA_EVOLUTION_ENABLED) and not tracked:
         raise InputError("'data-evolution.enabled' needs 'row-tracking.enabled' = true")
 
 
@@ -154,7 +171,7 @@ def check_option_change(values: Mapping[str, str], key: str, new: str | None) ->
                 "positive count may become another one, and partitions take it when they are overwritten"
             )
     options = Options(values)
-    if key == "deletion-vectors.enabled" and not options.boolean("deletion-vectors.modifiable"):
+    if key == "deletion-vectors.enabled" and not options.get(DELETION_VECTORS_MODIFIABLE):
         raise InputError(
             "option 'deletion-vectors.enabled' cannot change once the table has snapshots, unless "
             "'deletion-vectors.modifiable' = true was set first"

@@ -9,6 +9,19 @@ from functools import partial
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import (
+    FIELD_AGGREGATE_FUNCTION,
+    FIELD_COUNT_LIMIT,
+    FIELD_DISTINCT,
+    FIELD_IGNORE_RETRACT,
+    FIELD_LIST_AGG_DELIMITER,
+    FIELD_NESTED_KEY,
+    FIELD_NESTED_KEY_NULL_STRATEGY,
+    FIELD_NESTED_SEQUENCE_FIELD,
+    FIELD_TS_FIELD,
+    FIELDS_DEFAULT_AGGREGATE_FUNCTION,
+)
+from paimon_orch.format.options.table_option import TableOption
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
@@ -48,9 +61,9 @@ _UNLIMITED = 2**31 - 1
 
 def find_aggregate_function(schema: TableSchema, column: str) -> str | None:
     """Return the aggregate function that the options name for a column, None for none."""
-    options = schema.options
-    return options.get(f"fields.{column}.aggregate-function") or options.get(
-        "fields.default-aggregate-function"
+    options = schema.typed_options
+    return options.get(FIELD_AGGREGATE_FUNCTION.named(column)) or options.get(
+        FIELDS_DEFAULT_AGGREGATE_FUNCTION
     )
 
 
@@ -113,7 +126,7 @@ def create_aggregator(
 ) -> FieldAggregator:
     """Return the fold of a column for a number of groups, which heeds ``ignore-retract``."""
     fold = find_aggregator_factory(schema, name, function)(name, column, groups)
-    fold.ignores_retract = schema.typed_options.boolean(f"fields.{name}.ignore-retract")
+    fold.ignores_retract = schema.typed_options.get(FIELD_IGNORE_RETRACT.named(name))
     return fold
 
 
@@ -139,15 +152,15 @@ def _listagg_factory(schema: TableSchema, name: str, data_type: DataType) -> Agg
     if data_type.with_nullable(True) != AtomicType(True, TypeRoot.VARCHAR, (MAX_LENGTH,)):
         raise _type_mismatch_error(name, "listagg", "STRING", data_type)
     options = schema.typed_options
-    delimiter = options.text(f"fields.{name}.list-agg-delimiter", ",")
-    distinct = options.boolean(f"fields.{name}.distinct")
+    delimiter = options.get(FIELD_LIST_AGG_DELIMITER.named(name))
+    distinct = options.get(FIELD_DISTINCT.named(name))
     return partial(PythonAggregator, combine=listagg(delimiter, distinct=distinct))
 
 
 def _collect_factory(schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
     if not isinstance(data_type, ArrayType):
         raise _type_mismatch_error(name, "collect", "an ARRAY", data_type)
-    distinct = schema.typed_options.boolean(f"fields.{name}.distinct")
+    distinct = schema.typed_options.get(FIELD_DISTINCT.named(name))
     combine = collect(data_type.element, distinct=distinct)
     return partial(PythonAggregator, combine=combine, take_back=retract_collect, commutes=True)
 
@@ -167,11 +180,11 @@ def _merge_map_with_keytime_factory(
             name, "merge_map_with_keytime", "a MAP of ROWs of two fields or more", data_type
         )
     names = [field.name for field in value.fields]
-    option = f"fields.{name}.ts-field"
-    time = schema.options.get(option, names[-1])
+    option = FIELD_TS_FIELD.named(name)
+    time = schema.typed_options.get(option, names[-1])
     if time not in names:
         raise InputError(
-            f"option {option!r} = {time!r} is no field of the rows, which are {', '.join(names)}"
+            f"option {option.key!r} = {time!r} is no field of the rows, which are {', '.join(names)}"
         )
     kind = value.fields[names.index(time)].type
     if not (isinstance(kind, AtomicType) and kind.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)):
@@ -187,7 +200,7 @@ def _nested_update_factory(
     table = _parse_nested_table(schema, name, data_type, "nested_update")
     if table.key:
         return partial(PythonAggregator, combine=table.add, take_back=table.take_back)
-    if table.sequence or f"fields.{name}.nested-key-null-strategy" in schema.options:
+    if table.sequence or schema.typed_options.has(FIELD_NESTED_KEY_NULL_STRATEGY.named(name)):
         raise InputError(
             f"column {name!r}: 'nested-sequence-field' and 'nested-key-null-strategy' need "
             f"'fields.{name}.nested-key'"
@@ -215,25 +228,25 @@ def _parse_nested_table(
         raise _type_mismatch_error(name, function, "an ARRAY of ROWs", data_type)
     options, types = schema.typed_options, {field.name: field.type for field in element.fields}
 
-    def named(option: str) -> Mapping[str, DataType]:
-        names = options.names(f"fields.{name}.{option}")
+    def select_fields(option: TableOption[tuple[str, ...]]) -> Mapping[str, DataType]:
+        names = options.get(option)
         if unknown := [field for field in names if field not in types]:
             raise InputError(
-                f"option 'fields.{name}.{option}': {', '.join(unknown)} is no field of the column's rows"
+                f"option {option.key!r}: {', '.join(unknown)} is no field of the column's rows"
             )
         return {field: types[field] for field in names}
 
-    strategy = options.text(f"fields.{name}.nested-key-null-strategy", "merge").lower()
+    strategy = options.get(FIELD_NESTED_KEY_NULL_STRATEGY.named(name))
     if strategy not in ("merge", "ignore", "error"):
         raise InputError(
             f"option 'fields.{name}.nested-key-null-strategy' = {strategy!r} must be merge, ignore or error"
         )
-    limit = options.integer(f"fields.{name}.count-limit", _UNLIMITED)
+    limit = options.get(FIELD_COUNT_LIMIT.named(name), _UNLIMITED)
     return NestedTable(
         column=name,
-        key=named("nested-key"),
+        key=select_fields(FIELD_NESTED_KEY.named(name)),
         null_key_strategy=strategy,
-        sequence=named("nested-sequence-field"),
+        sequence=select_fields(FIELD_NESTED_SEQUENCE_FIELD.named(name)),
         limit=limit,
     )
 

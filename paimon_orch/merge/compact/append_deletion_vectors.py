@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.options.core_options import DELETION_VECTOR_INDEX_FILE_TARGET_SIZE
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
@@ -69,7 +70,7 @@ class DeletionVectorRewrite:
     ) -> Iterator[dict[str, DeletionVector]]:
         """Cut vectors into index files: one ends with the vector that takes it beyond the target size."""
         options = self.reader.schema.typed_options
-        target = options.memory("deletion-vector.index-file.target-size", "2 mb")
+        target = options.get(DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
         part, size = dict[str, DeletionVector](), 1
         for name, vector in vectors.items():
             part[name] = vector

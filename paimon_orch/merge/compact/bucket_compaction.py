@@ -14,6 +14,10 @@ from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWri
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.options.core_options import (
+    COMPACTION_FORCE_REWRITE_ALL_FILES,
+    COMPACTION_SMALL_FILE_RATIO,
+)
 from paimon_orch.format.schema import SEQUENCE_NUMBER
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
@@ -128,7 +132,7 @@ class BucketCompaction:
             self._merge_sections(split_into_sections(self._task.files, self._key_fields))
             return
         target = self._options.target_file_size(primary_key=True)
-        small = target * float(self._options.text("compaction.small-file-ratio", "0.7"))
+        small = target * self._options.get(COMPACTION_SMALL_FILE_RATIO)
         pending: list[list[list[DataFileMeta]]] = []
         for section in split_into_sections(self._task.files, self._key_fields):
             if len(section) > 1:
@@ -166,7 +170,7 @@ class BucketCompaction:
             self._outcome.after.append(file.with_level(output))
 
     def _should_rewrite_file(self, file: DataFileMeta) -> bool:
-        if self._options.boolean("compaction.force-rewrite-all-files"):
+        if self._options.get(COMPACTION_FORCE_REWRITE_ALL_FILES):
             return True
         if self._expiry is not None and self._expiry.touches(file, self._reader.schemas):
             return True

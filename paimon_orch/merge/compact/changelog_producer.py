@@ -10,6 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.options.core_options import (
+    CHANGELOG_PRODUCER_ROW_DEDUPLICATE,
+    CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS,
+)
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
@@ -71,12 +75,12 @@ class ChangelogProducer:
     ) -> Indices:
         """Leave out updates that change nothing, if the table asks for that."""
         options = self.schema.typed_options
-        if not options.boolean("changelog-producer.row-deduplicate") or not len(groups):
+        if not options.get(CHANGELOG_PRODUCER_ROW_DEDUPLICATE) or not len(groups):
             return groups
         ignored = {
             SEQUENCE_NUMBER.name,
             VALUE_KIND.name,
-            *options.names("changelog-producer.row-deduplicate-ignore-fields"),
+            *options.get(CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS),
         }
         names = [name for name in merged.column_names if name not in ignored]
         old, new = rows.select(names).take(pa.array(before[groups])), merged.take(pa.array(groups))

@@ -19,6 +19,10 @@ from paimon_orch.format.arrays import Mask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.options.core_options import (
+    COMPACTION_FORCE_REWRITE_ALL_FILES,
+    WRITE_BUFFER_SIZE,
+)
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.compact.bucket_compaction import BucketCompactionResult, CompactionTask
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
@@ -92,7 +96,7 @@ def plan_clustered_compaction(
     if full:
         hidden = {r.data_file for entry in vectors for r in entry.ranges or ()}
         dirty = [file for file in above if file.delete_row_count or file.file_name in hidden]
-        forced = above and options.boolean("compaction.force-rewrite-all-files")
+        forced = options.get(COMPACTION_FORCE_REWRITE_ALL_FILES) and above
         if not (has_level0 or groups or dirty or forced):
             return None
         return [tuple(above)] if above else [], "full compaction"
@@ -184,7 +188,7 @@ class ClusteredCompaction:
 
     def _sort_level0(self) -> list[DataFileMeta]:
         """Merge level 0 by key and write the new rows sorted by the clustering columns, in chunks of bounded memory."""
-        limit = self._schema.typed_options.memory("write-buffer-size", "256 mb")
+        limit = self._schema.typed_options.get(WRITE_BUFFER_SIZE)
         runs = sort_oldest_first([[file] for file in self._task.files])
         loads = plan_batch_rows([sum(file.row_count for file in files) for files in runs])
         merging = [

@@ -11,6 +11,11 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.options.core_options import (
+    IGNORE_UPDATE_BEFORE,
+    SEQUENCE_FIELD,
+    SEQUENCE_FIELD_SORT_ORDER,
+)
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
@@ -62,15 +67,15 @@ class MergeEngine:
     def sequence(self) -> SequenceOrder:
         """Return how rows of one key are ordered before their sequence number."""
         options = self.schema.typed_options
-        descending = options.text("sequence.field.sort-order", "ascending").lower() == "descending"
-        return SequenceOrder(tuple(options.names("sequence.field")), descending)
+        descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
+        return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)
 
     def accepted(self, rows: pa.Table) -> pa.Table:
         """Return the rows to write that have a say: the others get no sequence number and no place in a changelog."""
         kinds = rows.column(VALUE_KIND.name)
         if self.ignores_delete:
             dropped = is_retract(kinds)
-        elif self.schema.typed_options.boolean("ignore-update-before"):
+        elif self.schema.typed_options.get(IGNORE_UPDATE_BEFORE):
             dropped = kinds.to_numpy() == int(RowKind.UPDATE_BEFORE)
         else:
             return rows

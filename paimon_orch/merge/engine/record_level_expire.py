@@ -16,12 +16,15 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    RECORD_LEVEL_EXPIRE_TIME,
+    RECORD_LEVEL_TIME_FIELD,
+)
 from paimon_orch.format.row.binary_row import read_field, read_row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
-EXPIRE_TIME, TIME_FIELD = "record-level.expire-time", "record-level.time-field"
 _MIN_MILLISECONDS = 10**12  # a BIGINT from here on counts milliseconds
 _TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
@@ -38,16 +41,19 @@ class RecordLevelExpire:
     def of(cls, schema: TableSchema, now: int) -> "RecordLevelExpire | None":
         """Read the table's options; None if its rows do not expire."""
         options = schema.typed_options
-        if EXPIRE_TIME not in options.values:
+        expire_time, name = (
+            options.get(RECORD_LEVEL_EXPIRE_TIME),
+            options.get(RECORD_LEVEL_TIME_FIELD),
+        )
+        if expire_time is None:
             return None
-        name = options.text(TIME_FIELD)
         if not name:
             raise InputError(
-                f"'{EXPIRE_TIME}' needs '{TIME_FIELD}', the column with the time of a row"
+                f"{RECORD_LEVEL_EXPIRE_TIME.key!r} needs {RECORD_LEVEL_TIME_FIELD.key!r}, the column with the time of a row"
             )
         column = schema.field(name)
         check_time_type(column)
-        return cls(column, options.duration(EXPIRE_TIME, ""), now)
+        return cls(column, expire_time, now)
 
     def drop_expired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are not too old."""
@@ -80,7 +86,7 @@ def check_time_type(column: Field) -> None:
     """Refuse a time column of a type that tells no time."""
     if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
         raise InputError(
-            f"'{TIME_FIELD}' names {column.name!r}, which must be INT, BIGINT or a TIMESTAMP"
+            f"'{RECORD_LEVEL_TIME_FIELD.key}' names {column.name!r}, which must be INT, BIGINT or a TIMESTAMP"
         )
 
 

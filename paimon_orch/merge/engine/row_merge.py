@@ -12,6 +12,13 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.options.core_options import (
+    AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    FIELD_IGNORE_RETRACT,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+    SEQUENCE_FIELD,
+)
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.field_aggregator import FieldAggregator
@@ -66,13 +73,13 @@ def check_partial_update(schema: TableSchema) -> None:
     options, groups = schema.typed_options, parse_sequence_groups(schema)
     sequences = {name for group in groups for name in group.sequence}
     protected = {name for group in groups for name in group.columns}
-    removing = options.names("partial-update.remove-record-on-sequence-group")
+    removing = options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)
     if unknown := sorted(set(removing) - sequences):
         raise InputError(
             f"'partial-update.remove-record-on-sequence-group' names {', '.join(unknown)}, which is no sequence "
             "field of a sequence group"
         )
-    if groups and options.boolean("partial-update.remove-record-on-delete"):
+    if options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE) and groups:
         raise InputError(
             "'partial-update.remove-record-on-delete' does not go with sequence groups; name the groups whose "
             "deletes remove a record in 'partial-update.remove-record-on-sequence-group'"
@@ -91,12 +98,12 @@ def check_partial_update(schema: TableSchema) -> None:
 def check_aggregation(schema: TableSchema) -> None:
     """Refuse options of an aggregation table that contradict each other (3.6)."""
     options = schema.typed_options
-    removes = options.boolean("aggregation.remove-record-on-delete")
+    removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
     for name in schema.names:
         if name in schema.primary_keys:
             continue
         _aggregate_function(schema, name)
-        if removes and options.boolean(f"fields.{name}.ignore-retract"):
+        if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
             raise InputError(
                 f"'fields.{name}.ignore-retract' does not go with 'aggregation.remove-record-on-delete'"
             )
@@ -104,7 +111,7 @@ def check_aggregation(schema: TableSchema) -> None:
 
 def _aggregate_function(schema: TableSchema, name: str) -> str:
     """Return the function of a column of an aggregation table, which it takes."""
-    if name in schema.typed_options.names("sequence.field"):
+    if name in schema.typed_options.get(SEQUENCE_FIELD):
         return "last_value"
     function = find_aggregate_function(schema, name) or "last_non_null_value"
     find_aggregator_factory(schema, name, function)
@@ -201,7 +208,7 @@ def create_aggregation(schema: TableSchema, rows: pa.Table, groups: int) -> Merg
         )
         for name in _value_column_names(schema, rows)
     }
-    removes = schema.typed_options.boolean("aggregation.remove-record-on-delete")
+    removes = schema.typed_options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
     retracts, deletes = _row_kind_masks(rows)
     return AggregateMergeFunction(
         rows=rows,
@@ -354,7 +361,7 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
             column=_contiguous_column(rows, name),
             groups=groups,
         )
-    removing = set(options.names("partial-update.remove-record-on-sequence-group"))
+    removing = set(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
     states = []
     for group in found:
         ranks, has_sequence = _compute_sequence_ranks(rows, group)
@@ -377,7 +384,7 @@ def create_partial_update(schema: TableSchema, rows: pa.Table, groups: int) -> M
         retracts=retracts,
         deletes=deletes,
         group_states=states,
-        remove_on_delete=options.boolean("partial-update.remove-record-on-delete"),
+        remove_on_delete=options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE),
         ignores_delete=options.ignores_delete,
         ungrouped_columns=tuple(name for name in folds if name not in sequences | grouped),
     )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Mask
+from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
@@ -71,7 +72,7 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
 def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
     """Return the columns that a row without a value leaves alone, with what their values are merged by."""
     engine, names = schema.typed_options.merge_engine, set(schema.names)
-    names -= {*schema.primary_keys, *schema.typed_options.names("sequence.field")}
+    names -= {*schema.primary_keys, *schema.typed_options.get(SEQUENCE_FIELD)}
     if engine == "aggregation":
         return {
             name: find_aggregate_function(schema, name) or "last_non_null_value" for name in names

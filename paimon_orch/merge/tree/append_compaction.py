@@ -7,10 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    COMPACTION_DELETE_RATIO_THRESHOLD,
+    COMPACTION_FORCE_REWRITE_ALL_FILES,
+    COMPACTION_MIN_FILE_NUM,
+    COMPACTION_SMALL_FILE_RATIO,
+    SOURCE_SPLIT_OPEN_FILE_COST,
+)
 
 FileGroup = tuple[DataFileMeta, ...]
 
@@ -54,14 +60,12 @@ class AppendCompactStrategy:
         target = options.target_file_size(primary_key=False)
         return cls(
             target_size=target,
-            small_file_size=int(
-                target * _parse_ratio(options, "compaction.small-file-ratio", "0.7")
-            ),
-            min_files=max(2, options.integer("compaction.min.file-num", 5)),
-            open_file_cost=options.memory("source.split.open-file-cost", "4 mb"),
-            delete_ratio=_parse_ratio(options, "compaction.delete-ratio-threshold", "0.2"),
+            small_file_size=int(target * options.get(COMPACTION_SMALL_FILE_RATIO)),
+            min_files=max(2, options.get(COMPACTION_MIN_FILE_NUM)),
+            open_file_cost=options.get(SOURCE_SPLIT_OPEN_FILE_COST),
+            delete_ratio=options.get(COMPACTION_DELETE_RATIO_THRESHOLD),
             vectors=options.has_deletion_vectors,
-            force_rewrite_all=options.boolean("compaction.force-rewrite-all-files"),
+            force_rewrite_all=options.get(COMPACTION_FORCE_REWRITE_ALL_FILES),
         )
 
     def select_bucket_unaware(
@@ -171,11 +175,3 @@ def _total_size(files: Iterable[DataFileMeta]) -> int:
 
 def _size_key(file: DataFileMeta) -> tuple[int, int]:
     return file.file_size, file.min_sequence_number
-
-
-def _parse_ratio(options: Options, key: str, default: str) -> float:
-    text = options.text(key, default)
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"option {key!r} = {text!r} must be a number such as {default}") from error

@@ -7,6 +7,10 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    COMPACTION_DELETE_RATIO_THRESHOLD,
+    COMPACTION_FORCE_REWRITE_ALL_FILES,
+)
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
@@ -17,6 +21,9 @@ from paimon_orch.merge.tree.universal_compaction import (
 
 CompactionSelection = tuple[RunSelection, tuple[DataFileMeta, ...]]
 DeletionVectorEntries = Sequence[IndexManifestEntry]
+
+_DELETE_RATIO = 0.5
+"""The default for tables with a primary key; append tables have the lower one of the register."""
 
 
 def plan_full_compaction(
@@ -33,7 +40,7 @@ def plan_full_compaction(
         return everything, ()
     expiry = RecordLevelExpire.of(reader.schema, int(now.timestamp()))
     hidden = _deleted_row_counts(vectors)
-    forced = reader.schema.typed_options.boolean("compaction.force-rewrite-all-files")
+    forced = reader.schema.typed_options.get(COMPACTION_FORCE_REWRITE_ALL_FILES)
     stale = tuple(
         file
         for run in runs
@@ -67,7 +74,7 @@ def find_files_above_delete_ratio(
     A vector that does not tell how many rows it hides counts as one that hides too many. The option is that of append
     tables, whose default is lower: there a rewrite has no merge to come that would do the same.
     """
-    ratio = options.number("compaction.delete-ratio-threshold", 0.5)
+    ratio = options.get(COMPACTION_DELETE_RATIO_THRESHOLD, _DELETE_RATIO)
     hidden = _deleted_row_counts(vectors)
 
     def is_hollow(file: DataFileMeta) -> bool:

@@ -8,6 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    COMPACTION_FORCE_UP_LEVEL_0,
+    COMPACTION_INCREMENTAL_SIZE_THRESHOLD,
+    COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT,
+    COMPACTION_OFFPEAK_END_HOUR,
+    COMPACTION_OFFPEAK_RATIO,
+    COMPACTION_OFFPEAK_START_HOUR,
+    COMPACTION_OPTIMIZATION_INTERVAL,
+    COMPACTION_SIZE_RATIO,
+    COMPACTION_TOTAL_SIZE_THRESHOLD,
+    LOOKUP_COMPACT,
+    LOOKUP_COMPACT_MAX_INTERVAL,
+)
 from paimon_orch.merge.tree.levels import SortedRun
 
 
@@ -40,13 +53,10 @@ class UniversalCompaction:
         """
         return cls(
             trigger=options.compaction_trigger,
-            size_ratio=options.integer("compaction.size-ratio", 1)
-            + _off_peak_ratio(options, now.hour),
-            max_amplification=options.integer("compaction.max-size-amplification-percent", 200),
-            total_size_threshold=_optional_size(options, "compaction.total-size-threshold"),
-            incremental_size_threshold=_optional_size(
-                options, "compaction.incremental-size-threshold"
-            ),
+            size_ratio=options.get(COMPACTION_SIZE_RATIO) + _off_peak_ratio(options, now.hour),
+            max_amplification=options.get(COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT),
+            total_size_threshold=options.get(COMPACTION_TOTAL_SIZE_THRESHOLD),
+            incremental_size_threshold=options.get(COMPACTION_INCREMENTAL_SIZE_THRESHOLD),
             full_compaction_before=_interval_start(options, now),
         )
 
@@ -149,7 +159,7 @@ def select_minor_compaction(
     are ``lookup-compact.max-interval`` files on it: the reference counts its calls instead, one a file flushed.
     """
     universal = UniversalCompaction.of(options, now)
-    forced = options.needs_lookup or options.boolean("compaction.force-up-level-0")
+    forced = options.needs_lookup or options.get(COMPACTION_FORCE_UP_LEVEL_0)
     level0 = sum(run.level == 0 for run in runs)
     if not forced or (options.needs_lookup and level0 < _min_level0_files(options)):
         return universal.select_runs(num_levels, runs)
@@ -160,10 +170,10 @@ def select_minor_compaction(
 
 def _min_level0_files(options: Options) -> int:
     """Return how many level-0 files a lookup compaction waits for."""
-    if options.text("lookup-compact").lower() != "gentle":
+    if options.get(LOOKUP_COMPACT) != "gentle":
         return 1
     trigger = options.compaction_trigger
-    return max(trigger, options.integer("lookup-compact.max-interval", 2 * trigger))
+    return max(trigger, options.get(LOOKUP_COMPACT_MAX_INTERVAL, 2 * trigger))
 
 
 def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
@@ -172,21 +182,17 @@ def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSel
 
 
 def _interval_start(options: Options, now: datetime) -> int | None:
-    key = "compaction.optimization-interval"
-    if key not in options.values:
+    interval = options.get(COMPACTION_OPTIMIZATION_INTERVAL)
+    if interval is None:
         return None
-    as_if_utc = (now - options.duration(key, "")).replace(tzinfo=UTC)
+    as_if_utc = (now - interval).replace(tzinfo=UTC)
     return int(as_if_utc.timestamp() * 1000)
 
 
-def _optional_size(options: Options, key: str) -> int | None:
-    return options.memory(key, "0") if key in options.values else None
-
-
 def _off_peak_ratio(options: Options, hour: int) -> int:
-    start = options.integer("compaction.offpeak.start.hour", -1)
-    end = options.integer("compaction.offpeak.end.hour", -1)
+    start = options.get(COMPACTION_OFFPEAK_START_HOUR)
+    end = options.get(COMPACTION_OFFPEAK_END_HOUR)
     if start == -1 or end in (-1, start):
         return 0
     within = start <= hour < end if start < end else hour < end or hour >= start
-    return options.integer("compaction.offpeak-ratio", 0) if within else 0
+    return options.get(COMPACTION_OFFPEAK_RATIO) if within else 0

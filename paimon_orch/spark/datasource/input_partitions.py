@@ -5,6 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    SOURCE_SPLIT_OPEN_FILE_COST,
+    SOURCE_SPLIT_TARGET_SIZE,
+)
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
@@ -53,8 +57,8 @@ def pack_splits(splits: Sequence[BucketSplit], schema: TableSchema) -> Iterator[
     where Spark plans, how many it has is not known.
     """
     options = schema.typed_options
-    target = options.memory("source.split.target-size", "128 mb")
-    cost = options.memory("source.split.open-file-cost", "4 mb")
+    target = options.get(SOURCE_SPLIT_TARGET_SIZE)
+    cost = options.get(SOURCE_SPLIT_OPEN_FILE_COST)
     sizes = [sum(max(file.file_size, cost) for file in split.files) for split in splits]
     target = min(target, max(cost, sum(sizes) // (os.cpu_count() or 1)))
     task: list[BucketSplit] = []

@@ -12,6 +12,10 @@ from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.options.core_options import (
+    STREAMING_READ_APPEND_OVERWRITE,
+    STREAMING_READ_OVERWRITE,
+)
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -168,8 +172,10 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         See docs/format/incremental-and-streaming-reads.md#streaming-reads.
         """
         schema = self._full_scan.schema
-        name = f"streaming-read-{'' if schema.primary_keys else 'append-'}overwrite"
-        return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.boolean(name)
+        option = (
+            STREAMING_READ_OVERWRITE if schema.primary_keys else STREAMING_READ_APPEND_OVERWRITE
+        )
+        return snapshot.commit_kind is CommitKind.OVERWRITE and schema.typed_options.get(option)
 
     def _plan_overwrite(self, snapshot: Snapshot) -> list[StreamInputPartition]:
         """Return what an overwrite took, of tables with keys, and what it brought."""

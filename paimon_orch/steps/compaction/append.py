@@ -21,6 +21,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     FileSource,
     ManifestEntry,
 )
+from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL, DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -125,9 +126,11 @@ class AppendCompactionUnit(CompactionUnit):
 def check_compactable(schema: TableSchema) -> None:
     """Refuse append tables that plain compaction would damage, by the feature's name."""
     options = schema.typed_options
-    for key in ("data-evolution.enabled", "clustering.incremental"):
-        if options.boolean(key):
-            raise UnsupportedError(f"compaction of tables with '{key}' = true is not supported yet")
+    for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
+        if options.get(option):
+            raise UnsupportedError(
+                f"compaction of tables with {option.key!r} = true is not supported yet"
+            )
 
 
 def plan(

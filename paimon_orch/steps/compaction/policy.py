@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.options import Options
+from paimon_orch.format.options.value_type import parse_duration, parse_memory
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
@@ -57,7 +57,7 @@ class CompactionPolicy:
     @property
     def wait_millis(self) -> int:
         """Return :attr:`max_wait` in milliseconds."""
-        waiting = Options({"max_wait": self.max_wait}).duration("max_wait", "")
+        waiting = parse_duration("max_wait", self.max_wait)
         return int(waiting.total_seconds() * 1000)
 
     @property
@@ -65,7 +65,7 @@ class CompactionPolicy:
         """Return :attr:`max_rewrite` in bytes."""
         if self.max_rewrite is None:
             return None
-        return Options({"max_rewrite": self.max_rewrite}).memory("max_rewrite", "")
+        return parse_memory("max_rewrite", self.max_rewrite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,15 @@ from datetime import datetime, timedelta
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    COMPACTION_SKIP_EXPIRED_PARTITIONS,
+    PARTITION_EXPIRATION_BATCH_SIZE,
+    PARTITION_EXPIRATION_MAX_NUM,
+    PARTITION_EXPIRATION_STRATEGY,
+    PARTITION_EXPIRATION_TIME,
+    PARTITION_TIMESTAMP_FORMATTER,
+    PARTITION_TIMESTAMP_PATTERN,
+)
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_path import format_partition_value
 from paimon_orch.format.row.binary_row import deserialize_row
@@ -84,10 +93,10 @@ def plan(
     expired = _find_expired_partitions(
         table, groups, moment=moment, kept=kept, time_of=_build_time_reader(schema, options)
     )
-    most = options.integer("partition.expiration-max-num", 100)
+    most = options.get(PARTITION_EXPIRATION_MAX_NUM)
     most = most if max_expires is None else max_expires
     chosen = expired[: max(0, most)]
-    size = options.integer("partition.expiration-batch-size", max(1, len(chosen)))
+    size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(chosen)))
     if most < 0 or size < 1:
         raise InputError(
             f"at most {most} partitions, {size} in a snapshot, cannot expire: give numbers that are not negative, and "
@@ -110,9 +119,9 @@ def exclude_expired_partitions(
     As in Java Paimon that needs ``partition.expiration-time``, and partitions that expire by their values.
     """
     schema, options = table.schema, table.schema.typed_options
-    by_values = options.text("partition.expiration-strategy", "values-time") == "values-time"
-    skips = options.boolean("compaction.skip-expired-partitions") and by_values
-    if not (skips and schema.partition_keys and options.text("partition.expiration-time")):
+    by_values = options.get(PARTITION_EXPIRATION_STRATEGY) == "values-time"
+    skips = options.get(COMPACTION_SKIP_EXPIRED_PARTITIONS) and by_values
+    if not (skips and schema.partition_keys and options.get(PARTITION_EXPIRATION_TIME)):
         return list(splits)
     groups: dict[bytes, list[BucketSplit]] = {}
     for split in splits:
@@ -154,15 +163,16 @@ def _override_options(options: Options, given: Mapping[str, str | None]) -> Opti
 def _resolve_expiration_time(table: Table, options: Options, given: timedelta | None) -> timedelta:
     if not table.schema.partition_keys:
         raise InputError(f"{table.identifier} has no partition columns, so no partition can expire")
-    if given is None and not options.text("partition.expiration-time"):
+    expiration_time = options.get(PARTITION_EXPIRATION_TIME) if given is None else given
+    if expiration_time is None:
         raise InputError(
             f"{table.identifier}: set the option 'partition.expiration-time', or give an expiration time"
         )
-    return options.duration("partition.expiration-time", "") if given is None else given
+    return expiration_time
 
 
 def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeReader:
-    strategy = options.text("partition.expiration-strategy", "values-time")
+    strategy = options.get(PARTITION_EXPIRATION_STRATEGY)
     if strategy == "update-time":
         return lambda _, splits: _find_update_time(splits)
     if strategy != "values-time":
@@ -170,8 +180,8 @@ def _build_time_reader(schema: TableSchema, options: Options) -> _PartitionTimeR
             f"'partition.expiration-strategy' = {strategy!r} is not known; use values-time or update-time"
         )
     fields = schema.partition_fields
-    pattern = options.text("partition.timestamp-pattern") or f"${fields[0].name}"
-    java = options.text("partition.timestamp-formatter")
+    pattern = options.get(PARTITION_TIMESTAMP_PATTERN) or f"${fields[0].name}"
+    java = options.get(PARTITION_TIMESTAMP_FORMATTER) or ""
     formatter, shape = _to_strptime_format(java), _compile_java_format(java)
 
     def of_values(partition: bytes, _: Sequence[BucketSplit]) -> datetime | None:

@@ -14,6 +14,11 @@ from typing import Unpack
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
 from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.options.core_options import (
+    CONSUMER_CHANGELOG_ONLY,
+    SNAPSHOT_CLEAN_EMPTY_DIRECTORIES,
+)
+from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -102,7 +107,7 @@ def plan(
     consumers = ConsumerStore(table.io, table.paths, options)
     waiting = consumers.read_next_snapshots()
     expired = tuple(consumers.find_expired())
-    if options.boolean("consumer.changelog-only"):
+    if options.get(CONSUMER_CHANGELOG_ONLY):
         waiting = {}
     end = _find_first_retained(table.stores.snapshots, retention, waiting)
     unheld = _find_first_retained(table.stores.snapshots, retention, {}) if waiting else None
@@ -257,8 +262,8 @@ def commit(table: Table, planned: SnapshotExpirationPlan) -> int:
     remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
     options = table.options
-    clean = options.boolean("snapshot.expire.clean-empty-directories")
-    if options.boolean("snapshot.clean-empty-directories", default=clean):
+    clean = options.get(SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES)
+    if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, clean):
         touched = {path.rpartition("/")[0] for path in planned.files_to_delete.data}
         directories = remover.delete_empty_dirs(touched, table.paths.root)
     delete_in_threads(remover, planned.files_to_delete.metadata)

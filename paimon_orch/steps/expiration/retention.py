@@ -8,12 +8,17 @@ from typing import TypedDict
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
-
-_NUM_RETAINED_MIN, _NUM_RETAINED_MAX, _TIME_RETAINED = (
-    "num-retained.min",
-    "num-retained.max",
-    "time-retained",
+from paimon_orch.format.options.core_options import (
+    CHANGELOG_NUM_RETAINED_MAX,
+    CHANGELOG_NUM_RETAINED_MIN,
+    CHANGELOG_TIME_RETAINED,
+    SNAPSHOT_EXPIRE_LIMIT,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    SNAPSHOT_TIME_RETAINED,
 )
+
+_SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
 
 class RetentionOverrides(TypedDict, total=False):
@@ -43,19 +48,14 @@ class Retention:
         cls, options: Options, now_millis: int, limits: RetentionOverrides
     ) -> "Retention":
         """Take what a caller says of snapshots, and the table's options for the rest."""
-        return cls._of(options, "snapshot", now_millis, limits)
+        return cls._of(options, _SNAPSHOT, now_millis, limits)
 
     @classmethod
     def of_changelogs(
         cls, options: Options, now_millis: int, limits: RetentionOverrides
     ) -> "Retention":
         """Take what a caller says of changelogs, and the options of changelogs or else snapshots for the rest."""
-        given = {
-            f"snapshot.{name}": options.text(f"changelog.{name}")
-            for name in (_NUM_RETAINED_MIN, _NUM_RETAINED_MAX, _TIME_RETAINED)
-            if options.text(f"changelog.{name}")
-        }
-        return cls._of(Options({**options.values, **given}), "changelog", now_millis, limits)
+        return cls._of(options, _CHANGELOG, now_millis, limits)
 
     @classmethod
     def _of(
@@ -63,18 +63,22 @@ class Retention:
     ) -> "Retention":
         retain_min, retain_max = limits.get("retain_min"), limits.get("retain_max")
         older_than, max_deletes = limits.get("older_than"), limits.get("max_deletes")
-        least = options.integer(f"snapshot.{_NUM_RETAINED_MIN}", 10)
-        most = options.integer(f"snapshot.{_NUM_RETAINED_MAX}", 2**31 - 1)
+        least = options.get(SNAPSHOT_NUM_RETAINED_MIN)
+        most = options.get(SNAPSHOT_NUM_RETAINED_MAX)
+        kept = options.get(SNAPSHOT_TIME_RETAINED)
+        if kind == _CHANGELOG:
+            least = options.get(CHANGELOG_NUM_RETAINED_MIN, least)
+            most = options.get(CHANGELOG_NUM_RETAINED_MAX, most)
+            kept = options.get(CHANGELOG_TIME_RETAINED, kept)
         if retain_min is None and retain_max is not None:
             least = min(least, retain_max)
         if retain_max is None and retain_min is not None:
             most = max(most, retain_min)
-        kept = options.duration(f"snapshot.{_TIME_RETAINED}", "1 h").total_seconds()
         found = cls(
             least if retain_min is None else retain_min,
             most if retain_max is None else retain_max,
-            now_millis - int(kept * 1000) if older_than is None else older_than,
-            options.integer("snapshot.expire.limit", 50) if max_deletes is None else max_deletes,
+            now_millis - int(kept.total_seconds() * 1000) if older_than is None else older_than,
+            options.get(SNAPSHOT_EXPIRE_LIMIT) if max_deletes is None else max_deletes,
         )
         found._check(kind)
         return found
@@ -99,12 +103,11 @@ class Retention:
 
 def is_changelog_decoupled(options: Options, retention: Retention) -> bool:
     """Tell whether changelogs outlive their snapshots, which are kept as told."""
-    most = options.integer(f"changelog.{_NUM_RETAINED_MAX}", retention.retain_max)
-    least = options.integer(f"changelog.{_NUM_RETAINED_MIN}", retention.retain_min)
-    kept = options.duration(f"snapshot.{_TIME_RETAINED}", "1 h")
-    longer = options.text(f"changelog.{_TIME_RETAINED}")
+    most = options.get(CHANGELOG_NUM_RETAINED_MAX, retention.retain_max)
+    least = options.get(CHANGELOG_NUM_RETAINED_MIN, retention.retain_min)
+    snapshot_time = options.get(SNAPSHOT_TIME_RETAINED)
     return (
         most > retention.retain_max
         or least > retention.retain_min
-        or (bool(longer) and options.duration(f"changelog.{_TIME_RETAINED}", "1 h") > kept)
+        or options.get(CHANGELOG_TIME_RETAINED, snapshot_time) > snapshot_time
     )

@@ -18,6 +18,7 @@ from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -152,11 +153,11 @@ class FileChecker:
 
     def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
         fields = schema.bucket_key_fields
-        fixed = schema.primary_keys or schema.options.get("bucket-key")
+        fixed = bool(schema.primary_keys) or schema.typed_options.get(BUCKET_KEY) is not None
         if entry.total_buckets < 1 or entry.bucket < 0 or not fixed or not fields:
             return
         columns = [rows[f.name].combine_chunks() for f in fields]
-        function = schema.options.get("bucket-function.type", "default").lower()
+        function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
         try:
             found = compute_buckets(
                 columns, [f.type for f in fields], entry.total_buckets, function

@@ -5,6 +5,7 @@ See docs/format/procedures.md#compact-manifests.
 
 from dataclasses import dataclass
 
+from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -41,7 +42,7 @@ def plan(table: Table) -> ManifestCompactionPlan:
     if snapshot is None:
         return ManifestCompactionPlan()
     metas = table.stores.manifests.manifests(snapshot)
-    target = table.options.memory("manifest.target-file-size", "8 mb")
+    target = table.options.get(MANIFEST_TARGET_FILE_SIZE)
     return ManifestCompactionPlan(
         len(metas),
         sum(meta.file_size < target for meta in metas),

@@ -10,6 +10,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    SINK_PROCESS_TIME_ZONE,
+    SINK_WATERMARK_TIME_ZONE,
+    TAG_AUTOMATIC_COMPLETION,
+    TAG_AUTOMATIC_CREATION,
+    TAG_CREATION_DELAY,
+    TAG_CREATION_PERIOD,
+    TAG_CREATION_PERIOD_DURATION,
+    TAG_DEFAULT_TIME_RETAINED,
+    TAG_NUM_RETAINED_MAX,
+    TAG_PERIOD_FORMATTER,
+)
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.expire_tags import delete_tag
@@ -38,10 +50,10 @@ class TagPeriods:
     @classmethod
     def of(cls, options: Options) -> "TagPeriods":
         """Take them from the options of a table."""
-        if options.text("tag.creation-period-duration"):
-            return cls(options.duration("tag.creation-period-duration", ""), "%Y%m%d%H%M")
-        period = options.text("tag.creation-period", "daily").lower()
-        style = options.text("tag.period-formatter", "with_dashes").lower()
+        length = options.get(TAG_CREATION_PERIOD_DURATION)
+        if length is not None:
+            return cls(length, "%Y%m%d%H%M")
+        period, style = options.get(TAG_CREATION_PERIOD), options.get(TAG_PERIOD_FORMATTER)
         if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
             raise InputError(
                 f"'tag.creation-period' = {period!r} must be {', '.join(_PERIOD_LENGTHS)}, and 'tag.period-formatter' = "
@@ -66,12 +78,12 @@ class TagPeriods:
 def find_due_tags(table: Table) -> dict[str, int]:
     """Return the tags that are due by ``tag.automatic-creation``, with their snapshots; also the dry run."""
     options = table.options
-    mode = options.text("tag.automatic-creation", "none").lower()
+    mode = options.get(TAG_AUTOMATIC_CREATION)
     if mode not in _CREATION_MODES:
         return {}
     zone = _parse_time_zone(options, mode)
     periods = TagPeriods.of(options)
-    delay = options.duration("tag.creation-delay", "0 ms")
+    delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of the tags")
     due: dict[str, int] = {}
@@ -84,7 +96,7 @@ def find_due_tags(table: Table) -> dict[str, int]:
         time = _compute_tag_time(table.stores.snapshots.get(number), mode, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
             start = periods.before(time)
-            if last is not None and options.boolean("tag.automatic-completion"):
+            if last is not None and options.get(TAG_AUTOMATIC_COMPLETION):
                 start = last + periods.length
             due.setdefault(start.strftime(periods.name), number)
             last = start
@@ -103,7 +115,7 @@ def create_tags(table: Table) -> list[str]:
     made, retained = find_due_tags(table), _read_time_retained(options)
     for name, number in made.items():
         table.tags.create(name, number, time_retained=retained)
-    if options.text("tag.automatic-creation").lower() in _CREATION_MODES:
+    if options.get(TAG_AUTOMATIC_CREATION) in _CREATION_MODES:
         _delete_excess_tags(table, TagPeriods.of(options), options)
     return list(made)
 
@@ -123,11 +135,8 @@ def _compute_tag_time(snapshot: Snapshot, mode: str, zone: tzinfo | None) -> dat
 
 def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
     """Return the time zone that tags are named in; None is the zone of this process."""
-    if mode == "process-time":
-        key, default = "sink.process-time-zone", ""
-    else:
-        key, default = "sink.watermark-time-zone", "UTC"
-    text = options.text(key, default).strip()
+    option = SINK_PROCESS_TIME_ZONE if mode == "process-time" else SINK_WATERMARK_TIME_ZONE
+    text = (options.get(option) or "").strip()
     if not text:
         return None
     offset = _ZONE_OFFSET.fullmatch(text)
@@ -139,18 +148,16 @@ def _parse_time_zone(options: Options, mode: str) -> tzinfo | None:
         return timezone(-shift if offset[1] == "-" else shift)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InputError(
-            f"option {key!r} = {text!r} is not a time zone; write for example 'Europe/Paris' or 'GMT+08:00'"
+            f"option {option.key!r} = {text!r} is not a time zone; write for example 'Europe/Paris' or 'GMT+08:00'"
         ) from error
 
 
 def _read_time_retained(options: Options) -> timedelta | None:
-    if not options.text("tag.default-time-retained"):
-        return None
-    return options.duration("tag.default-time-retained", "")
+    return options.get(TAG_DEFAULT_TIME_RETAINED)
 
 
 def _delete_excess_tags(table: Table, periods: TagPeriods, options: Options) -> None:
-    most = options.integer("tag.num-retained-max", 0)
+    most = options.get(TAG_NUM_RETAINED_MAX, 0)
     if most < 1:
         return
     for _, name in sorted(_find_automatic_tags(table, periods).items())[:-most]:

@@ -17,6 +17,7 @@ from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWri
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -101,7 +102,7 @@ def plan(
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
     count = schema.typed_options.bucket if bucket_num is None else bucket_num
-    if schema.typed_options.bucket < 1 or schema.typed_options.boolean("row-tracking.enabled"):
+    if schema.typed_options.bucket < 1 or schema.typed_options.get(ROW_TRACKING_ENABLED):
         raise UnsupportedError(f"{table.identifier} has no fixed buckets that could be rescaled")
     if schema.primary_keys and schema.typed_options.is_pk_clustering_override:
         raise UnsupportedError(

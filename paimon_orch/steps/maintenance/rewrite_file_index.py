@@ -31,6 +31,7 @@ from paimon_orch.format.file_index.index_options import (
     set_default_bitmap_version,
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -216,7 +217,7 @@ def _read_retired_identities(
 
 
 def _build_index_specs(schema: TableSchema) -> list[IndexSpec]:
-    if schema.typed_options.boolean("data-evolution.enabled"):
+    if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         raise UnsupportedError(
             "rewriting file indexes of tables with 'data-evolution.enabled' = true is not supported yet"
         )

@@ -7,6 +7,13 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
+from paimon_orch.format.options.core_options import (
+    AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    CLUSTERING_INCREMENTAL,
+    DATA_EVOLUTION_ENABLED,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+)
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
@@ -27,9 +34,11 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     """
     check_writable(schema)
     options = schema.typed_options
-    for key in ("data-evolution.enabled", "clustering.incremental"):
-        if options.boolean(key):
-            raise UnsupportedError(f"{operation} of rows with '{key}' = true is not supported yet")
+    for option in (DATA_EVOLUTION_ENABLED, CLUSTERING_INCREMENTAL):
+        if options.get(option):
+            raise UnsupportedError(
+                f"{operation} of rows with {option.key!r} = true is not supported yet"
+            )
     if options.bucket == -2:
         raise UnsupportedError(
             f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: what lies there has no order yet"
@@ -50,11 +59,12 @@ def _check_deletes_supported(schema: TableSchema, operation: str) -> None:
     engine = options.merge_engine
     if options.ignores_delete:
         raise UnsupportedError("the table ignores deletes ('ignore-delete' = true)")
-    removes = options.boolean(f"{engine}.remove-record-on-delete")
-    groups = engine == "partial-update" and options.names(
-        "partial-update.remove-record-on-sequence-group"
-    )
-    if engine != "deduplicate" and not (removes or groups):
+    removes = {
+        "aggregation": options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE),
+        "partial-update": options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+        or bool(options.get(PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)),
+    }
+    if engine != "deduplicate" and not removes.get(engine, False):
         by_group = " or 'partial-update.remove-record-on-sequence-group'"
         raise UnsupportedError(
             f"{operation} of rows with 'merge-engine' = {engine!r} needs '{engine}.remove-record-on-delete' = true"

@@ -18,6 +18,7 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.options.core_options import SOURCE_SPLIT_OPEN_FILE_COST
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -191,7 +192,7 @@ def plan(table: Table, where: str | Predicate | None, operation: str = "delete")
 
 def split_bucket_by_size(split: BucketSplit, schema: TableSchema) -> Iterator[BucketSplit]:
     """Cut a bucket into parts that are worth a task, in order."""
-    cost = schema.typed_options.memory("source.split.open-file-cost", "4 mb")
+    cost = schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
     part, weight = [], 0
     for file in sorted(split.files, key=lambda file: file.min_sequence_number):
         part.append(file)

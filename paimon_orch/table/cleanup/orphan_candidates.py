@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError, StorageError
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import (
+    DATA_FILE_EXTERNAL_PATHS_STRATEGY,
+    DATA_FILE_PATH_DIRECTORY,
+)
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -222,7 +226,7 @@ class DataRoots:
     def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
         """Take the options of a table. Writers use external paths only where a strategy chooses among them."""
         roots, refused = [paths.root], []
-        strategy = schema.typed_options.text("data-file.external-paths.strategy", "none").lower()
+        strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
             reason = _find_reason_to_refuse(io, paths.root, path)
             if reason:
@@ -282,7 +286,7 @@ def find_bucket_directories(
 
     With ``specs`` only those of matching partitions. Whatever else lies there is not looked into.
     """
-    parent = schema.options.get("data-file.path-directory", "").strip("/")
+    parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
     level = [f"{root}/{parent}" if parent else root]
     chosen = None if specs is None else [_build_directory_names(spec, schema) for spec in specs]
     accepted = {level[0]: chosen}

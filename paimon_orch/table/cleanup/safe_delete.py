@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import CorruptFileError, PaimonError, StorageError
-from paimon_orch.format.external_paths import (
+from paimon_orch.format.external_paths import strip_file_scheme
+from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS,
     GLOBAL_INDEX_EXTERNAL_PATH,
-    strip_file_scheme,
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
     """Return the directories that data files of a table may be in: its own, and its external paths."""
-    external = schema.typed_options.names(DATA_FILE_EXTERNAL_PATHS)
+    external = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS)
     return (paths.root, *(strip_file_scheme(uri).rstrip("/") for uri in external))
 
 
@@ -40,9 +40,8 @@ def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
 
 
 def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
-    index = strip_file_scheme(schema.typed_options.text(GLOBAL_INDEX_EXTERNAL_PATH).strip()).rstrip(
-        "/"
-    )
+    uri = schema.typed_options.get(GLOBAL_INDEX_EXTERNAL_PATH) or ""
+    index = strip_file_scheme(uri.strip()).rstrip("/")
     return [root for root in (*list_data_roots(paths, schema), index) if root]
 
 

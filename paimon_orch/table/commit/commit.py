@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import uuid4
 
 from tenacity import (
@@ -25,6 +26,13 @@ from paimon_orch.errors import (
     NotFoundError,
     StorageError,
     UnsupportedError,
+)
+from paimon_orch.format.options.core_options import (
+    COMMIT_MAX_RETRIES,
+    COMMIT_MAX_RETRY_WAIT,
+    COMMIT_MIN_RETRY_WAIT,
+    COMMIT_TIMEOUT,
+    COMMIT_USER_PREFIX,
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
@@ -66,7 +74,7 @@ def create_commit_user(schema: TableSchema) -> str:
 
     See docs/format/commit.md#duplicates-after-a-restart.
     """
-    prefix = schema.typed_options.text("commit.user-prefix")
+    prefix = schema.typed_options.get(COMMIT_USER_PREFIX)
     return f"{prefix}_{uuid4()}" if prefix else str(uuid4())
 
 
@@ -112,10 +120,10 @@ class TableCommit:
         Raises :class:`StorageError` if storage fails; where the outcome stays unknown, the text says so.
         """
         options = self.schemas.latest().typed_options
-        retries = options.integer("commit.max-retries", 10)
-        shortest = options.duration("commit.min-retry-wait", "10 ms").total_seconds()
-        patience = options.duration("commit.timeout", "365 d").total_seconds()
-        longest = options.duration("commit.max-retry-wait", "10 s").total_seconds()
+        retries = options.get(COMMIT_MAX_RETRIES)
+        shortest = options.get(COMMIT_MIN_RETRY_WAIT).total_seconds()
+        patience = options.get(COMMIT_TIMEOUT, timedelta(days=365)).total_seconds()
+        longest = options.get(COMMIT_MAX_RETRY_WAIT).total_seconds()
         retrying = Retrying(
             retry=retry_if_result(lambda snapshot: snapshot is None),
             stop=stop_after_attempt(retries + 1) | stop_after_delay(patience),

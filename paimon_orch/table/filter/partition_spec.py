@@ -9,6 +9,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.schema_evolution.evolve import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import DYNAMIC_PARTITION_OVERWRITE
 from paimon_orch.format.partition_path import (
     build_partition_path,
     format_partition_values,
@@ -135,7 +136,7 @@ def build_overwrite_filter(
 
     See docs/format/commit.md#overwrite-and-drop.
     """
-    dynamic = schema.typed_options.boolean("dynamic-partition-overwrite", default=True)
+    dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
         return lambda _: True
     partitions = set(written)

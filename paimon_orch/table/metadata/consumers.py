@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, wrap_decode_errors
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import CONSUMER_EXPIRATION_TIME
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.storage import FileIO
 
@@ -63,10 +64,10 @@ class ConsumerStore:
 
     def find_expired(self) -> list[str]:
         """Return the files of consumers that have not moved for ``consumer.expiration-time``."""
-        if not self.options.text("consumer.expiration-time"):
+        expiration_time = self.options.get(CONSUMER_EXPIRATION_TIME)
+        if expiration_time is None:
             return []
-        kept = self.options.duration("consumer.expiration-time", "")
-        before = self.clock() - kept.total_seconds()
+        before = self.clock() - expiration_time.total_seconds()
         return [path for path, modified in self._files().items() if modified < before]
 
     def _files(self) -> dict[str, float]:

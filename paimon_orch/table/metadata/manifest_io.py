@@ -27,6 +27,7 @@ from paimon_orch.format.manifest.manifest_list import (
     encode_manifest_list,
 )
 from paimon_orch.format.manifest.records import check_manifest_format
+from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -158,11 +159,11 @@ class ManifestWriter:
     """Writes manifests for one commit and remembers them, so that they can be removed again."""
 
     def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
-        check_manifest_format(schema.options)
+        check_manifest_format(schema.typed_options)
         options = schema.typed_options
         self._io, self._paths, self._schema = io, paths, schema
         self._codec, self._level = options.manifest_codec, options.zstd_level
-        self._target = options.memory("manifest.target-file-size", "8 mb")
+        self._target = options.get(MANIFEST_TARGET_FILE_SIZE)
         self._names = FileNameGenerator()
         self.written: list[str] = []
 

@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, merge_entries
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE,
+    MANIFEST_MERGE_MIN_COUNT,
+    MANIFEST_TARGET_FILE_SIZE,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 
 
@@ -28,7 +33,7 @@ class ManifestMerger:
 
     @property
     def _target(self) -> int:
-        return self.options.memory("manifest.target-file-size", "8 mb")
+        return self.options.get(MANIFEST_TARGET_FILE_SIZE)
 
     def _try_full_compaction(
         self, manifests: Sequence[ManifestFileMeta]
@@ -38,7 +43,7 @@ class ManifestMerger:
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
         size = sum(m.file_size for m in manifests if m.file_name in changing)
-        least = self.options.memory("manifest.full-compaction-threshold-size", "16 mb")
+        least = self.options.get(MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE)
         if size < least and not self.force_full:
             return None
         deleted = {
@@ -77,7 +82,7 @@ class ManifestMerger:
             if size >= self._target:
                 result += self._merged(candidates)
                 candidates, size = [], 0
-        if len(candidates) >= self.options.integer("manifest.merge-min-count", 30):
+        if len(candidates) >= self.options.get(MANIFEST_MERGE_MIN_COUNT):
             return result + self._merged(candidates)
         return result + candidates
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import WRITE_SEQUENCE_NUMBER_INIT_MODE
 from paimon_orch.format.snapshot import Snapshot
 
 MAX_SEQUENCE_NUMBER_PROPERTY = "sequence.generation.max-sequence-number"
@@ -26,7 +27,7 @@ def build_sequence_properties(
     ``added`` are the entries of the commit. ``existing`` reads all entries of ``latest``, and is called only if that
     snapshot has no property yet.
     """
-    if options.text(_INIT_MODE_OPTION, "scan").lower() != "snapshot":
+    if options.get(WRITE_SEQUENCE_NUMBER_INIT_MODE) != "snapshot":
         return {}
     numbers = [_find_greatest_sequence(added)]
     if latest is not None:

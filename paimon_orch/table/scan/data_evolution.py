@@ -18,6 +18,7 @@ from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS
 from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import build_record_batch
 from paimon_orch.format.types.data_types import Field
@@ -27,7 +28,7 @@ RowIdGroup = tuple[DataFileMeta, ...]
 
 def has_data_evolution(schema: TableSchema) -> bool:
     """Tell whether columns of a row may be in several files."""
-    return schema.typed_options.boolean("data-evolution.enabled")
+    return schema.typed_options.get(DATA_EVOLUTION_ENABLED)
 
 
 def group_files_by_rows(files: Iterable[DataFileMeta]) -> list[RowIdGroup]:

@@ -4,6 +4,10 @@ import logging
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.options.core_options import (
+    DELETION_VECTORS_MERGE_ON_READ,
+    SCAN_FALLBACK_BRANCH,
+)
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -11,8 +15,6 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
-
-FALLBACK_BRANCH_OPTION = "scan.fallback-branch"
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class FallbackBranch:
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
                 paths.root,
                 branch,
-                FALLBACK_BRANCH_OPTION,
+                SCAN_FALLBACK_BRANCH.key,
             )
             return None
         newest = _find_branch_snapshot(SnapshotStore(io, there), moment, snapshot)
@@ -63,7 +65,7 @@ class FallbackBranch:
         """Return the same state with level 0 read or left out: as ``asked``, or as its options say if None."""
         options = self.schemas.latest().typed_options
         if asked is None and options.has_deletion_vectors:
-            asked = options.boolean("deletion-vectors.merge-on-read")
+            asked = options.get(DELETION_VECTORS_MERGE_ON_READ)
         return replace(self, merge_level_0=asked)
 
 
@@ -90,7 +92,7 @@ def _check_same_columns(schema: TableSchema, other: TableSchema, branch: str) ->
 
     if columns(schema) != columns(other) or schema.partition_keys != other.partition_keys:
         raise InputError(
-            f"option {FALLBACK_BRANCH_OPTION!r} = {branch!r}: the branch has the columns {_format_columns(other)}, the table has {_format_columns(schema)}; "
+            f"option {SCAN_FALLBACK_BRANCH.key!r} = {branch!r}: the branch has the columns {_format_columns(other)}, the table has {_format_columns(schema)}; "
             "both must have the same columns and partition columns to be read together"
         )
 

@@ -22,6 +22,11 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import ObjectFileFields, build_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import (
+    BUCKET_FUNCTION_TYPE,
+    BUCKET_KEY,
+    DATA_EVOLUTION_ENABLED,
+)
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import is_utf8
@@ -59,7 +64,7 @@ def is_file_raw_convertible(
     files: Sequence[DataFileMeta], file: DataFileMeta, schema: TableSchema
 ) -> bool:
     """Tell whether the rows of a bucket's file, less those that a vector hides, are rows of the table (9.7)."""
-    if schema.typed_options.boolean("data-evolution.enabled"):
+    if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return False
     return not schema.primary_keys or (
         is_raw_convertible(files, schema) and file.delete_row_count is not None
@@ -325,7 +330,7 @@ class _BucketPruner:
             pa.array([key[index] for key in keys], to_arrow_type(kind))
             for index, kind in enumerate(types)
         ]
-        function = self._schema.options.get("bucket-function.type", "default").lower()
+        function = self._schema.typed_options.get(BUCKET_FUNCTION_TYPE)
         try:
             return set(compute_buckets(columns, types, count, function).tolist())
         except InputError:  # a bucket function that is not known here
@@ -353,7 +358,7 @@ class _BucketPruner:
 
 
 def _has_bucket_key(schema: TableSchema) -> bool:
-    return bool(schema.primary_keys or schema.options.get("bucket-key"))
+    return bool(schema.primary_keys or schema.typed_options.get(BUCKET_KEY))
 
 
 def _has_stable_hash(data_type: DataType) -> bool:

@@ -11,6 +11,10 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import (
+    INCREMENTAL_BETWEEN_SCAN_MODE,
+    INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT,
+)
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -56,7 +60,7 @@ class SnapshotRange:
         by_ids = _resolve_mode_between_ids(schema) if mode == "auto" else mode
         if isinstance(start, str) and isinstance(end, str):
             before, after = store.tag(start), store.tag(end)
-            if mode == "auto" and schema.typed_options.boolean(_TAG_TO_SNAPSHOT_OPTION):
+            if mode == "auto" and schema.typed_options.get(INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT):
                 mode = by_ids
             if mode in ("auto", "diff"):
                 _check_snapshot_order(before.id, after.id)
@@ -78,7 +82,7 @@ class SnapshotRange:
 def _resolve_mode_between_ids(schema: TableSchema) -> str:
     """Return how the table's options say that changes between two snapshots are read."""
     options = schema.typed_options
-    mode = options.text(_SCAN_MODE_OPTION).strip().lower() or "auto"
+    mode = options.get(INCREMENTAL_BETWEEN_SCAN_MODE) or "auto"
     if mode not in INCREMENTAL_MODES:
         raise InputError(
             f"option {_SCAN_MODE_OPTION!r} = {mode!r} must be one of {', '.join(INCREMENTAL_MODES)}"

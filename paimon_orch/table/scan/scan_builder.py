@@ -5,13 +5,17 @@ from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.options.core_options import (
+    DELETION_VECTORS_MERGE_ON_READ,
+    SCAN_FALLBACK_BRANCH,
+)
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
-from paimon_orch.table.scan.fallback_branch import FALLBACK_BRANCH_OPTION, FallbackBranch
+from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
 from paimon_orch.table.scan.order_by import parse_order
 from paimon_orch.table.scan.scan import Scan
@@ -73,7 +77,7 @@ def _find_fallback(
     request: ScanRequest,
     snapshot: Snapshot | None,
 ) -> FallbackBranch | None:
-    branch = newest.typed_options.text(FALLBACK_BRANCH_OPTION).strip()
+    branch = (newest.typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
     if not branch or branch == stores.paths.branch:
         return None
     fallback = FallbackBranch.of(
@@ -92,7 +96,7 @@ def _resolve_merge_level_0(
 ) -> bool | None:
     """Return the requested value, or that of the newest options: the option also holds for time travel."""
     if requested is None and schema.typed_options.has_deletion_vectors:
-        return newest.typed_options.boolean(_MERGE_ON_READ_OPTION)
+        return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return requested
 
 
@@ -133,7 +137,7 @@ def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
     if branch.strip():
         raise UnsupportedError(
             f"{identifier}: incremental reads do not support the fallback branch of option "
-            f"{FALLBACK_BRANCH_OPTION!r} = {branch!r}; scan the two snapshots, or remove the option"
+            f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots, or remove the option"
         )
     if should_merge_postponed(schema):
         raise UnsupportedError(

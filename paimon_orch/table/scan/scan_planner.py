@@ -13,6 +13,7 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -52,7 +53,7 @@ class BucketSplit:
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Return the rows of a split that a reader sees, None where only a merge, or a vector file, can tell."""
-    several = schema.typed_options.boolean("data-evolution.enabled")  # files of the same rows
+    several = schema.typed_options.get(DATA_EVOLUTION_ENABLED)  # files of the same rows
     if (
         several
         or split.waiting

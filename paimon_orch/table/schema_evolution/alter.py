@@ -9,6 +9,13 @@ from dataclasses import replace
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.files.schema_evolution.default_values import parse_default
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
+from paimon_orch.format.options.core_options import (
+    ADD_COLUMN_BEFORE_PARTITION,
+    ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED,
+    BUCKET_FUNCTION_TYPE,
+    BUCKET_KEY,
+    DISABLE_EXPLICIT_TYPE_CASTING,
+)
 from paimon_orch.format.options.validation import (
     check_option_change,
     parse_option_columns,
@@ -208,7 +215,7 @@ def _add_column(schema: TableSchema, change: AddColumn) -> TableSchema:
     (numbered,), highest = assign_field_ids([field], schema.highest_field_id)
 
     def end(fields: SiblingFields) -> int:
-        before_partition = schema.typed_options.boolean("add-column-before-partition")
+        before_partition = schema.typed_options.get(ADD_COLUMN_BEFORE_PARTITION)
         if not before_partition or len(path) > 1:
             return len(fields)
         partition = (at for at, f in enumerate(fields) if f.name in schema.partition_keys)
@@ -320,7 +327,7 @@ def _change_nullability(
     path = _parse_column_path(column)
     if len(path) == 1 and path[0] in schema.primary_keys and nullable and not old.nullable:
         raise InputError(f"column {path[0]!r} belongs to the primary key and must stay NOT NULL")
-    forbidden = schema.typed_options.boolean("alter-column-null-to-not-null.disabled", default=True)
+    forbidden = schema.typed_options.get(ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED)
     if old.nullable and not nullable and forbidden:
         raise InputError(
             f"column {_format_path(path)!r} may hold null values and cannot become NOT NULL while the option "
@@ -336,7 +343,7 @@ def _change_type(
     if len(path) == 1:
         _check_not_key(schema, path[0], "change its type", partition_only=False)
     target = (parse_type(new) if isinstance(new, str) else new).with_nullable(old.nullable)
-    explicit = not schema.typed_options.boolean("disable-explicit-type-casting")
+    explicit = not schema.typed_options.get(DISABLE_EXPLICIT_TYPE_CASTING)
     if not can_cast(old, target, explicit=explicit):
         hint = ""
         if isinstance(old, AtomicType) and can_cast(old, target):
@@ -351,8 +358,8 @@ def _change_type(
 
 def _check_bucket_hash_unchanged(schema: TableSchema, name: str, target: DataType) -> None:
     """Refuse to hash a bucket key as another type: readers would look for old rows in other buckets."""
-    function = schema.typed_options.text("bucket-function.type", "default").lower()
-    if not schema.options.get("bucket-key") or function == "mod":
+    function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
+    if not schema.typed_options.get(BUCKET_KEY) or function == "mod":
         return
     for field in schema.bucket_key_fields:
         changed = replace(field, type=target)

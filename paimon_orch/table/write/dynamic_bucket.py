@@ -21,6 +21,10 @@ from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import (
+    DYNAMIC_BUCKET_MAX_BUCKETS,
+    DYNAMIC_BUCKET_TARGET_ROW_NUM,
+)
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
@@ -160,8 +164,8 @@ class HashIndex:
             if at[0] == partition:
                 known[at[1]] = self._read_keys(at, files)
         options = self.reader.schema.typed_options
-        target = options.integer("dynamic-bucket.target-row-num", 2_000_000)
-        return BucketAssigner(known, target, options.integer("dynamic-bucket.max-buckets", -1))
+        target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)
+        return BucketAssigner(known, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))
 
     def _indexed(self, entry: IndexManifestEntry) -> Int32Array:
         path = self.path(entry)

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.format.options.core_options import OVERWRITE_UPGRADE, PK_CLUSTERING_OVERRIDE
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import decode_key_bounds
 
@@ -42,8 +43,8 @@ def _can_upgrade(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
     options = schema.typed_options
     return (
         bool(schema.primary_keys)
-        and options.boolean("overwrite-upgrade", default=True)
-        and not options.boolean("pk-clustering-override")
+        and options.get(OVERWRITE_UPGRADE)
+        and not options.get(PK_CLUSTERING_OVERRIDE)
         and all(entry.bucket >= 0 and entry.file.level == 0 for entry in entries)
     )
 

@@ -12,13 +12,18 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_writer import build_avro_schema
 from paimon_orch.files.data_file_writer import FileWriterFactory, data_file_fields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import (
+    BUCKET_FUNCTION_TYPE,
+    DATA_FILE_PREFIX,
+    POSTPONE_BATCH_WRITE_FIXED_BUCKET,
+    POSTPONE_MERGE_ON_READ,
+    POSTPONE_TARGET_ROW_NUM_PER_BUCKET,
+)
+from paimon_orch.format.options.engine_options import POSTPONE_DEFAULT_BUCKET_NUM
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
-_DEFAULT_COUNT_OPTION = "postpone.default-bucket-num"
-_TARGET_ROWS_OPTION = "postpone.target-row-num-per-bucket"
-_FIXED_BUCKET_OPTION = "postpone.batch-write-fixed-bucket"
 _DROPPED_OPTIONS = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"
 )
@@ -32,7 +37,7 @@ def has_postpone_buckets(schema: TableSchema) -> bool:
 
 def should_merge_postponed(schema: TableSchema) -> bool:
     """Return whether batch readers merge the rows that wait (``postpone.merge-on-read``)."""
-    merges = schema.typed_options.boolean("postpone.merge-on-read")
+    merges = schema.typed_options.get(POSTPONE_MERGE_ON_READ)
     return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
 
 
@@ -76,7 +81,7 @@ class PostponeBuckets:
         """Take the live files of a table. Where files wait, rows that come later wait behind them."""
         check_postpone_options(schema)
         options = schema.typed_options
-        if not options.boolean(_FIXED_BUCKET_OPTION, default=True):
+        if not options.get(POSTPONE_BATCH_WRITE_FIXED_BUCKET):
             return cls({}, POSTPONE_BUCKET)
         counts: dict[bytes, int] = {}
         for split in splits:
@@ -93,17 +98,18 @@ class PostponeBuckets:
 
 def default_bucket_count(schema: TableSchema) -> int:
     """Return how many buckets a new partition gets."""
-    return max(1, schema.typed_options.integer(_DEFAULT_COUNT_OPTION, 1))
+    return max(1, schema.typed_options.get(POSTPONE_DEFAULT_BUCKET_NUM, 1))
 
 
 def compute_bucket_count(schema: TableSchema, rows: int) -> int:
     """Return the number of buckets for a partition without buckets, by its waiting rows."""
-    options = schema.typed_options
-    if not options.text(_TARGET_ROWS_OPTION).strip():
+    target = schema.typed_options.get(POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
+    if target is None:
         return default_bucket_count(schema)
-    target = options.integer(_TARGET_ROWS_OPTION, 1)
     if target < 1:
-        raise InputError(f"option {_TARGET_ROWS_OPTION!r} = {target} must be at least 1")
+        raise InputError(
+            f"option {POSTPONE_TARGET_ROW_NUM_PER_BUCKET.key!r} = {target} must be at least 1"
+        )
     return max(1, -(-rows // target))
 
 
@@ -114,7 +120,7 @@ def check_postpone_options(schema: TableSchema) -> None:
         raise UnsupportedError(
             "'bucket' = -2 with 'changelog-producer' = input is not supported: rows that wait have no changelog yet"
         )
-    function = options.text("bucket-function.type", "default").lower()
+    function = options.get(BUCKET_FUNCTION_TYPE)
     if function != "default":
         raise UnsupportedError(
             f"'bucket' = -2 with 'bucket-function.type' = {function} is not supported: engines route such rows by the "
@@ -131,7 +137,7 @@ def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFacto
     kept = {
         key: text for key, text in schema.options.items() if not _DROPPED_OPTIONS.fullmatch(key)
     }
-    prefix = schema.typed_options.text("data-file.prefix", "data-")
+    prefix = schema.typed_options.get(DATA_FILE_PREFIX)
     kept["data-file.prefix"] = f"{prefix}-u-{uuid4()}-s-0-w-"
     kept["metadata.stats-mode"] = "none"
     try:

@@ -23,6 +23,12 @@ from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import (
+    BUCKET_FUNCTION_TYPE,
+    ROWKIND_FIELD,
+    SEQUENCE_FIELD,
+    WRITE_BUFFER_SIZE,
+)
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
@@ -63,7 +69,7 @@ def conform_rows(
     Raises :class:`InputError` for missing, unknown or uncastable columns and for nulls where the table has none.
     """
     if kind is RowKind.INSERT:
-        row_kind = row_kind or schema.options.get("rowkind.field")
+        row_kind = row_kind or schema.typed_options.get(ROWKIND_FIELD)
     check_columns(rows.column_names, schema, row_kind=row_kind)
     columns = {
         column.name: _conform_column(rows, column, are_new=are_new) for column in schema.fields
@@ -146,7 +152,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
     Raises :class:`InputError` if one of these is missing: the delete would go elsewhere, or lose against what is there.
     """
-    order = schema.typed_options.names("sequence.field")
+    order = schema.typed_options.get(SEQUENCE_FIELD)
     needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *order))
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
@@ -185,7 +191,7 @@ def assign_fixed_buckets(columns: Mapping[str, pa.Array], schema: TableSchema) -
     if options.bucket > 0:
         fields = schema.bucket_key_fields
         keys = [columns[key.name] for key in fields]
-        function = options.text("bucket-function.type", "default").lower()
+        function = options.get(BUCKET_FUNCTION_TYPE)
         return compute_buckets(keys, [key.type for key in fields], options.bucket, function)
     return np.zeros(length, np.int32)
 
@@ -326,7 +332,7 @@ class TableWriter:
             numbers = pa.array(np.arange(start, start + rows.num_rows))
         self._buffers.setdefault(at, []).append(rows.add_column(0, SEQUENCE_NUMBER.name, numbers))
         self._held += rows.nbytes
-        if self._held >= self._schema.typed_options.memory("write-buffer-size", "256 mb"):
+        if self._held >= self._schema.typed_options.get(WRITE_BUFFER_SIZE):
             self._flush()
 
     def _write_postponed(self, at: PartitionBucket, rows: pa.Table) -> None:

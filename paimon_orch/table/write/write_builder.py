@@ -11,6 +11,7 @@ from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.format.options.core_options import COMMIT_FORCE_CREATE_SNAPSHOT
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -172,7 +173,7 @@ class WriteBuilder:
         self, written: CommitMessage, hash_index: HashIndex | None
     ) -> CommitChanges | None:
         options = self.stores.schema.typed_options
-        if not written.entries and not options.boolean("commit.force-create-snapshot"):
+        if not written.entries and not options.get(COMMIT_FORCE_CREATE_SNAPSHOT):
             return None
         guards = () if hash_index is None else hash_index.guards(written.entries, written.index)
         return CommitChanges(

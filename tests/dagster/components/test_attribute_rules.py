@@ -23,7 +23,7 @@ from paimon_orch.dagster.components.attribute_rules import (
     TextRule,
 )
 from paimon_orch.errors import InputError
-from paimon_orch.format.options import typed_options
+from paimon_orch.format.options import value_type
 from paimon_orch.format.times import parse_duration
 
 BASE = {"table": "lake.orders", "warehouse": "/lake"}
@@ -219,8 +219,8 @@ def accepts(check: Callable[[], object]) -> bool:
 
 
 def test_units_of_the_schema_are_those_of_the_parsers() -> None:
-    times = [unit for unit in typed_options._DURATION_UNITS if unit]
-    sizes = [unit for unit in typed_options._MEMORY_UNITS if unit]
+    times = [unit for unit in value_type._DURATION_UNITS if unit]
+    sizes = [unit for unit in value_type._MEMORY_UNITS if unit]
     for unit in [*times, *sizes, "moons", "w", "x"]:
         for text in (f"3 {unit}", f"3{unit.upper()}"):
             is_duration = accepts(lambda text=text: parse_duration("x", text))  # type: ignore[misc]

@@ -36,6 +36,7 @@ from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_s
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
 from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import FILE_INDEX_IN_MANIFEST_THRESHOLD
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Predicate
 
@@ -258,7 +259,7 @@ def test_the_container_of_a_data_file(vector: Vector) -> None:
     found = builder.finish()
 
     assert found == java_bytes(vector)
-    threshold = Options(vector["options"]).memory("file-index.in-manifest-threshold", "500 b")
+    threshold = Options(vector["options"]).get(FILE_INDEX_IN_MANIFEST_THRESHOLD)
     assert (len(found) <= threshold) == vector["embedded"]
 
 

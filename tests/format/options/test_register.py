@@ -1,13 +1,17 @@
 """The register of options holds every option of every release of Paimon, with its type and default."""
 
+import ast
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.packed_data import data_file
 
+import paimon_orch
 from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options, core_options
 from paimon_orch.format.options.core_options import FAMILIES
 from paimon_orch.format.options.register import (
     OPTION_REGISTRY,
@@ -15,20 +19,30 @@ from paimon_orch.format.options.register import (
     find_option,
     may_be_newer_option,
 )
-from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption, ValueType
+from paimon_orch.format.options.table_option import AnyOption, OptionClass, StepKind
+from paimon_orch.format.options.value_type import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    MEMORY,
+    NUMBER,
+    PER_LEVEL,
+    TEXT,
+    ValueType,
+)
 
 RELEASES = ("0.9.0", "1.0.1", "1.1.1", "1.2.0", "1.3.2", "1.4.2", "2.0.0", "2.1-dev")
-_TYPES = {
-    "Boolean": ValueType.BOOLEAN,
-    "Integer": ValueType.INTEGER,
-    "Long": ValueType.INTEGER,
-    "Double": ValueType.NUMBER,
-    "Float": ValueType.NUMBER,
-    "MemorySize": ValueType.MEMORY,
-    "Duration": ValueType.DURATION,
-    "String": ValueType.TEXT,
-    "Enum": ValueType.TEXT,
-    "Map": ValueType.PER_LEVEL,
+_TYPES: dict[str, ValueType[Any]] = {
+    "Boolean": BOOLEAN,
+    "Integer": INTEGER,
+    "Long": INTEGER,
+    "Double": NUMBER,
+    "Float": NUMBER,
+    "MemorySize": MEMORY,
+    "Duration": DURATION,
+    "String": TEXT,
+    "Enum": TEXT,
+    "Map": PER_LEVEL,
 }
 _INFINITE = {"Integer": str(2**31 - 1), "MemorySize": str(2**63 - 1)}
 
@@ -49,7 +63,7 @@ def test_every_option_of_a_release_is_registered_with_its_type_and_default(relea
         seen += 1
         option = OPTION_REGISTRY.get(documented["key"])
         assert option is not None, f"{documented['key']} of Paimon {release} is not registered"
-        assert option.type is _TYPES[documented["type"]], option.key
+        assert option.type.name == _TYPES[documented["type"]].name, option.key
         default = documented["default"].strip('"')
         if default == "infinite":
             default = _INFINITE[documented["type"]]
@@ -67,7 +81,7 @@ def test_the_list_of_options_names_no_release_that_is_not_tested() -> None:
 @pytest.mark.parametrize(
     "option", [*OPTION_REGISTRY.values(), *FAMILIES], ids=lambda option: option.key
 )
-def test_the_default_of_an_option_stops_no_step(option: TableOption) -> None:
+def test_the_default_of_an_option_stops_no_step(option: AnyOption) -> None:
     every = ~StepKind.NONE
     assert not option.blocks(option.default or "", every)
     if option.option_class in (OptionClass.EXTERNAL, OptionClass.CHANGES_FORMAT):
@@ -150,3 +164,33 @@ def test_a_number_out_of_range_is_refused_by_name(
     OPTION_REGISTRY[key].check(good)
     with pytest.raises(InputError, match=re.escape(f"{key!r} = {bad} must be {words}")):
         OPTION_REGISTRY[key].check(bad)
+
+
+def test_no_module_outside_the_register_spells_the_key_of_an_option_to_read_it() -> None:
+    keys = {key for key in OPTION_REGISTRY if "." in key or "-" in key}
+    package = Path(paimon_orch.__file__).parent
+    reads = [
+        f"{path.relative_to(package)}:{call.lineno}: {key}"
+        for path in package.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if call.func.attr == "get" and call.args and isinstance(call.args[0], ast.Constant)
+        if (key := call.args[0].value) in keys
+        if path.parent.name != "datasource"  # options of a Spark read have keys of their own
+    ]
+    assert reads == []
+
+
+def test_an_option_that_a_table_does_not_set_has_the_default_of_the_register() -> None:
+    assert Options({}).get(core_options.COMPACTION_SMALL_FILE_RATIO) == 0.7
+    assert Options({}).get(core_options.TARGET_FILE_SIZE) is None
+    assert Options({}).get(core_options.TARGET_FILE_SIZE, 5) == 5
+    assert Options({}).get(core_options.SEQUENCE_FIELD) == ()
+    assert Options({"sequence.field": "a, b"}).get(core_options.SEQUENCE_FIELD) == ("a", "b")
+
+
+def test_a_member_of_a_family_is_read_by_its_name() -> None:
+    option = core_options.FIELD_DISTINCT.named("a.b")
+    assert option.key == "fields.a.b.distinct"
+    assert Options({"fields.a.b.distinct": "true"}).get(option)
+    assert not Options({}).get(option)

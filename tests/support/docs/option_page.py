@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from paimon_orch.format.options.core_options import FAMILIES
 from paimon_orch.format.options.register import OPTION_REGISTRY
-from paimon_orch.format.options.table_option import OptionClass, StepKind, TableOption
+from paimon_orch.format.options.table_option import AnyOption, OptionClass, StepKind
 
 _STEPS = {
     StepKind.READ: "reads",
@@ -53,7 +53,7 @@ def option_section() -> Iterator[str]:
     yield "### Honoured\n"
     yield "| option | default | implemented values |\n| --- | --- | --- |"
     for option in _select_by_class(options, OptionClass.HONOURED):
-        values = ", ".join(f"`{choice}`" for choice in option.choices) or option.type.value
+        values = ", ".join(f"`{choice}`" for choice in option.choices) or option.type.name
         values += f" {option.range}" if option.range else ""
         yield f"| `{option.key}` | {_default(option)} | {values} |"
     yield "\n### Harmless\n"
@@ -61,14 +61,12 @@ def option_section() -> Iterator[str]:
     yield ", ".join(f"`{option.key}`" for option in harmless) + "."
 
 
-def _select_by_class(
-    options: Sequence[TableOption], option_class: OptionClass
-) -> list[TableOption]:
+def _select_by_class(options: Sequence[AnyOption], option_class: OptionClass) -> list[AnyOption]:
     chosen = (option for option in options if option.option_class is option_class)
     return sorted(chosen, key=lambda option: option.key)
 
 
-def _default(option: TableOption) -> str:
+def _default(option: AnyOption) -> str:
     return "" if option.default is None else f"`{option.default}`"
 
 
