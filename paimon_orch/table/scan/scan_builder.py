@@ -133,7 +133,7 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
 
 
 def _check_incremental_support(identifier: str, schema: TableSchema) -> None:
-    branch = schema.options.get(FALLBACK_BRANCH_OPTION, "")
+    branch = schema.typed_options.get(SCAN_FALLBACK_BRANCH) or ""
     if branch.strip():
         raise UnsupportedError(
             f"{identifier}: incremental reads do not support the fallback branch of option "
