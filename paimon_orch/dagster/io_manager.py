@@ -1,4 +1,4 @@
-"""An IO manager: frames that fit into memory, from and to Paimon tables."""
+"""An IO manager that reads and writes Paimon tables as frames in memory."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from paimon_orch.dagster.metadata import PaimonMetadata, count_rows_not_visible
+from paimon_orch.dagster.metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.retries import fail_if_unsupported
@@ -27,11 +27,12 @@ _WRITE_MODES = ("append", "overwrite", "upsert")
 
 
 class PaimonArrowIOManager(dg.ConfigurableIOManager):
-    """Stores what an asset ``[..., database, table]`` returns, and loads what a downstream asset asks for.
+    """Writes the value of an asset ``[..., database, table]`` to its table, and reads it for inputs.
 
-    Takes Arrow tables and batch readers, pandas and Polars frames; the type of the input decides what is loaded, Arrow
-    without one. The table must be there. ``write_mode`` in the metadata of the asset, or of the run's output, goes before
-    the field. A step that is retried in its run adds nothing twice.
+    Accepts Arrow tables and record batch readers, and pandas and Polars frames. The type annotation
+    of an input selects what is loaded; the default is an Arrow table. The table must exist.
+    ``write_mode`` in the metadata of the asset or of the output overrides the field. A step that is
+    retried within its run does not write its rows again.
 
     >>> PaimonArrowIOManager(paimon=PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")))
     """
@@ -39,66 +40,73 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
     paimon: dg.ResourceDependency[PaimonCatalogResource]
     write_mode: Literal["append", "overwrite", "upsert"] = Field(
         default="append",
-        description="overwrite replaces the partitions of the run, the whole table if the asset has none.",
+        description="append, upsert by primary key, or overwrite: replace the partitions of the "
+        "run, or the whole table if the asset is not partitioned.",
     )
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write and commit one snapshot."""
-        table = self._table(context.asset_key)
+        """Write the rows and commit one snapshot."""
+        table = self._load_table(context.asset_key)
         rows = _to_arrow(obj)
         with fail_if_unsupported(table.identifier):
             specs = _parse_partition_specs(table, context)
             if context.has_asset_partitions and not specs:
                 # an overwrite would replace the whole table
-                raise InputError(f"the run of {table.identifier} names no partition to write")
-            snapshot = _write_rows(
-                table,
-                rows,
-                self._parse_write_mode(context),
-                specs,
-                commit_id=_build_commit_id(context),
-            )
-        waiting = None if snapshot is None else count_rows_not_visible(table, snapshot)
-        if waiting:
-            hint = describe_unseen_rows_in_scan(table.identifier, table.paths, waiting)
-            context.log.warning("%s, or materialize the compaction of the table", hint)
-        written = PaimonMetadata(
-            snapshot_id=None if snapshot is None else snapshot.id,
-            rows_written=rows.num_rows,
-            rows_not_visible=waiting,
-        )
-        stale = {} if snapshot is None else report_stale_options(context, table)
-        context.add_output_metadata(written.to_dagster() | stale)
+                raise InputError(f"the run of {table.identifier} has no partition to write")
+            mode, commit_id = self._parse_write_mode(context), _build_commit_id(context)
+            snapshot = _write_rows(table, rows, mode, specs, commit_id=commit_id)
+        if snapshot is None:
+            metadata = PaimonMetadata(rows_written=rows.num_rows).to_dagster()
+        else:
+            metadata = _report_snapshot(context, table, snapshot, rows.num_rows)
+        context.add_output_metadata(metadata)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Read the partitions of the run, or all, in the form that the input is annotated with."""
-        table = self._table(context.asset_key)
-        chosen, limit = None, None
-        if context.has_asset_partitions:  # may be none: the first partition has nothing before it
-            chosen = build_partition_filter(table, _parse_partition_specs(table, context))
-            limit = 0 if chosen is None else None
+        """Read the partitions of the run, or the whole table, as the annotated type of the input."""
+        table = self._load_table(context.asset_key)
+        partition_filter, limit = None, None
+        if context.has_asset_partitions:  # may be none: the first partition has no predecessor
+            specs = _parse_partition_specs(table, context)
+            partition_filter = build_partition_filter(table, specs)
+            limit = 0 if partition_filter is None else None
         with fail_if_unsupported(table.identifier):
-            scan = table.scan(filter=chosen, limit=limit)
-            left_out = scan.rows_not_visible if limit is None else 0
-            if left_out:
+            scan = table.scan(filter=partition_filter, limit=limit)
+            unseen_rows = scan.rows_not_visible if limit is None else 0
+            if unseen_rows:
                 context.log.warning(
-                    describe_unseen_rows_in_scan(table.identifier, table.paths, left_out)
+                    describe_unseen_rows_in_scan(table.identifier, table.paths, unseen_rows)
                 )
             rows = scan.to_arrow()
         return _convert_to_type(rows, context.dagster_type.typing_type)
 
-    def _table(self, key: dg.AssetKey) -> Table:
+    def _load_table(self, key: dg.AssetKey) -> Table:
         if len(key.path) < 2:
-            raise InputError(f"the asset {key.to_user_string()} must be called 'database/table'")
+            raise InputError(
+                f"the key of the asset {key.to_user_string()} must end in database/table"
+            )
         return self.paimon.load_table(".".join(key.path[-2:]))
 
     def _parse_write_mode(self, context: dg.OutputContext) -> str:
-        given = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
-        mode = given.get("write_mode", self.write_mode)
+        metadata = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
+        mode = metadata.get("write_mode", self.write_mode)
         text = str(mode.value if isinstance(mode, dg.MetadataValue) else mode)
         if text not in _WRITE_MODES:
             raise InputError(f"write_mode {text!r} must be one of {', '.join(_WRITE_MODES)}")
         return text
+
+
+def _report_snapshot(
+    context: dg.OutputContext, table: Table, snapshot: Snapshot, row_count: int
+) -> Metadata:
+    """Log warnings about a snapshot, and return its metadata."""
+    unseen_rows = count_rows_not_visible(table, snapshot)
+    if unseen_rows:
+        hint = describe_unseen_rows_in_scan(table.identifier, table.paths, unseen_rows)
+        context.log.warning("%s, or materialize the compaction of the table", hint)
+    metadata = PaimonMetadata(
+        snapshot_id=snapshot.id, rows_written=row_count, rows_not_visible=unseen_rows
+    )
+    return metadata.to_dagster() | report_stale_options(context, table)
 
 
 def _build_commit_id(context: dg.OutputContext) -> CommitId:
@@ -118,42 +126,46 @@ def _write_rows(
 def _parse_partition_specs(
     table: Table, context: dg.OutputContext | dg.InputContext
 ) -> list[dict[str, str]]:
-    """Return the partitions of the asset in the run, none if it has no partitions."""
+    """Return the partitions of the run, none for an unpartitioned asset."""
     if not context.has_asset_partitions:
         return []
-    translate = PartitionKeys.of(table.schema, context.asset_partitions_def)
-    return [translate.parse(key) for key in context.asset_partition_keys]
+    partition_keys = PartitionKeys.of(table.schema, context.asset_partitions_def)
+    return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 
 def build_partition_filter(table: Table, specs: Sequence[PartitionSpec]) -> Predicate | None:
-    """Return a filter that rows of these partitions pass, None if the table has none of them."""
-    schema, chosen = table.schema, build_any_partition_matcher(specs, table.schema)
-    found = list(dict.fromkeys(s.partition for s in table.files() if chosen(s.partition)))
-    if not found:
+    """Return a filter for the rows of these partitions, None if the table has none of them."""
+    schema = table.schema
+    is_wanted = build_any_partition_matcher(specs, schema)
+    partitions = list(dict.fromkeys(s.partition for s in table.files() if is_wanted(s.partition)))
+    if not partitions:
         return None
-    *others, last = schema.partition_keys
-    values = build_partition_table(found, schema)
-    groups = defaultdict[tuple[Any, ...], list[Any]](list)  # by all columns but the last
-    for row in range(len(found)):
-        shared = tuple(values.column(name)[row] for name in others)
-        groups[shared].append(values.column(last)[row])
+    *leading_names, last_name = schema.partition_keys
+    values = build_partition_table(partitions, schema)
+    last_values = defaultdict[tuple[Any, ...], list[Any]](list)  # by the values of other columns
+    for row in range(len(partitions)):
+        leading_values = tuple(values.column(name)[row] for name in leading_names)
+        last_values[leading_values].append(values.column(last_name)[row])
     return Or(
         tuple(
             And(
                 (
-                    *map(_build_in_predicate, others, zip(shared, strict=True)),
-                    _build_in_predicate(last, members),
+                    *(
+                        _build_in_predicate(name, [value])
+                        for name, value in zip(leading_names, leading_values, strict=True)
+                    ),
+                    _build_in_predicate(last_name, members),
                 )
             )
-            for shared, members in groups.items()
+            for leading_values, members in last_values.items()
         )
     )
 
 
 def _build_in_predicate(name: str, values: Sequence["pa.Scalar[pa.DataType]"]) -> Predicate:
-    known = tuple(value for value in values if value.is_valid)
-    leaves = [Leaf(name, Operator.IN, known)] if known else []
-    if len(known) < len(values):
+    valid_values = tuple(value for value in values if value.is_valid)
+    leaves = [Leaf(name, Operator.IN, valid_values)] if valid_values else []
+    if len(valid_values) < len(values):
         leaves.append(Leaf(name, Operator.IS_NULL))
     return Or(tuple(leaves))
 
@@ -164,22 +176,22 @@ def _to_arrow(value: Any) -> pa.Table:
     if isinstance(value, pa.RecordBatchReader):
         return value.read_all()
     if type(value).__module__.partition(".")[0] == "polars":
-        frame = value.collect() if hasattr(value, "collect") else value  # lazy or not
+        frame = value.collect() if hasattr(value, "collect") else value  # a lazy frame or not
         return frame.to_arrow()
     if type(value).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
-    raise InputError(f"a table is stored from Arrow, pandas or Polars, not from {type(value)}")
+    raise InputError(f"the value must be an Arrow, pandas or Polars table, not {type(value)}")
 
 
-def _convert_to_type(rows: pa.Table, form: Any) -> Any:
-    if get_origin(form) in (Union, UnionType):  # such as DataFrame | None
-        form = next(one for one in get_args(form) if one is not NoneType)
-    module = getattr(form, "__module__", "").partition(".")[0]
+def _convert_to_type(rows: pa.Table, annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, UnionType):  # such as DataFrame | None
+        annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
+    module = getattr(annotation, "__module__", "").partition(".")[0]
     if module == "pandas":
         return rows.to_pandas()
     if module == "polars":
         import polars as pl
 
         frame = pl.DataFrame(rows)
-        return frame.lazy() if form is pl.LazyFrame else frame
-    return rows.to_reader() if form is pa.RecordBatchReader else rows
+        return frame.lazy() if annotation is pl.LazyFrame else frame
+    return rows.to_reader() if annotation is pa.RecordBatchReader else rows

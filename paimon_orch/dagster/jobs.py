@@ -1,8 +1,9 @@
-"""Factories of jobs: maintenance of a whole table, where a backfill would mean nothing.
+"""Factories of jobs that maintain a whole table.
 
-All are of one shape: an op ``<action>`` with its config, which may be a dry run, and figures in an observation of the
-table's asset. The ``config`` of a factory is the policy of the table: the default run config of the job, the default of
-each field that a run leaves out, and what the job's schedule runs with.
+Each job has one op, ``<action>``, whose config can request a dry run. The op reports its metrics in
+an observation of the table's asset. The ``config`` of a factory is the maintenance policy of the
+table: the default run config of the job, the default of each field that a run omits, and the run
+config of the job's schedule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from paimon_orch.dagster.maintenance_ops import (
     MaintenanceOp,
     RemoveOrphanFilesConfig,
 )
+from paimon_orch.dagster.metadata import Metadata
 from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
 from paimon_orch.dagster.progress import build_progress_logger
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
@@ -26,6 +28,7 @@ from paimon_orch.dagster.retries import raise_dagster_errors
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_context import build_executor, build_spark_link_metadata
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.table.table import Table
 
 ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
 
@@ -36,11 +39,12 @@ def build_expire_snapshots_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``expire_snapshots__<database>__<table>``, in the launchpad a dry run.
+    """Return the job ``expire_snapshots__<database>__<table>``; in the launchpad it is a dry run.
 
-    It deletes snapshots by ``config`` (``retain_min``, ``retain_max``, ``retain_for``, ``max_deletes``), by the table's
-    options where that says nothing, and the files that only they need. This and all jobs of this module take the
-    resources ``paimon`` and ``spark``; Spark starts if ``use_spark`` says so.
+    It deletes expired snapshots and the files that only they reference. ``config`` sets
+    ``retain_min``, ``retain_max``, ``retain_for`` and ``max_deletes``; the defaults are the table's
+    options. All jobs of this module require the resources ``paimon`` and ``spark``; Spark is only
+    started with ``use_spark``.
     """
     return _build_maintenance_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
 
@@ -51,14 +55,13 @@ def build_remove_orphan_files_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``remove_orphan_files__<database>__<table>``, in the launchpad a dry run.
+    """Return the job ``remove_orphan_files__<database>__<table>``; in the launchpad it is a dry run.
 
-    It removes files that nothing refers to, or puts them aside, and fails before that if a check finds the table damaged.
+    It deletes unreferenced files or moves them to quarantine. If the table is damaged, the job
+    fails and removes no file.
     """
-    shown = {"older_than": RemoveOrphanFilesConfig().older_than}
-    return _build_maintenance_job(
-        REMOVE_ORPHAN_FILES, table, shown | dict(config or {}), key_prefix
-    )
+    policy = {"older_than": RemoveOrphanFilesConfig().older_than, **(config or {})}
+    return _build_maintenance_job(REMOVE_ORPHAN_FILES, table, policy, key_prefix)
 
 
 def build_expire_partitions_job(
@@ -67,7 +70,10 @@ def build_expire_partitions_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``expire_partitions__<database>__<table>``, in the launchpad a dry run: drops old partitions."""
+    """Return the job ``expire_partitions__<database>__<table>``; in the launchpad it is a dry run.
+
+    It drops old partitions.
+    """
     return _build_maintenance_job(EXPIRE_PARTITIONS, table, config or {}, key_prefix)
 
 
@@ -82,57 +88,66 @@ def build_compact_manifests_job(
 
 
 def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
-    """Return the config that the op of a maintenance job has by default, as far as it is not the op's own."""
+    """Return the default config of a maintenance job's op: the policy and ``dry_run``."""
     run_config = job.run_config or {}
     config: dict[str, Any] = run_config["ops"][job.tags[ACTION_TAG]]["config"]
     return dict(config)
 
 
 def _build_maintenance_job(
-    step: MaintenanceOp[C], table: str, config: Mapping[str, Any], key_prefix: Sequence[str]
+    base_op: MaintenanceOp[C], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
 ) -> dg.JobDefinition:
-    step = step.with_policy(config)
-    defaults = {"dry_run": step.config().dry_run, **config}
-    name, asset = (
-        definition_name(step.action, table, key_prefix),
-        table_asset_key(table, key_prefix),
-    )
-    description = step.description.format(table=table)
+    maintenance_op = base_op.with_policy(policy)
+    action = maintenance_op.action
+    name, asset = definition_name(action, table, key_prefix), table_asset_key(table, key_prefix)
+    description = maintenance_op.description.format(table=table)
 
     @dg.op(
-        name=f"{name}_op",  # ops and jobs share their names
+        name=f"{name}_op",  # ops and jobs share one namespace
         description=description,
         out=dg.Out(dg.Nothing),
-        config_schema=step.config.to_fields_dict(),
+        config_schema=maintenance_op.config.to_fields_dict(),
         pool=pool_name(table),
     )
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:
-        config = step.config(**context.op_config)
+        config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
-            executor = build_executor(context, spark) if config.use_spark else InProcessExecutor()
-            progress = build_progress_logger(context, f"{step.action}, {table}")
             loaded = config.load_table(paimon, table)
-            outcome = step.perform(loaded, config, executor, progress)
-            stale = {} if config.dry_run else report_stale_options(context, loaded)
-        when = "dry run of " if config.dry_run else ""
-        context.log.info("%s%s, %s: %s", when, step.action, table, outcome.numbers)
-        metadata = (
-            outcome.to_metadata(step.action, dry_run=config.dry_run)
-            | build_spark_link_metadata(spark)
-            | stale
-        )
-        context.log_event(dg.AssetObservation(asset, description=step.action, metadata=metadata))
+            metadata = _perform(context, maintenance_op, config, loaded, spark)
+        context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
 
     @dg.job(
         name=name,
         description=description,
-        tags={TABLE_TAG: table, ACTION_TAG: step.action},
-        config={"ops": {step.action: {"config": defaults}}},
+        tags={TABLE_TAG: table, ACTION_TAG: action},
+        config={
+            "ops": {action: {"config": {"dry_run": maintenance_op.config().dry_run, **policy}}}
+        },
         executor_def=dg.in_process_executor,
     )
     def maintenance() -> None:
-        perform.alias(step.action)()
+        perform.alias(action)()
 
     return maintenance
+
+
+def _perform(
+    context: dg.OpExecutionContext,
+    maintenance_op: MaintenanceOp[C],
+    config: C,
+    table: Table,
+    spark: SparkSessionResource,
+) -> Metadata:
+    """Run a maintenance op, log its metrics, and return the metadata of the observation."""
+    action = maintenance_op.action
+    executor = build_executor(context, spark) if config.use_spark else InProcessExecutor()
+    progress = build_progress_logger(context, f"{action} of {table.identifier}")
+    result = maintenance_op.perform(table, config, executor, progress)
+    stale = {} if config.dry_run else report_stale_options(context, table)
+    mode = " (dry run)" if config.dry_run else ""
+    metrics = result.numeric_metrics
+    context.log.info("%s of %s%s: %s", action, table.identifier, mode, metrics)
+    metadata = result.to_metadata(action, dry_run=config.dry_run)
+    return metadata | build_spark_link_metadata(spark) | stale

@@ -1,4 +1,4 @@
-"""Maintenance steps behind one face: a config that the launchpad explains, and what was or would be done."""
+"""Maintenance ops: a step, its run config with defaults and descriptions, and the result it reports."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,53 +20,74 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
 from paimon_orch.table.table import Table
 
+DRY_RUN_HELP = "Report what the run would do, without changing the table."
+USE_SPARK_HELP = "List and delete files on Spark; useful for tables with very many files."
 _MAX_SHOWN_FINDINGS = 10
 
 
 class MaintenanceConfig(AllowanceConfig):
-    """What all steps have in common."""
+    """Run config of all maintenance ops."""
 
-    dry_run: bool = Field(default=True, description="Show what would be done, and change nothing.")
-    use_spark: bool = Field(
-        default=False, description="List and delete on Spark: for tables of very many files."
-    )
+    dry_run: bool = Field(default=True, description=DRY_RUN_HELP)
+    use_spark: bool = Field(default=False, description=USE_SPARK_HELP)
 
 
 class ExpireSnapshotsConfig(MaintenanceConfig):
-    """What is not given is taken from the table's options."""
+    """Run config of expire_snapshots; the defaults are the table's options."""
 
-    retain_min: int | None = Field(default=None, description="Keep at least so many snapshots.")
-    retain_max: int | None = Field(default=None, description="Keep at most so many snapshots.")
-    retain_for: str | None = Field(default=None, description="Keep them so long, e.g. '24 h'.")
-    max_deletes: int | None = Field(default=None, description="Delete at most so many in a run.")
+    retain_min: int | None = Field(
+        default=None, description="Minimum number of snapshots to retain."
+    )
+    retain_max: int | None = Field(
+        default=None, description="Maximum number of snapshots to retain."
+    )
+    retain_for: str | None = Field(
+        default=None, description="Retain snapshots younger than this, for example '24 h'."
+    )
+    max_deletes: int | None = Field(
+        default=None, description="Maximum number of snapshots to delete in one run."
+    )
 
 
 class RemoveOrphanFilesConfig(MaintenanceConfig):
-    """Orphans are files that no snapshot, tag, changelog or branch names."""
+    """Run config of remove_orphan_files.
+
+    Orphan files are files that no snapshot, tag, changelog or branch references.
+    """
 
     older_than: str = Field(
         default="3 d",  # longer than the slowest writer takes to commit
-        description="Leave younger files alone, e.g. '3 d'. Must be longer than the longest write takes.",
+        description="Keep files younger than this, for example '3 d'. It must be longer than the "
+        "longest write takes.",
     )
     quarantine: bool = Field(
-        default=False, description="Move the files aside, to be restored, instead of deleting them."
+        default=False, description="Move the files to quarantine instead of deleting them."
     )
 
 
 class ExpirePartitionsConfig(MaintenanceConfig):
-    """What is not given is taken from the table's options."""
+    """Run config of expire_partitions; the defaults are the table's options."""
 
     expiration_time: str | None = Field(
-        default=None, description="Drop partitions that are older, e.g. '30 d'."
+        default=None, description="Drop partitions older than this, for example '30 d'."
     )
-    strategy: str | None = Field(default=None, description="values-time or update-time.")
-    max_expires: int | None = Field(default=None, description="Drop at most so many in a run.")
+    strategy: str | None = Field(
+        default=None,
+        description="How the age is computed: values-time (partition value) or update-time (last "
+        "change).",
+    )
+    max_expires: int | None = Field(
+        default=None, description="Maximum number of partitions to drop in one run."
+    )
 
 
 class CompactManifestsConfig(MaintenanceConfig):
-    """Rows and files stay as they are, so it is no dry run unless it is asked for."""
+    """Run config of compact_manifests.
 
-    dry_run: bool = Field(default=False, description="Show what would be done, and change nothing.")
+    By default it is not a dry run, since data files do not change.
+    """
+
+    dry_run: bool = Field(default=False, description=DRY_RUN_HELP)
 
 
 C = TypeVar("C", bound=MaintenanceConfig)
@@ -74,25 +95,30 @@ C = TypeVar("C", bound=MaintenanceConfig)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What a step did or, in a dry run, would do.
+    """What a step did or, in a dry run, would do."""
 
-    :ivar figures: numbers by name; other values are not reported
-    :ivar rows: the plan, each row a mapping of :attr:`columns` (names and types)
-    """
-
-    figures: Mapping[str, object]
+    metrics: Mapping[str, object]
+    """Values by name; only numbers are reported."""
     rows: Iterable[Mapping[str, Any]] = ()
+    """The rows of the plan."""
     columns: Mapping[str, str] = field(default_factory=dict)
+    """The columns of the plan: types by name."""
 
     @property
-    def numbers(self) -> dict[str, int | float]:
-        """Return the figures that are numbers."""
-        return {k: v for k, v in self.figures.items() if isinstance(v, int | float)}
+    def numeric_metrics(self) -> dict[str, int | float]:
+        """The metrics that are numbers."""
+        return {
+            name: value for name, value in self.metrics.items() if isinstance(value, int | float)
+        }
 
     def to_metadata(self, action: str, *, dry_run: bool) -> Metadata:
-        """Return the numbers below ``paimon/<action>_``, in a dry run ``planned_``, and the plan as a table."""
+        """Return the metrics and the plan as metadata.
+
+        The keys of metrics begin with ``paimon/<action>_``, in a dry run with
+        ``paimon/<action>_planned_``.
+        """
         prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
-        metadata: Metadata = {prefix + name: value for name, value in self.numbers.items()}
+        metadata: Metadata = {prefix + name: value for name, value in self.numeric_metrics.items()}
         metadata["paimon/dry_run"] = dry_run
         if self.columns:
             metadata["paimon/plan"] = build_metadata_table(self.rows, self.columns)
@@ -108,43 +134,45 @@ _TIME_PARSERS: Mapping[str, Callable[[str, str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOp(Generic[C]):
-    """A step by its name; ``perform`` changes nothing if the config says ``dry_run``.
-
-    :ivar config: the class of the op's config; its defaults are the policy of the job
-    """
+    """A maintenance step as an op with a run config."""
 
     action: str
+    """The name of the op."""
     description: str
+    """The description of the op, a template with the field ``table``."""
     config: type[C]
+    """The class of the op's config; its defaults are the policy of the job."""
     perform: Callable[[Table, C, Executor, Progress], MaintenanceResult]
+    """Runs the step; with ``dry_run`` in the config it changes nothing."""
 
     def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp[C]":
-        """Return the step whose config has the values of ``policy`` as defaults.
+        """Return the op with the values of ``policy`` as config defaults.
 
-        Raises :class:`InputError` for a name that the config does not have, and for a value that it does not take.
+        Raises :class:`InputError` for an unknown config field and for an invalid value.
         """
         self.check_config(policy)
         return replace(self, config=build_config_class(self.config, policy))
 
     def check_config(self, config: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for an unknown config field, and for a value that the field does not accept."""
-        known = self.config.model_fields
-        unknown = sorted(config.keys() - known.keys())
+        """Raise :class:`InputError` for an unknown config field and for an invalid value."""
+        fields = self.config.model_fields
+        unknown = sorted(config.keys() - fields.keys())
         if unknown:
             raise InputError(
-                f"{self.action} has no config field {', '.join(unknown)}; its fields are {', '.join(known)}"
+                f"{self.action} has no config field {', '.join(unknown)}; "
+                f"its fields are {', '.join(fields)}"
             )
         try:
             self.config(**config)
         except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join(map(str, each['loc']))} = {each['input']!r}: {each['msg']}"
-                for each in error.errors()
+            details = "; ".join(
+                f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}"
+                for e in error.errors()
             )
-            raise InputError(f"config of {self.action}: {wrong}") from error
+            raise InputError(f"invalid config of {self.action}: {details}") from error
         for name, parse in _TIME_PARSERS.items():
             if config.get(name) is not None:
-                parse(name, config[name])  # refuse it when definitions load, not in a scheduled run
+                parse(name, config[name])  # raises when definitions load, not in a scheduled run
 
 
 def _expire_snapshots(
@@ -198,12 +226,13 @@ def _remove_orphan_files(
 
 
 def _check_not_damaged(table: Table) -> None:
-    """Refuse to delete from a table that lost files, or whose metadata contradicts itself."""
+    """Raise :class:`dagster.Failure` if files are missing or the metadata is inconsistent."""
     report = check(table)
     if not report:
-        shown = "\n".join(map(str, report.findings[:_MAX_SHOWN_FINDINGS]))
+        findings = "\n".join(map(str, report.findings[:_MAX_SHOWN_FINDINGS]))
         raise dg.Failure(
-            f"{table.identifier} is damaged, so no orphan file was removed. Findings: {len(report.findings)}\n{shown}",
+            f"{table.identifier} is damaged; no orphan file was removed. "
+            f"Findings: {len(report.findings)}\n{findings}",
             metadata={
                 "dagster/table_name": table.identifier,
                 "paimon/findings": len(report.findings),
@@ -249,31 +278,31 @@ def _compact_manifests(
 
 EXPIRE_SNAPSHOTS = MaintenanceOp(
     "expire_snapshots",
-    "Deletes old snapshots of `{table}` and the files that only they need.",
+    "Deletes expired snapshots of `{table}` and the files that only they reference.",
     ExpireSnapshotsConfig,
     _expire_snapshots,
 )
 REMOVE_ORPHAN_FILES = MaintenanceOp(
     "remove_orphan_files",
-    "Deletes files of `{table}` that nothing refers to. A damaged table is left alone.",
+    "Deletes unreferenced files of `{table}`. Fails without deleting anything if the table is damaged.",
     RemoveOrphanFilesConfig,
     _remove_orphan_files,
 )
 EXPIRE_PARTITIONS = MaintenanceOp(
     "expire_partitions",
-    "Drops partitions of `{table}` by their age.",
+    "Drops expired partitions of `{table}`.",
     ExpirePartitionsConfig,
     _expire_partitions,
 )
 COMPACT_MANIFESTS = MaintenanceOp(
     "compact_manifests",
-    "Merges the manifests of `{table}` into few; rows and files stay as they are.",
+    "Merges small manifests of `{table}`. Data files do not change.",
     CompactManifestsConfig,
     _compact_manifests,
 )
 
 MAINTENANCE_OPS: Mapping[str, MaintenanceOp[Any]] = {
-    step.action: step
-    for step in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
+    op.action: op
+    for op in (EXPIRE_SNAPSHOTS, EXPIRE_PARTITIONS, COMPACT_MANIFESTS, REMOVE_ORPHAN_FILES)
 }
-"""The steps by their actions."""
+"""Maintenance ops by action."""

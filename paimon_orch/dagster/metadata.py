@@ -1,6 +1,6 @@
-"""What runs report: one class for our keys, so that names cannot drift, and views of plans and schemas.
+"""Metadata of runs: the keys below ``paimon/``, and tables of plans, decisions and columns.
 
-Figures are reported as numbers, which Dagster plots.
+Metrics are reported as numbers, which Dagster plots.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ import dagster as dg
 
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.data_types import type_to_sql
+from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
@@ -35,7 +35,13 @@ _PLAN_COLUMNS = {
     "bytes": "int",
     "output_level": "int",
 }
-_INDEX_COLUMNS = {"partition": "string", "bucket": "int", "files": "int", "rows": "int", "bytes": "int"}  # fmt: skip
+_INDEX_COLUMNS = {
+    "partition": "string",
+    "bucket": "int",
+    "files": "int",
+    "rows": "int",
+    "bytes": "int",
+}
 
 _STATE_METRICS = (
     "files",
@@ -57,22 +63,14 @@ _DECISION_COLUMNS = {
 }
 
 Metadata = dict[str, Any]
-"""Metadata by key, of whatever Dagster takes as a value."""
+"""Metadata by key, with any value that Dagster accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaimonMetadata:
-    """The keys below ``paimon/``, each optional; sizes are in bytes, counts are of the asset or partition.
+    """The keys below ``paimon/``, each optional, for an asset or one of its partitions.
 
-    :ivar deletion_vector_rows: rows that deletion vectors hide
-    :ivar rows_not_visible: records that batch readers do not see before a compaction
-    :ivar read_amplification: sorted runs in the bucket with the most: what its readers merge
-    :ivar write_amplification: bytes that were written for each byte of level 0 that was taken away
-    :ivar small_file_ratio: the part of the files that is small and shares its bucket with others
-    :ivar planned_buckets: buckets that were compacted; :attr:`skipped_buckets` had nothing to do
-    :ivar indexed_files: files that got other indexes, of :attr:`bytes_read` bytes; :attr:`skipped_files` had them
-    :ivar embedded_indexes: files whose indexes are in the manifest, :attr:`index_files` those that have them beside
-    :ivar plan: the decision: which buckets, and why (at most 50 of them)
+    Sizes are in bytes.
     """
 
     snapshot_id: int | None = None
@@ -86,53 +84,68 @@ class PaimonMetadata:
     files_after: int | None = None
     bytes_rewritten: int | None = None
     write_amplification: float | None = None
+    """Bytes written per byte of level-0 files that the compaction removed."""
     bytes: int | None = None
     level0_files: int | None = None
     rows_not_visible: int | None = None
+    """Records that batch readers do not see before a compaction."""
     read_amplification: int | None = None
+    """Sorted runs that a reader merges, in the bucket with the most."""
     read_amplification_before: int | None = None
     deletion_vector_rows: int | None = None
+    """Rows that deletion vectors mark as deleted."""
     small_file_ratio: float | None = None
+    """Share of files that are small and not the only file of their bucket."""
     duration_seconds: float | None = None
     commit_attempts: int | None = None
     planned_buckets: int | None = None
+    """Buckets that were compacted."""
     skipped_buckets: int | None = None
+    """Buckets with nothing to compact."""
     indexed_files: int | None = None
+    """Files to which file indexes were added."""
     skipped_files: int | None = None
+    """Files that had all file indexes of the table's options."""
     bytes_read: int | None = None
+    """Size of the files that were read to build file indexes."""
     embedded_indexes: int | None = None
+    """Data files whose file index is stored in the manifest."""
     index_files: int | None = None
+    """Data files whose file index is stored in a file of its own."""
     plan: dg.TableMetadataValue | None = None
+    """The units of work and their reasons, at most :data:`MAX_TABLE_RECORDS`."""
     before_after: dg.TableMetadataValue | None = None
 
     def to_dagster(self) -> Metadata:
-        """Return the keys that have a value, in Dagster's form."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the keys that have a value, with values of Dagster's types."""
+        metadata = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             f"paimon/{name}": round(value, 3) if isinstance(value, float) else value
-            for name, value in found.items()
+            for name, value in metadata.items()
             if value is not None
         }
 
 
 def filter_report(report: TableReport, path: str) -> TableReport:
-    """Return a report cut down to one partition."""
+    """Return the part of a report for one partition."""
     return replace(report, buckets=tuple(b for b in report.buckets if b.partition == path))
 
 
 def filter_result(result: CompactionResult, path: str) -> CompactionResult:
-    """Return a result whose plan is cut down to one partition; its sums stay those of the commit."""
+    """Return a result with the plan of one partition; its totals are still those of the commit."""
     units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
     return replace(result, plan=replace(result.plan, units=units))
 
 
 def build_table_state(report: TableReport) -> PaimonMetadata:
-    """Return what a table or partition looks like."""
+    """Return the size and the read amplification of a table or partition."""
     return PaimonMetadata(
         files=report.file_count,
         bytes=report.bytes,
         level0_files=report.level0_files,
-        rows_not_visible=_get_rows_not_visible(report),
+        rows_not_visible=report.rows_not_visible
+        if _can_have_rows_not_visible(report.schema)
+        else None,
         read_amplification=_compute_max_sorted_runs(report),
         deletion_vector_rows=report.deleted_rows,
         small_file_ratio=report.small_files / max(report.file_count, 1),
@@ -140,22 +153,21 @@ def build_table_state(report: TableReport) -> PaimonMetadata:
 
 
 def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
-    """Return the records of a snapshot that wait for compaction, None for tables whose readers see all files."""
-    schema = table.schema
-    visibility = Visibility(schema)
-    if not (visibility.skips_level_0 or has_postpone_buckets(schema)):
+    """Return the records of a snapshot that readers do not see before a compaction.
+
+    Returns None for tables whose readers see all files.
+    """
+    if not _can_have_rows_not_visible(table.schema):
         return None
-    return visibility.rows_not_visible(table.stores.manifests, snapshot)
+    return Visibility(table.schema).rows_not_visible(table.stores.manifests, snapshot)
 
 
-def _get_rows_not_visible(report: TableReport) -> int | None:
-    """Return the records that wait for compaction, None for tables whose readers see all files."""
-    hides = Visibility(report.schema).skips_level_0 or has_postpone_buckets(report.schema)
-    return report.rows_not_visible if hides else None
+def _can_have_rows_not_visible(schema: TableSchema) -> bool:
+    return Visibility(schema).skips_level_0 or has_postpone_buckets(schema)
 
 
 def _compute_max_sorted_runs(report: TableReport) -> int:
-    """Return what readers merge in the bucket with the most."""
+    """Return the sorted runs that a reader merges in the bucket with the most."""
     if not report.schema.primary_keys:
         return 0
     buckets = (bucket.files for bucket in report.buckets if bucket.bucket >= 0)
@@ -163,7 +175,7 @@ def _compute_max_sorted_runs(report: TableReport) -> int:
 
 
 def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
-    """Return the rows of a table or partition, nothing where only a merge can tell."""
+    """Return the row count of a table or partition; nothing if only a merge can count the rows."""
     key = "dagster/partition_row_count" if partition else "dagster/row_count"
     return {} if report.row_count is None else {key: report.row_count}
 
@@ -174,16 +186,15 @@ def build_compaction_metadata(
     result: CompactionResult,
     *,
     partition: bool,
-    alone: bool = True,
+    include_totals: bool = True,
 ) -> Metadata:
-    """Return what a compaction did to a table or partition, and the decision that it followed.
+    """Return the effect of a compaction on a table or partition, and its plan.
 
-    :param alone: whether the result is of nothing else; sums over several partitions are left out
+    :param include_totals: False if the totals of the result cover other partitions too
     """
-    units, now = result.plan.units, build_table_state(after)
-    level0 = sum(f.file_size for f in result.plan.inputs if f.level == 0)
-    state = replace(
-        now,
+    units, state_after = result.plan.units, build_table_state(after)
+    metadata = replace(
+        state_after,
         snapshot_id=after.snapshot_id,
         files=None,
         files_before=before.file_count,
@@ -195,22 +206,23 @@ def build_compaction_metadata(
         skipped_buckets=max(len(before.buckets) - result.plan.buckets, 0),
         read_amplification_before=_compute_max_sorted_runs(before),
         plan=build_plan_table(units, partition=partition) if units else None,
-        before_after=_build_before_after_table(build_table_state(before), now),
+        before_after=_build_before_after_table(build_table_state(before), state_after),
     )
-    if alone:
-        state = replace(
-            state,
+    if include_totals:
+        level0_bytes = sum(file.file_size for file in result.plan.inputs if file.level == 0)
+        metadata = replace(
+            metadata,
             rows_written=result.rows_written,
             bytes_written=result.bytes_written,
-            write_amplification=result.bytes_written / level0 if level0 else None,
+            write_amplification=result.bytes_written / level0_bytes if level0_bytes else None,
         )
-    return state.to_dagster() | build_row_count_metadata(after, partition=partition)
+    return metadata.to_dagster() | build_row_count_metadata(after, partition=partition)
 
 
 def _build_before_after_table(
     before: PaimonMetadata, after: PaimonMetadata
 ) -> dg.TableMetadataValue:
-    """Return the state before and after a run, side by side."""
+    """Return the state before and after a run as a table with one row per metric."""
     rows = (
         {"figure": name, "before": getattr(before, name), "after": getattr(after, name)}
         for name in _STATE_METRICS
@@ -219,39 +231,41 @@ def _build_before_after_table(
 
 
 def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
-    """Return the first buckets of a compaction plan as a table; plans begin with the largest.
+    """Return the first units of a compaction plan as a table; the largest units come first.
 
-    :param partition: whether all buckets are of one partition, which is left out then
+    :param partition: whether all units belong to one partition; then there is no column for it
     """
-    names = list(_PLAN_COLUMNS)
+    columns = _PLAN_COLUMNS if partition else {"partition": "string"} | _PLAN_COLUMNS
     rows = (
-        ({} if partition else {"partition": unit.partition_text})
-        | {name: getattr(unit, name) for name in names}
+        {
+            name: unit.partition_text if name == "partition" else getattr(unit, name)
+            for name in columns
+        }
         for unit in units
     )
-    return build_metadata_table(
-        rows, ({} if partition else {"partition": "string"}) | _PLAN_COLUMNS
-    )
+    return build_metadata_table(rows, columns)
 
 
 def build_decisions_metadata(decisions: Sequence[CompactionDecision]) -> Metadata:
-    """Return what a policy decided: how many partitions it compacts and leaves, and why, those it compacts first."""
+    """Return the decisions of a policy, with the partitions to compact first, and their counts."""
     if not decisions:
         return {}
-    chosen = sum(decision.compact for decision in decisions)
-    rows = [decision.to_dict() for decision in sorted(decisions, key=lambda d: not d.compact)]
-    shown = ({name: row[name] for name in _DECISION_COLUMNS} for row in rows)
+    to_compact = sum(decision.compact for decision in decisions)
+    decision_rows = (
+        decision.to_dict() for decision in sorted(decisions, key=lambda d: not d.compact)
+    )
+    rows = ({name: row[name] for name in _DECISION_COLUMNS} for row in decision_rows)
     return {
-        "paimon/partitions_to_compact": chosen,
-        "paimon/partitions_not_now": len(decisions) - chosen,
-        "paimon/decisions": build_metadata_table(shown, _DECISION_COLUMNS),
+        "paimon/partitions_to_compact": to_compact,
+        "paimon/partitions_not_now": len(decisions) - to_compact,
+        "paimon/decisions": build_metadata_table(rows, _DECISION_COLUMNS),
     }
 
 
 def build_metadata_table(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dg.TableMetadataValue:
-    """Return the first rows as a table of columns with these types; how many there are is another figure."""
+    """Return the first :data:`MAX_TABLE_RECORDS` rows as a table; ``columns`` are types by name."""
     records = [dg.TableRecord(dict(row)) for row in islice(rows, MAX_TABLE_RECORDS)]
     schema = dg.TableSchema([dg.TableColumn(*item) for item in columns.items()])
     return dg.MetadataValue.table(records, schema=schema)
@@ -262,33 +276,33 @@ def build_index_metadata(
     result: FileIndexRewriteResult,
     partition: str | None = None,
     *,
-    alone: bool = True,
+    include_totals: bool = True,
 ) -> Metadata:
-    """Return what a rewrite of file indexes did to a partition, without one to the whole table.
+    """Return the effect of a rewrite of file indexes on a partition, or on the whole table.
 
-    :param alone: whether the result is of nothing else; sums over several partitions are left out
+    :param include_totals: False if the totals of the result cover other partitions too
     """
     units = [unit.to_dict() for unit in plan.units]
     rows = [row for row in units if partition in (None, row["partition"])]
-    state = PaimonMetadata(
+    metadata = PaimonMetadata(
         snapshot_id=result.snapshot_id or plan.snapshot_id,
         indexed_files=sum(int(str(row["files"])) for row in rows),
         bytes_read=sum(int(str(row["bytes"])) for row in rows),
         duration_seconds=result.duration_seconds,
         plan=build_metadata_table(rows, _INDEX_COLUMNS) if rows else None,
     )
-    if alone:
-        state = replace(
-            state,
+    if include_totals:
+        metadata = replace(
+            metadata,
             skipped_files=plan.skipped_files,
             embedded_indexes=result.embedded,
             index_files=result.index_files,
         )
-    return state.to_dagster()
+    return metadata.to_dagster()
 
 
 def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
-    """Return the columns of an asset whose rows are those of the table's asset, and that each comes from its own."""
+    """Return the columns of an asset with the rows of the table's asset, and their lineage."""
     deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
     return {
         "dagster/column_schema": build_column_schema(schema),
@@ -297,27 +311,18 @@ def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
 
 
 def build_column_schema(schema: TableSchema) -> dg.TableSchema:
-    """Return a table's columns as Dagster shows them, with its keys as constraints."""
-    return dg.TableSchema(
-        [
-            dg.TableColumn(
-                field.name,
-                type_to_sql(field.type.with_nullable(True)),
-                field.description,
-                dg.TableColumnConstraints(
-                    nullable=field.type.nullable, unique=schema.primary_keys == (field.name,)
-                ),
-            )
-            for field in schema.fields
-        ],
-        dg.TableConstraints(
-            [
-                f"{kind} ({', '.join(names)})"
-                for kind, names in (
-                    ("primary key", schema.primary_keys),
-                    ("partitioned by", schema.partition_keys),
-                )
-                if names
-            ]
-        ),
+    """Return the columns of a table as Dagster shows them, with its keys as constraints."""
+    keys = {"primary key": schema.primary_keys, "partitioned by": schema.partition_keys}
+    constraints = [f"{kind} ({', '.join(names)})" for kind, names in keys.items() if names]
+    columns = [_build_table_column(schema, field) for field in schema.fields]
+    return dg.TableSchema(columns, dg.TableConstraints(constraints))
+
+
+def _build_table_column(schema: TableSchema, field: Field) -> dg.TableColumn:
+    is_unique = schema.primary_keys == (field.name,)
+    return dg.TableColumn(
+        field.name,
+        type_to_sql(field.type.with_nullable(True)),
+        field.description,
+        dg.TableColumnConstraints(nullable=field.type.nullable, unique=is_unique),
     )

@@ -1,4 +1,4 @@
-"""What a table's Dagster objects are called: asset keys, groups, pools, sensors and schedules."""
+"""Names of the Dagster objects of a table: asset keys, groups, pools, sensors and schedules."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def compaction_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
 
 
 def file_index_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
-    """Return the key of the asset that stands for a table's file indexes."""
+    """Return the key of a table's file index asset."""
     return dg.AssetKey([*table_asset_key(table, prefix).path, FILE_INDEX])
 
 
@@ -42,10 +42,13 @@ def definition_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
 
 
 def check_table_name(table: str) -> None:
-    """Refuse a table that no op can be named after, as Dagster names those of assets and checks by the key."""
+    """Raise :class:`InputError` for a table name that cannot be part of an asset key.
+
+    Dagster derives the names of ops from the keys of assets.
+    """
     if not all(re.fullmatch(r"[\w-]+", part, re.ASCII) for part in _split_table_name(table)):
         raise InputError(
-            f"table name {table!r} cannot name an asset: Dagster takes letters, digits, _ and -"
+            f"table name {table!r} cannot name an asset: Dagster allows letters, digits, _ and -"
         )
 
 
@@ -57,5 +60,4 @@ def _split_table_name(table: str) -> tuple[str, str]:
 
 
 def _sanitize_name(name: str) -> str:
-    """Return a name with the characters that Dagster takes in names."""
     return re.sub(r"\W", "_", name, flags=re.ASCII)

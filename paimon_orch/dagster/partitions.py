@@ -1,14 +1,15 @@
-"""Paimon partitions and Dagster partition keys: the same partition in two spellings.
+"""Conversion between Paimon partitions and Dagster partition keys.
 
-A spec is a mapping of all partition columns to their values as text, the way directories are named. Its *path* is
-``dt=2026-01-01/region=eu`` in the escaping of directory names. Its *key* is what Dagster shows:
-the bare value for one column, the path for several, and for a multi-dimensional definition ``2026-01-01|eu``, in the
-order of the columns' names. A date is written as one in keys, also where its directory has the number of the day.
+A partition *spec* is a mapping of all partition columns to their values as text, as in directory
+names. Its *path* is ``dt=2026-01-01/region=eu``, with the escaping of directory names. Its *key* is
+what Dagster shows: the value of a single column, the path of several columns, and for a
+multi-dimensional definition ``2026-01-01|eu``, in the order of the dimensions' names. Keys contain
+ISO dates, also where the directory name contains the number of the day.
 
 See docs/format/table-layout.md#partition-directories.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
@@ -26,11 +27,11 @@ _EPOCH = date(1970, 1, 1)
 _DIMENSION_SEPARATOR = "|"
 _CANONICAL_TEXT_TYPES = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIME)
 _FORBIDDEN_IN_DIMENSIONS = "|[],"
-"""What Dagster refuses in the keys of a dimension."""
+"""Characters that Dagster does not allow in the keys of a dimension."""
 
 
 def parse_partition_path(path: str) -> dict[str, str]:
-    """Return the spec of a partition path; raises :class:`InputError` if it is none."""
+    """Return the spec of a partition path; raises :class:`InputError` for any other text."""
     spec: dict[str, str] = {}
     for part in path.split("/"):
         column, separator, value = part.partition("=")
@@ -41,7 +42,7 @@ def parse_partition_path(path: str) -> dict[str, str]:
 
 
 def format_partition_path(spec: Mapping[str, str]) -> str:
-    """Return the path of a spec, in its order of columns."""
+    """Return the path of a spec, with the columns in the order of the spec."""
     return "/".join(
         f"{escape_path_name(column)}={escape_path_name(value)}" for column, value in spec.items()
     )
@@ -49,81 +50,83 @@ def format_partition_path(spec: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionKeys:
-    """Translates for a table with these partition columns, of which there is at least one.
-
-    :ivar days: columns whose directories are named by the number of the day
-    :ivar typed: columns whose values have several spellings, such as ``05`` and ``5``, one of which names the directory
-    :ivar dimensions: the columns in the order of the keys of a multi-dimensional definition; none for any other
-    """
+    """Converts between partition specs, paths and keys of a partitioned table."""
 
     columns: tuple[str, ...]
+    """The partition columns, at least one."""
     days: frozenset[str] = frozenset()
+    """Columns whose directories are named by the number of the day."""
     dimensions: tuple[str, ...] = ()
+    """The columns in the order of multi-dimensional keys; empty for other definitions."""
     multi_spelling_fields: tuple[Field, ...] = ()
+    """Columns whose values have several spellings, such as ``05`` and ``5``.
+
+    Only one of the spellings is used in directory names.
+    """
     options: Options = field(default_factory=lambda: Options({}))
 
     @classmethod
     def of(
         cls, schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None = None
     ) -> "PartitionKeys":
-        """Return the translation for a table and the definition of its assets.
+        """Return the conversion for a table and the partitions definition of its assets.
 
-        Raises :class:`InputError` if the table is not partitioned, or by other columns than the definition's.
+        Raises :class:`InputError` if the table is not partitioned, or if the dimensions of the
+        definition are not its partition columns.
         """
         if not schema.partition_keys:
             raise InputError(
-                "the table has no partition columns, so its assets must not be partitioned: "
-                "leave partitions_def out"
+                "the table has no partition columns, so its assets cannot be partitioned; "
+                "remove partitions_def"
             )
         columns, dimensions = tuple(schema.partition_keys), tuple[str, ...]()
         if isinstance(partitions_def, dg.MultiPartitionsDefinition):
             dimensions = tuple(partitions_def.partition_dimension_names)
             if set(dimensions) != set(columns):
                 raise InputError(
-                    f"the dimensions {', '.join(dimensions)} must be the partition columns {', '.join(columns)}"
+                    f"the dimensions {', '.join(dimensions)} must be the partition columns "
+                    f"{', '.join(columns)}"
                 )
-        typed = (field for field in schema.partition_fields if not _has_canonical_text(field.type))
-        by_number = schema.typed_options.get(PARTITION_LEGACY_NAME)
-        dates = (
-            field.name
-            for field in schema.partition_fields
-            if by_number and isinstance(field.type, AtomicType) and field.type.name == TypeRoot.DATE
-        )
+        multi_spelling_fields = [
+            field for field in schema.partition_fields if not _has_canonical_text(field.type)
+        ]
         return cls(
             columns=columns,
-            days=frozenset(dates),
+            days=frozenset(_find_day_number_columns(schema)),
             dimensions=dimensions,
-            multi_spelling_fields=(*typed,),
+            multi_spelling_fields=tuple(multi_spelling_fields),
             options=schema.typed_options,
         )
 
     def render(self, spec: Mapping[str, str]) -> str:
-        """Return the Dagster key of a partition; the spec's order does not matter."""
+        """Return the Dagster key of a spec, whose columns may be in any order."""
         if set(spec) != set(self.columns) or not all(spec.values()):
             raise InputError(
-                f"partition {dict(spec)} must give a value to each of {', '.join(self.columns)}"
+                f"partition {dict(spec)} must have a value for each of {', '.join(self.columns)}"
             )
-        shown = {
+        values = {
             name: _format_day_number(spec[name]) if name in self.days else spec[name]
             for name in self.columns
         }
         if self.dimensions:
             return _DIMENSION_SEPARATOR.join(
-                _check_dimension_value(shown[name]) for name in self.dimensions
+                _check_dimension_value(values[name]) for name in self.dimensions
             )
-        return shown[self.columns[0]] if len(self.columns) == 1 else format_partition_path(shown)
+        return values[self.columns[0]] if len(self.columns) == 1 else format_partition_path(values)
 
     def parse(self, key: str) -> dict[str, str]:
-        """Return the partition of a Dagster key; raises :class:`InputError` if it is none of this table."""
+        """Return the spec of a Dagster key; raises :class:`InputError` if it does not fit the table."""
         if self.dimensions:
-            given = dict(zip(self.dimensions, key.split(_DIMENSION_SEPARATOR), strict=False))
-            fits = key.count(_DIMENSION_SEPARATOR) + 1 == len(self.dimensions)
-            spec = {name: given[name] for name in self.columns} if fits else {}
+            values = key.split(_DIMENSION_SEPARATOR)
+            by_dimension = dict(zip(self.dimensions, values, strict=False))
+            is_complete = len(values) == len(self.dimensions)
+            spec = {name: by_dimension[name] for name in self.columns} if is_complete else {}
         else:
             spec = {self.columns[0]: key} if len(self.columns) == 1 else parse_partition_path(key)
         if tuple(spec) != self.columns or not all(spec.values()):
             raise InputError(
-                f"partition key {key!r} does not fit the partition columns {', '.join(self.columns)}"
+                f"partition key {key!r} does not match the partition columns "
+                f"{', '.join(self.columns)}"
             )
         spec = {
             name: _parse_day_number(text) if name in self.days else text
@@ -140,21 +143,28 @@ class PartitionKeys:
         return format_partition_path(self.parse(key))
 
 
-def _has_canonical_text(kind: DataType) -> bool:
-    return isinstance(kind, AtomicType) and kind.name in _CANONICAL_TEXT_TYPES
+def _find_day_number_columns(schema: TableSchema) -> Iterator[str]:
+    if schema.typed_options.get(PARTITION_LEGACY_NAME):
+        for column in schema.partition_fields:
+            if isinstance(column.type, AtomicType) and column.type.name == TypeRoot.DATE:
+                yield column.name
+
+
+def _has_canonical_text(data_type: DataType) -> bool:
+    return isinstance(data_type, AtomicType) and data_type.name in _CANONICAL_TEXT_TYPES
 
 
 def _check_dimension_value(text: str) -> str:
     if set(text) & set(_FORBIDDEN_IN_DIMENSIONS):
         raise InputError(
-            f"the partition value {text!r} cannot be part of a multi-dimensional key: Dagster takes none of "
-            f"{' '.join(_FORBIDDEN_IN_DIMENSIONS)} in it"
+            f"the partition value {text!r} cannot be part of a multi-dimensional key: "
+            f"Dagster does not allow the characters {' '.join(_FORBIDDEN_IN_DIMENSIONS)} in it"
         )
     return text
 
 
 def _format_day_number(text: str) -> str:
-    """Return the date of a day's number; what is none, such as the name of null, stays as it is."""
+    """Return the ISO date of a day number; other text, such as the name of null, is unchanged."""
     try:
         return (_EPOCH + timedelta(days=int(text))).isoformat()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Progress of long steps in the event log."""
+"""Progress of long-running steps in the event log."""
 
 import time
 
@@ -11,17 +11,17 @@ LOG_INTERVAL_SECONDS = 10.0
 
 def build_progress_logger(
     context: dg.OpExecutionContext | dg.AssetExecutionContext,
-    what: str,
+    name: str,
     *,
     interval_seconds: float = LOG_INTERVAL_SECONDS,
 ) -> Progress:
-    """Return what logs how many units of work are done, no more often than the interval; short work logs nothing."""
+    """Return a callback that logs the progress of work, at most once per interval."""
     last = time.monotonic()
 
     def progress(done: int, total: int) -> None:
         nonlocal last
         if time.monotonic() - last >= interval_seconds:
             last = time.monotonic()
-            context.log.info("%s: %d of %d work units done", what, done, total)
+            context.log.info("%s: %d of %d work units done", name, done, total)
 
     return progress

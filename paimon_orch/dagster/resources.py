@@ -1,4 +1,4 @@
-"""The two things that runs need: the warehouse, and Spark."""
+"""Resources: the warehouse, and a Spark session."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
-if TYPE_CHECKING:  # Spark is imported when it is used: sensors and checks never need it
+if TYPE_CHECKING:  # imported on first use, since sensors and checks do not need Spark
     from pyspark.sql import SparkSession
 
 U = TypeVar("U")
@@ -26,26 +26,27 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     """
 
     warehouse: str = Field(
-        description="Where the tables lie: a local path, a file: URI, or s3://bucket/path."
+        description="Location of the tables: a local path, a file: URI, or s3://bucket/path."
     )
     storage_options: dict[str, str] = Field(
         default={},
         repr=False,
-        description="Options of fsspec for an object store, such as endpoint_url. Secrets belong in the environment "
-        "variable PAIMON_STORAGE_OPTIONS, a JSON object, or in dg.EnvVar.",
+        description="Options of fsspec for an object store, such as endpoint_url. Put secrets into "
+        "the environment variable PAIMON_STORAGE_OPTIONS, a JSON object, or use dg.EnvVar.",
     )
     allow_stale_external: bool = Field(
         default=False,
-        description="Change tables although Iceberg metadata, a metastore or a callback that their options name "
-        "becomes stale.",
+        description="Change tables although their options configure Iceberg metadata, a metastore "
+        "or a callback, which are not updated.",
     )
     allow_unknown_options: bool = Field(
         default=False,
-        description="Change tables although they have options that may belong to a newer release of Paimon.",
+        description="Change tables although they have options that are unknown, for example of a "
+        "newer Paimon release.",
     )
 
     def catalog(self) -> Catalog:
-        """Return the library's catalog; nothing is read yet."""
+        """Return the catalog; this reads nothing."""
         options = (
             parse_storage_option(f"{name}={text}") for name, text in self.storage_options.items()
         )
@@ -55,34 +56,36 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         return Catalog(self.warehouse, allowances=allowances, **dict(options))
 
     def load_table(self, identifier: str) -> Table:
-        """Return ``database.table``; raises :class:`paimon_orch.errors.NotFoundError` if it is not there."""
+        """Return ``database.table``.
+
+        Raises :class:`paimon_orch.errors.NotFoundError` if it does not exist.
+        """
         return self.catalog().table(identifier)
 
 
 class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # as above
-    """A Spark session that starts when it is first asked for, and stops with the process's last step.
+    """A Spark session that starts on first use and is stopped after the last step of the process.
 
-    A session that runs already is used as it is, whatever the fields say, and is left running.
+    If the process already has an active session, that session is used unchanged and is not stopped.
     """
 
-    master: str = Field(
-        default="local[*]", description="The Spark master, unless 'remote' names a server."
-    )
+    master: str = Field(default="local[*]", description="Spark master; ignored if 'remote' is set.")
     remote: str | None = Field(
-        default=None, repr=False, description="A Spark Connect address, such as sc://spark:15002."
+        default=None, repr=False, description="Spark Connect address, such as sc://spark:15002."
     )
     spark_config: dict[str, str] = Field(
-        default={}, repr=False, description="Spark settings for a session that is started here."
+        default={}, repr=False, description="Spark settings of a new session."
     )
     ship_package: bool = Field(
         default=False,
-        description="Send paimon_orch to the workers of such a session; what it needs must be on the nodes.",
+        description="Send paimon_orch to the workers of a new session. Its dependencies must be "
+        "installed on the nodes.",
     )
 
     _started_session: "SparkSession | None" = PrivateAttr(default=None)
 
     def session(self) -> "SparkSession":
-        """Return the session, and start one if none is running in this process."""
+        """Return the active session of this process; start one if there is none."""
         from paimon_orch.spark import active_session, spark_session
 
         active = active_session()
@@ -94,11 +97,11 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return self._started_session
 
     def executor(self) -> Executor:
-        """Return what runs work units on the session; without units no session starts."""
+        """Return an executor on the session, which starts with the first unit of work."""
         return _LazySparkExecutor(self)
 
     def links(self) -> dict[str, str]:
-        """Return where the session can be looked at (see :mod:`paimon_orch.spark.session.ui_links`), nothing if none runs."""
+        """Return the links of the active session, see :mod:`paimon_orch.spark.session.ui_links`."""
         if "pyspark" not in sys.modules:
             return {}
         from paimon_orch.spark import active_session
@@ -108,7 +111,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return {} if active is None else find_ui_links(active)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
-        """Stop the session if it was started here."""
+        """Stop the session if this resource started it."""
         if self._started_session is not None:
             from paimon_orch.spark import stop_session
 
@@ -117,7 +120,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
 
 
 class _LazySparkExecutor:
-    """Asks for the session with the first unit: a run with nothing to do pays for no JVM."""
+    """An executor that starts Spark with the first unit, so that runs without units do not."""
 
     def __init__(self, resource: SparkSessionResource) -> None:
         self._resource = resource
@@ -148,7 +151,7 @@ class _LazySparkExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Bring together what units found on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
+        """Shuffle the results of units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
         if not units:
             return []
         spark = self._build_spark_executor()

@@ -1,4 +1,4 @@
-"""Errors of the library in Dagster's terms: what another attempt may cure is retried, the rest is not."""
+"""Conversion of the library's errors to Dagster's: transient errors are retried, others are not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from paimon_orch.errors import CancelledError, TransientError, UnsupportedError
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""For steps that run under :func:`raise_dagster_errors`; commit conflicts were retried by the library before."""
+"""Retry policy for :func:`raise_dagster_errors`; the library itself retries commit conflicts before."""
 
 ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 
@@ -19,10 +19,10 @@ ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 def raise_dagster_errors(
     table: str, context: ExecutionContext | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
 ) -> Iterator[None]:
-    """Ask for another attempt after transient errors and those of files; end the run at once for all others.
+    """Request a retry after transient errors and I/O errors; fail the run without a retry for others.
 
-    The policy is applied here, and must not be the op's own: Dagster would do a step again that was told to stop.
-    Without a ``context`` transient errors are raised as they are.
+    The policy is applied here and must not be set on the op: Dagster would then also retry a step
+    that was terminated. Without a ``context`` transient errors are raised unchanged.
     """
     try:
         yield
@@ -34,7 +34,7 @@ def raise_dagster_errors(
     except (dg.Failure, dg.RetryRequested):
         raise
     except CancelledError as error:
-        # Spark's own handler of Ctrl-C, where it has taken the place of Dagster's.
+        # raised if Spark's interrupt handler has replaced Dagster's
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
         raise _build_failure(table, error) from error
@@ -42,7 +42,7 @@ def raise_dagster_errors(
 
 @contextmanager
 def fail_if_unsupported(table: str) -> Iterator[None]:
-    """End the run without a retry if the table needs a feature that is not implemented."""
+    """Fail the run without a retry if the table requires a feature that is not supported."""
     try:
         yield
     except UnsupportedError as error:
@@ -58,7 +58,7 @@ def _build_failure(table: str, error: Exception) -> dg.Failure:
 
 
 def get_op_context(context: ExecutionContext) -> dg.OpExecutionContext:
-    """Return the context of the op, also of an asset's."""
+    """Return the op context of an op or asset."""
     return (
         context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
     )

@@ -1,4 +1,4 @@
-"""Config that the launchpad shows: defaults of one table, and which refusals by its options a run overrides."""
+"""Run config: defaults of a table, and allowances for options that otherwise stop a run."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -12,16 +12,17 @@ from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL_HELP = (
-    "Change the table although Iceberg metadata, a metastore or a callback that its options name becomes stale. The "
-    "run's metadata names the stale systems."
+    "Change the table although its options configure Iceberg metadata, a metastore or a callback, "
+    "which are not updated. The run's metadata lists the options."
 )
 UNKNOWN_OPTIONS_HELP = (
-    "Change the table although it has options that may belong to a newer release of Paimon."
+    "Change the table although it has options that are unknown, for example of a newer Paimon "
+    "release."
 )
 
 
 class AllowanceConfig(dg.Config):
-    """Which refusals by the table's options a run overrides."""
+    """Run config that allows changes of tables whose options otherwise stop a run."""
 
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
@@ -39,10 +40,9 @@ def load_table_with_allowances(
 ) -> Table:
     """Return the table with the allowances of the caller and of the resource."""
     loaded = paimon.load_table(table)
-    given = loaded.allowances
     return loaded.allow(
-        stale_external=allowances.stale_external or given.stale_external,
-        unknown_options=allowances.unknown_options or given.unknown_options,
+        stale_external=allowances.stale_external or loaded.allowances.stale_external,
+        unknown_options=allowances.unknown_options or loaded.allowances.unknown_options,
     )
 
 
@@ -50,17 +50,17 @@ C = TypeVar("C", bound=dg.Config)
 
 
 def build_config_class(config: type[C], defaults: Mapping[str, Any]) -> type[C]:
-    """Return a config class with other defaults, by field name; names that are not fields are ignored."""
+    """Return a config class with other defaults by field name; unknown names are ignored."""
     fields: dict[str, Any] = {
-        name: (known.annotation, Field(default=defaults[name], description=known.description))
-        for name, known in config.model_fields.items()
+        name: (field.annotation, Field(default=defaults[name], description=field.description))
+        for name, field in config.model_fields.items()
         if name in defaults
     }
     return create_model(config.__name__, __base__=config, **fields)
 
 
 def build_allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, bool]:
-    """Return the config of the allowances that are set."""
+    """Return the run config that sets the given allowances."""
     config = {
         "allow_stale_external": allowances.stale_external,
         "allow_unknown_options": allowances.unknown_options,
@@ -71,12 +71,13 @@ def build_allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, 
 def report_stale_options(
     context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
 ) -> Metadata:
-    """Log which options name another system that is stale after a change of the table, and return them as metadata."""
-    stale = table.stale_external_options()
-    if not stale:
+    """Log the options of external systems that are stale after a change, and return them as metadata."""
+    options = ", ".join(table.stale_external_options())
+    if not options:
         return {}
-    shown = ", ".join(stale)
     context.log.warning(
-        "%s: this run was allowed to leave other systems stale: %s", table.identifier, shown
+        "%s: external systems were not updated and are stale; options: %s",
+        table.identifier,
+        options,
     )
-    return {"paimon/stale_external_options": shown}
+    return {"paimon/stale_external_options": options}

@@ -1,4 +1,4 @@
-"""What ties a run of Dagster to its jobs on Spark: each names the other."""
+"""Links between a Dagster run and its Spark jobs: labels of jobs, and URLs of the Spark UI."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -14,7 +14,7 @@ U = TypeVar("U")
 
 
 class RunLabelExecutor:
-    """An executor whose jobs say which run they belong to: in the description of the job, on Connect in its tag."""
+    """An executor that adds the Dagster run to the labels of its jobs."""
 
     def __init__(self, executor: Executor, run: str) -> None:
         self._executor, self._run = executor, run
@@ -29,8 +29,8 @@ class RunLabelExecutor:
         undo: Undo | None = None,
     ) -> list[bytes]:
         """Run the units; see :class:`paimon_orch.steps.common.executor.Executor`."""
-        named = self._add_run_label(label)
-        return self._executor.map(run, units, label=named, progress=progress, undo=undo)
+        run_label = self._add_run_label(label)
+        return self._executor.map(run, units, label=run_label, progress=progress, undo=undo)
 
     def shuffle(
         self,
@@ -42,10 +42,10 @@ class RunLabelExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Bring together what units found; see :class:`paimon_orch.steps.common.executor.Executor`."""
-        named = self._add_run_label(label)
+        """Shuffle the results of units; see :class:`paimon_orch.steps.common.executor.Executor`."""
+        run_label = self._add_run_label(label)
         return self._executor.shuffle(
-            split, units, join, parts=parts, label=named, progress=progress
+            split, units, join, parts=parts, label=run_label, progress=progress
         )
 
     def _add_run_label(self, label: str) -> str:
@@ -53,15 +53,15 @@ class RunLabelExecutor:
 
 
 def build_executor(context: ExecutionContext, spark: SparkSessionResource) -> Executor:
-    """Return the executor of a step, whose jobs name run and step."""
+    """Return an executor whose jobs are labelled with the run and the step."""
     op = get_op_context(context)
     return RunLabelExecutor(spark.executor(), f"Dagster run {op.run_id} step {op.op_handle}")
 
 
 def build_spark_link_metadata(spark: SparkSessionResource) -> Metadata:
-    """Return where the jobs of a run can be looked at; nothing without a session."""
-    found = spark.links()
-    metadata: Metadata = {f"paimon/spark_{name}": text for name, text in found.items()}
-    if "ui" in found:
-        metadata["paimon/spark_ui"] = dg.MetadataValue.url(found["ui"])
+    """Return the links of the Spark session as metadata, nothing without a session."""
+    links = spark.links()
+    metadata: Metadata = {f"paimon/spark_{name}": text for name, text in links.items()}
+    if "ui" in links:
+        metadata["paimon/spark_ui"] = dg.MetadataValue.url(links["ui"])
     return metadata

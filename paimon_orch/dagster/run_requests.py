@@ -1,4 +1,4 @@
-"""Run requests for the compaction of single partitions, and what makes dynamic partitions follow the table."""
+"""Run requests for compactions, and requests that synchronize dynamic partitions with the table."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,50 +18,49 @@ PartitionsDef = dg.PartitionsDefinition[str]
 
 @dataclass(frozen=True, slots=True)
 class CompactionTarget:
-    """The compaction asset of a table, as a tick asks for it: ``partitions_def`` and ``key_prefix`` are those of the asset."""
+    """The compaction asset of a table, in one evaluation of a sensor or schedule."""
 
     table: Table
     partitions_def: PartitionsDef | None
     key_prefix: Sequence[str]
-    tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
+    evaluation_context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
 
     @property
-    def alone(self) -> bool:
-        """Tell whether partitions are compacted by themselves, so that one of them may be rewritten."""
+    def can_compact_fully(self) -> bool:
+        """Whether partitions are compacted separately, so that a single one can be rewritten."""
         return self.partitions_def is not None or not self.table.schema.partition_keys
 
-    def refusal(self) -> str:
-        """Return why the table's options forbid its compaction, an empty string if they do not."""
+    def find_refusal(self) -> str:
+        """Return why the table's options do not allow compaction, an empty string if they do."""
         try:
             self.table.stores.check_step(StepKind.COMPACT)
         except UnsupportedError as error:
             return str(error)
         return ""
 
-    def requests(
+    def build_run_requests(
         self,
         run_keys: Mapping[str, str],
         decisions: Mapping[str, CompactionDecision],
-        seen: int | None,
+        latest_id: int | None,
     ) -> list[dg.RunRequest]:
-        """Return a request for each partition path; those that the asset has no partition for, nor can have, are logged.
+        """Return a run request for each partition path in ``run_keys``.
 
-        ``run_keys`` maps paths to run keys; without partitions the one path is empty and stands for the table. What the
-        policy says of the path gives the strategy and, as a tag, the reason. ``seen`` is the newest snapshot that was
-        looked at.
+        An asset without partitions has one request, with an empty path. Paths without a partition
+        key of the asset are logged. The decision about a path sets the strategy, and its reason
+        is added as a tag. ``latest_id`` is the newest snapshot that the decisions are based on.
         """
         if self.partitions_def is None:
             keys: dict[str, str | None] = dict.fromkeys(run_keys)
         else:
             keys = self._find_partition_keys(run_keys, self.partitions_def)
         if unknown := [path for path in run_keys if path not in keys]:
-            named = ", ".join(unknown)
-            self.tick.log.warning(
-                "%s: the asset has no partition for %s", self.table.identifier, named
+            self.evaluation_context.log.warning(
+                "%s: the asset has no partition for %s", self.table.identifier, ", ".join(unknown)
             )
         return [
             self._build_run_request(
-                path, run_keys[path], key=key, decision=decisions.get(path), seen=seen
+                path, run_keys[path], key=key, decision=decisions.get(path), latest_id=latest_id
             )
             for path, key in keys.items()
         ]
@@ -69,18 +68,19 @@ class CompactionTarget:
     def _find_partition_keys(
         self, paths: Collection[str], partitions_def: PartitionsDef
     ) -> dict[str, str | None]:
-        """Return the keys of the paths that the asset has a partition for."""
-        translate = PartitionKeys.of(self.table.schema, partitions_def)
-        takes = _build_key_test(partitions_def, self.tick.instance)
-        keys = {path: _find_key(translate, path) for path in paths}
-        taken: dict[str, str | None] = {
-            path: key for path, key in keys.items() if key is not None and takes(key)
+        """Return the partition keys by path, of the paths that have one in the definition."""
+        instance = self.evaluation_context.instance
+        partition_keys = PartitionKeys.of(self.table.schema, partitions_def)
+        is_valid = _build_key_test(partitions_def, instance)
+        candidates = {path: _find_key(partition_keys, path) for path in paths}
+        keys: dict[str, str | None] = {
+            path: key for path, key in candidates.items() if key is not None and is_valid(key)
         }
-        if translate.multi_spelling_fields and len(taken) < len(keys):
-            known = partitions_def.get_partition_keys(dynamic_partitions_store=self.tick.instance)
-            spelled = {_find_path(translate, key): key for key in known}
-            taken |= {path: spelled[path] for path in keys if path in spelled}
-        return taken
+        if partition_keys.multi_spelling_fields and len(keys) < len(paths):
+            all_keys = partitions_def.get_partition_keys(dynamic_partitions_store=instance)
+            keys_by_path = {_find_path(partition_keys, key): key for key in all_keys}
+            keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
+        return keys
 
     def _build_run_request(
         self,
@@ -88,11 +88,11 @@ class CompactionTarget:
         run_key: str,
         key: str | None,
         decision: CompactionDecision | None,
-        seen: int | None,
+        latest_id: int | None,
     ) -> dg.RunRequest:
         tags = {"paimon/table": self.table.identifier, "paimon/action": COMPACTION}
-        if seen is not None:
-            tags["paimon/snapshot_id"] = str(seen)
+        if latest_id is not None:
+            tags["paimon/snapshot_id"] = str(latest_id)
         if path:
             tags["paimon/partition"] = path
         strategy = "minor"
@@ -105,48 +105,62 @@ class CompactionTarget:
     def build_partitions_requests(
         self, present: Collection[str], touched: Collection[str] | None
     ) -> list[DynamicPartitionsRequest]:
-        """Return what makes dynamic definitions have the partitions of the table.
+        """Return requests that add and delete dynamic partitions to match the table.
 
-        ``present`` are paths of partitions that have files. Of the others those go that were ``touched``: without files
-        they may be waiting for their first rows; None says that ``present`` are all there are, and everything else goes.
-        New keys are sorted, for Dagster keeps them in the order in which they come. Of the values of a dynamic dimension
-        only those go that no partition has.
+        ``present`` are the paths of the partitions that have files. Of the other partitions, those
+        in ``touched`` are deleted; the rest may be waiting for their first rows. If ``touched`` is
+        None, all others are deleted; only then are values of a dynamic dimension deleted. New keys are sorted, since Dagster keeps the order in which keys are added.
         """
         if self.partitions_def is None:
             return []
-        translate = PartitionKeys.of(self.table.schema, self.partitions_def)
-        there = {key for path in present if (key := _find_key(translate, path)) is not None}
-        left = None if touched is None else {_find_key(translate, path) for path in touched} - there
-        found = list[DynamicPartitionsRequest]()
-        for index, dynamic in _find_dynamic_definitions(self.partitions_def):
-            several = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
-            wanted = {key.split("|")[index] for key in there} if several else there
-            known = set(dynamic.get_partition_keys(dynamic_partitions_store=self.tick.instance))
-            gone = known - wanted if left is None else known & left if not several else set()
-            if wanted - known:
-                found.append(dynamic.build_add_request(sorted(wanted - known)))
-            if gone:
-                found.append(dynamic.build_delete_request(sorted(gone)))
-        return found
+        partition_keys = PartitionKeys.of(self.table.schema, self.partitions_def)
+        present_keys = _find_keys(partition_keys, present)
+        lost_keys = None if touched is None else _find_keys(partition_keys, touched) - present_keys
+        is_multi = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
+        requests = list[DynamicPartitionsRequest]()
+        for index, definition in _find_dynamic_definitions(self.partitions_def):
+            wanted = {key.split("|")[index] for key in present_keys} if is_multi else present_keys
+            existing = set(
+                definition.get_partition_keys(
+                    dynamic_partitions_store=self.evaluation_context.instance
+                )
+            )
+            if lost_keys is None:
+                outdated = existing - wanted
+            else:
+                outdated = set() if is_multi else existing & lost_keys
+            if new := wanted - existing:
+                requests.append(definition.build_add_request(sorted(new)))
+            if outdated:
+                requests.append(definition.build_delete_request(sorted(outdated)))
+        return requests
 
 
-def build_run_key(table: Table, origin: str, path: str, occasion: str) -> str:
-    """Return what is the same for the same work alone: Dagster never runs a key twice."""
-    return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{occasion}"
+def build_run_key(table: Table, origin: str, path: str, suffix: str) -> str:
+    """Return the run key of a compaction; Dagster starts no second run with the same key.
+
+    ``origin`` identifies the table (see :func:`get_table_identity`), and ``suffix`` the evaluation.
+    """
+    return f"{table.identifier}:{origin}:{COMPACTION}:{path}:{suffix}"
 
 
-def _find_key(translate: PartitionKeys, path: str) -> str | None:
-    """Return the key of a path, None if it cannot have one in this definition."""
+def _find_keys(partition_keys: PartitionKeys, paths: Collection[str]) -> set[str]:
+    keys = (_find_key(partition_keys, path) for path in paths)
+    return {key for key in keys if key is not None}
+
+
+def _find_key(partition_keys: PartitionKeys, path: str) -> str | None:
+    """Return the partition key of a path, None if the definition cannot have one."""
     try:
-        return translate.key_of(path)
+        return partition_keys.key_of(path)
     except InputError:
         return None
 
 
-def _find_path(translate: PartitionKeys, key: str) -> str | None:
-    """Return the path of a key, None if the table can have no such partition."""
+def _find_path(partition_keys: PartitionKeys, key: str) -> str | None:
+    """Return the path of a partition key, None if the table cannot have such a partition."""
     try:
-        return translate.path_of(key)
+        return partition_keys.path_of(key)
     except InputError:
         return None
 
@@ -154,7 +168,7 @@ def _find_path(translate: PartitionKeys, key: str) -> str | None:
 def _find_dynamic_definitions(
     partitions_def: PartitionsDef,
 ) -> Iterator[tuple[int, dg.DynamicPartitionsDefinition]]:
-    """Yield a dynamic definition, or the dynamic dimensions of one, with their places in keys."""
+    """Yield the dynamic definition, or the dynamic dimensions with their positions in keys."""
     parts = [partitions_def]
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         parts = [dimension.partitions_def for dimension in partitions_def.partitions_defs]
@@ -166,7 +180,7 @@ def _find_dynamic_definitions(
 def _build_key_test(
     partitions_def: PartitionsDef, instance: dg.DagsterInstance
 ) -> Callable[[str], bool]:
-    """Return a test of keys that a definition has, or gets because it is dynamic."""
+    """Return a function that returns whether a definition has a key, or can add it dynamically."""
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         tests = [
             _build_key_test(part.partitions_def, instance)

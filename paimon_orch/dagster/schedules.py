@@ -1,8 +1,7 @@
-"""Schedules of maintenance."""
+"""Schedules of compaction and of the maintenance jobs."""
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -22,7 +21,7 @@ from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
 from paimon_orch.dagster.sensor_cursor import CompactionDecider, get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
-from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _DEFAULT_CRON = {
     EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
@@ -42,16 +41,17 @@ def build_compaction_schedule(
     hour: int = 3,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
-    """Return a daily schedule that requests compaction of the partitions that have work.
+    """Return a daily schedule that requests compaction of all partitions with files to compact.
 
-    Of the ``policy`` only the limits of what is rewritten count: nothing waits for a threshold over night. It runs in
-    the given hour (UTC), at a minute of the table's own, so that many tables do not start at once. The other arguments
-    must be those of :func:`build_compaction_asset`. Ticks take the resource ``paimon``.
+    Only ``deleted_ratio`` and ``max_rewrite`` of the ``policy`` apply; the schedule ignores the
+    other thresholds. It runs in the given hour (UTC), at a minute that is computed from the table's
+    name, so that the schedules of many tables do not start at the same time. The other arguments
+    must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
     """
 
     @dg.schedule(
         name=definition_name(COMPACTION, table, key_prefix) + "_schedule",
-        description=f"Compacts the partitions of `{table}` that need it, once a day.",
+        description=f"Requests compaction of the partitions of `{table}` that need it, once a day.",
         target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
         cron_schedule=f"{compute_schedule_minute(table)} {hour} * * *",
         execution_timezone="UTC",
@@ -65,37 +65,40 @@ def build_compaction_schedule(
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
-        if refusal := target.refusal():
+        if refusal := target.find_refusal():
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)
-        watch = CompactionDecider(loaded, policy or CompactionPolicy(), may_be_full=target.alone)
-        decisions = {found.partition: found for found in watch.decide(overdue=None)}
-        for decision in decisions.values():
-            context.log.info("%s: %s", table, decision)
-        work = [path for path, decision in decisions.items() if decision.compact]
-        if not work:
-            return dg.SkipReason(f"{table}: nothing to compact")
-        requests = _build_tick_requests(target, work, decisions, context.scheduled_execution_time)
+        requests = _build_tick_requests(target, policy or CompactionPolicy(), context)
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")
 
     return compaction_schedule
 
 
 def _build_tick_requests(
-    target: CompactionTarget,
-    work: Collection[str],
-    decisions: Mapping[str, CompactionDecision],
-    scheduled: datetime,
-) -> list[dg.RunRequest]:
-    """Return the requests of a tick; dynamic partitions are added before, for a schedule cannot ask for that."""
-    for change in target.build_partitions_requests(work, ()):
-        target.tick.instance.add_dynamic_partitions(
-            change.partitions_def_name, [*change.partition_keys]
+    target: CompactionTarget, policy: CompactionPolicy, context: dg.ScheduleEvaluationContext
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Return the requests of a tick; dynamic partitions are added before.
+
+    Unlike a sensor, a schedule cannot return requests to add partitions.
+    """
+    table = target.table
+    decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
+    decisions = {decision.partition: decision for decision in decider.decide(overdue=None)}
+    for decision in decisions.values():
+        context.log.info("%s: %s", table.identifier, decision)
+    paths = [path for path, decision in decisions.items() if decision.compact]
+    if not paths:
+        return dg.SkipReason(f"{table.identifier}: nothing to compact")
+    for request in target.build_partitions_requests(paths, ()):
+        context.instance.add_dynamic_partitions(
+            request.partitions_def_name, [*request.partition_keys]
         )
-    table, paths = target.table, work if target.partitions_def else [""]
-    origin, occasion = get_table_identity(table), scheduled.isoformat()
-    run_keys = {path: build_run_key(table, origin, path, occasion) for path in paths}
-    return target.requests(run_keys, decisions, table.stores.snapshots.latest_id())
+    origin, suffix = get_table_identity(table), context.scheduled_execution_time.isoformat()
+    run_keys = {
+        path: build_run_key(table, origin, path, suffix)
+        for path in (paths if target.partitions_def else [""])
+    }
+    return target.build_run_requests(run_keys, decisions, table.stores.snapshots.latest_id())
 
 
 def build_maintenance_schedules(
@@ -106,37 +109,38 @@ def build_maintenance_schedules(
     execution_timezone: str = "UTC",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each maintenance job: runs have the job's own config, but are no dry runs.
+    """Return a schedule for each maintenance job: runs use the job's config with ``dry_run: false``.
 
-    So a dry run in the launchpad plans what the schedule does. ``config``, by action such as ``expire_snapshots``, says
-    what is different in runs of the schedule: ``{"remove_orphan_files": {"dry_run": True}}``, say; a policy belongs to
-    the job. Snapshots expire hourly, partitions nightly, manifests are merged on Saturdays and orphans removed on
-    Sundays, each at a minute of the table's own, unless ``cron`` says when, by action.
+    A dry run from the launchpad therefore shows what the schedule will do. ``config`` overrides the
+    run config of the schedule by action, for example ``{"remove_orphan_files": {"dry_run": True}}``;
+    the policy itself belongs to the job. ``cron`` sets cron schedules by action. By default
+    snapshots expire hourly and partitions nightly, manifests are merged on Saturdays and orphan
+    files removed on Sundays, each at a minute that is computed from the table's name.
     """
     cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}
     unknown = sorted({*cron, *config} - set(_DEFAULT_CRON))
     if unknown:
         raise InputError(
-            f"no action is called {', '.join(unknown)}; there are {', '.join(_DEFAULT_CRON)}"
+            f"unknown actions: {', '.join(unknown)}; the actions are {', '.join(_DEFAULT_CRON)}"
         )
     schedules = []
     for job in jobs:
         action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
-        chosen = {**get_op_config(job), "dry_run": False, **config.get(action, {})}
-        MAINTENANCE_OPS[action].check_config(chosen)
+        op_config = {**get_op_config(job), "dry_run": False, **config.get(action, {})}
+        MAINTENANCE_OPS[action].check_config(op_config)
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
             cron_schedule=cron[action].format(minute=compute_schedule_minute(table)),
-            run_config={"ops": {action: {"config": chosen}}},
+            run_config={"ops": {action: {"config": op_config}}},
             execution_timezone=execution_timezone,
             default_status=default_status,
-            description=f"{job.description} {'Dry run.' if chosen['dry_run'] else ''}".strip(),
+            description=f"{job.description} {'Dry run.' if op_config['dry_run'] else ''}".strip(),
         )
         schedules.append(schedule)
     return schedules
 
 
 def compute_schedule_minute(table: str) -> int:
-    """Return a table's minute of the hour, the same in each process and release."""
+    """Return a minute of the hour that depends only on the table's name."""
     return zlib.crc32(table.encode()) % 60

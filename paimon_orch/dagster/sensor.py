@@ -1,4 +1,4 @@
-"""The sensor on the LATEST hint: compaction follows what other engines commit."""
+"""A sensor that requests compactions after commits of any engine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,6 @@ from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, build_run_key
 from paimon_orch.dagster.sensor_cursor import (
-    FIRST_EVALUATION,
     ChangesSinceCursor,
     CompactionDecider,
     Cursor,
@@ -46,21 +45,23 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     report_as: Literal["observation", "materialization"] = "observation",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
-    """Return a sensor that requests compaction of exactly the partitions that new commits touched.
+    """Return a sensor that requests compaction of the partitions that new snapshots changed.
 
-    Commits are those of the kinds APPEND and OVERWRITE, whoever made them; ``policy`` decides of each partition that they
-    touched, and what it says, "not now" included, is in the tick's log and on the observation of the table. A tick with
-    nothing new reads the newest snapshot and no other file. A dynamic ``partitions_def`` is given the partitions that the table
-    gets, and loses those that it loses. The arguments must be those of :func:`build_compaction_asset`. Ticks take the
-    resource ``paimon``, and never start Spark.
+    It considers snapshots of the kinds APPEND and OVERWRITE, of any writer. ``policy`` decides about
+    each changed partition; all decisions are logged by the tick and reported on the observation of
+    the table. A tick without a new snapshot reads one file. Partitions of a dynamic
+    ``partitions_def`` are added and deleted as the table gains and loses partitions. The arguments
+    must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and
+    never start Spark.
 
-    Each snapshot that changed data is reported as an observation of the table's asset; with ``report_as`` materialization the
-    newest one is, as a materialization: Dagster judges freshness by nothing else.
+    Each snapshot that changed data is reported as an observation of the table's asset. With
+    ``report_as="materialization"`` only the newest one is reported, as a materialization; Dagster
+    evaluates freshness by materializations only.
     """
 
     @dg.sensor(
         name=definition_name("latest_snapshot", table, key_prefix),
-        description=f"Requests compaction of the partitions of `{table}` that new snapshots touched.",
+        description=f"Requests compaction of the partitions of `{table}` that new snapshots changed.",
         target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
@@ -74,10 +75,10 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
             return dg.SkipReason(str(error))
         target = CompactionTarget(loaded, partitions_def, key_prefix, context)
         changes = _read_changes(
-            context, target, policy or CompactionPolicy(), max_snapshots_per_tick
+            context.cursor, target, policy or CompactionPolicy(), max_snapshots_per_tick
         )
-        if isinstance(changes, str):
-            return dg.SkipReason(changes)
+        if isinstance(changes, dg.SkipReason):
+            return changes
         _log_decisions(context, loaded, changes)
         result = _build_result(target, changes, max_requests_per_tick)
         events = _build_asset_events(target, changes, materialized=report_as == "materialization")
@@ -87,35 +88,32 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
 
 def _read_changes(
-    context: dg.SensorEvaluationContext,
-    target: CompactionTarget,
-    policy: CompactionPolicy,
-    limit: int,
-) -> ChangesSinceCursor | str:
-    """Return what is new since the cursor, or why there is nothing to look at."""
-    table, cursor = target.table, Cursor.from_json(context.cursor)
+    encoded_cursor: str | None, target: CompactionTarget, policy: CompactionPolicy, limit: int
+) -> ChangesSinceCursor | dg.SkipReason:
+    table, cursor = target.table, Cursor.from_json(encoded_cursor)
     if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
-        return f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
+        return dg.SkipReason(
+            f"{table.identifier}: snapshot {cursor.handled.snapshot_id} already handled"
+        )
     latest = table.stores.snapshots.latest()
     if latest is None:
-        return f"{table.identifier} has no snapshot yet"
-    return collect_changes(
-        CompactionDecider(table, policy, may_be_full=target.alone), cursor, latest, limit
-    )
+        return dg.SkipReason(f"{table.identifier} has no snapshot yet")
+    decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
+    return collect_changes(decider, cursor, latest, limit)
 
 
 def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
-    """Tell whether all that was seen is taken up, and nothing has waited for too long."""
-    return not cursor.pending and not cursor.overdue(policy.wait_millis)
+    """Return whether there is nothing to request or evaluate without a new snapshot."""
+    return not cursor.pending and not cursor.find_overdue(policy.wait_millis)
 
 
 def _log_decisions(
     context: dg.SensorEvaluationContext, table: Table, changes: ChangesSinceCursor
 ) -> None:
-    """Tell every decision, as far as a log of a tick is read."""
+    """Log the decisions, at most :data:`_MAX_LOGGED_DECISIONS` of them."""
     if changes.whole_table_reason:
-        tell = context.log.warning if context.cursor else context.log.info
-        tell("%s: %s; looking at all partitions", table.identifier, changes.whole_table_reason)
+        log = context.log.warning if context.cursor else context.log.info
+        log("%s: %s; evaluating all partitions", table.identifier, changes.whole_table_reason)
     for decision in changes.decisions[:_MAX_LOGGED_DECISIONS]:
         context.log.info("%s: %s", table.identifier, decision)
     if len(changes.decisions) > _MAX_LOGGED_DECISIONS:
@@ -125,42 +123,46 @@ def _log_decisions(
 def _build_result(
     target: CompactionTarget, changes: ChangesSinceCursor, limit: int
 ) -> dg.SensorResult:
-    """Return the compactions to request now, at most ``limit``; the cursor keeps the others for later.
+    """Return the result of a tick, with at most ``limit`` run requests.
 
-    Nothing is requested for a table whose options forbid compaction: each run would fail. It is
-    looked at again when the policy's ``max_wait`` is over.
+    Other requests remain pending in the cursor. Nothing is requested for a table whose options do
+    not allow compaction, since each run would fail; it is evaluated again after the policy's
+    ``max_wait``.
     """
-    cursor, occasions = changes.cursor, changes.cursor.pending
+    cursor, suffixes = changes.cursor, changes.cursor.pending
     decisions = {decision.partition: decision for decision in changes.decisions}
-    present = list(decisions)
-    if occasions and target.partitions_def is None:
-        decisions = {"": _merge_decisions([decisions[path] for path in occasions])}
-        occasions = {"": changes.run_key_suffix}
-    refusal = target.refusal() if occasions else ""
+    present_paths = list(decisions)
+    if suffixes and target.partitions_def is None:
+        decisions = {"": _merge_decisions([decisions[path] for path in suffixes])}
+        suffixes = {"": changes.run_key_suffix}
+    refusal = target.find_refusal() if suffixes else ""
     if refusal:
-        target.tick.log.warning("%s", refusal)
-        occasions = {}
-    now = list(occasions)[:limit]
+        target.evaluation_context.log.warning("%s", refusal)
+        suffixes = {}
+    requested, postponed = _split_dict(suffixes, limit)
     run_keys = {
-        path: build_run_key(target.table, cursor.table, path, occasions[path]) for path in now
+        path: build_run_key(target.table, cursor.table, path, suffix)
+        for path, suffix in requested.items()
     }
-    requests = target.requests(run_keys, decisions, cursor.handled.snapshot_id)
-    later = {path: occasions[path] for path in occasions if path not in run_keys}
-    known = (
-        changes.touched_partitions
-        if changes.whole_table_reason in (None, FIRST_EVALUATION)
-        else None
-    )
+    requests = target.build_run_requests(run_keys, decisions, cursor.handled.snapshot_id)
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else refusal or _build_skip_message(target.table, changes),
-        cursor=replace(cursor, pending=later).to_json(),
-        dynamic_partitions_requests=target.build_partitions_requests(present, known),
+        cursor=replace(cursor, pending=postponed).to_json(),
+        dynamic_partitions_requests=target.build_partitions_requests(
+            present_paths, changes.touched_partitions
+        ),
     )
 
 
+def _split_dict(items: dict[str, str], count: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the first ``count`` items, and the others."""
+    pairs = list(items.items())
+    return dict(pairs[:count]), dict(pairs[count:])
+
+
 def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecision:
-    """Return the decision for a table that is compacted as a whole."""
+    """Return one decision for a table that is compacted as a whole."""
     if len(decisions) == 1 and not decisions[0].partition:
         return decisions[0]
     first = decisions[0]
@@ -174,24 +176,24 @@ def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecis
 
 
 def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
-    """Say why nothing is requested."""
-    held = [str(decision) for decision in changes.decisions if not decision.compact]
-    more = (
-        [f"and {len(held) - _MAX_DECISIONS_IN_REASON} others"]
-        if len(held) > _MAX_DECISIONS_IN_REASON
-        else []
+    reasons = [str(decision) for decision in changes.decisions if not decision.compact]
+    message = (
+        f"{table.identifier}: nothing to compact up to snapshot "
+        f"{changes.cursor.handled.snapshot_id}"
     )
-    idle = f"nothing to compact up to snapshot {changes.cursor.handled.snapshot_id}"
-    return "; ".join([f"{table.identifier}: {idle}", *held[:_MAX_DECISIONS_IN_REASON], *more])
+    parts = [message, *reasons[:_MAX_DECISIONS_IN_REASON]]
+    if len(reasons) > _MAX_DECISIONS_IN_REASON:
+        parts.append(f"and {len(reasons) - _MAX_DECISIONS_IN_REASON} others")
+    return "; ".join(parts)
 
 
 def _build_asset_events(
     target: CompactionTarget, changes: ChangesSinceCursor, *, materialized: bool
 ) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
-    """Yield what makes others see the new data: maintenance keeps the version and is not reported."""
+    """Yield an event with a new data version for each snapshot that changed data."""
     key = table_asset_key(target.table.identifier, target.key_prefix)
     event = dg.AssetMaterialization if materialized else dg.AssetObservation
-    for snapshot in changes.data[-1:] if materialized else changes.data:
+    for snapshot in changes.data_snapshots[-1:] if materialized else changes.data_snapshots:
         tags = {"dagster/data_version": str(snapshot.id)}
         yield event(
             key, metadata=_build_snapshot_metadata(target.table, changes, snapshot), tags=tags
@@ -201,7 +203,7 @@ def _build_asset_events(
 def _build_snapshot_metadata(
     table: Table, changes: ChangesSinceCursor, snapshot: Snapshot
 ) -> dict[str, Any]:
-    """Return the metadata of a snapshot; the newest one also tells the columns and the decisions."""
+    """Return the metadata of a snapshot; the newest one also has the columns and the decisions."""
     metadata: dict[str, Any] = {
         "paimon/snapshot_id": snapshot.id,
         "paimon/commit_kind": snapshot.commit_kind.value,
@@ -209,7 +211,7 @@ def _build_snapshot_metadata(
         "paimon/physical_rows": snapshot.total_record_count,
         "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
     }
-    if snapshot is changes.data[-1]:
+    if snapshot is changes.data_snapshots[-1]:
         metadata |= build_decisions_metadata(changes.decisions)
         metadata["dagster/column_schema"] = build_column_schema(table.schema)
     return metadata

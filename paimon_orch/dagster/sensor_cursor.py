@@ -1,13 +1,14 @@
-"""What outside commits have touched since a sensor last looked. No Dagster in here, and no data file is opened.
+"""The cursor of a sensor, and the changes that commits made since then.
 
-Compactions move LATEST too, so snapshots of the kinds COMPACT and ANALYZE are passed over: a sensor that reacted to
-its own work would never come to rest.
+This module does not use Dagster, and reads no data files. Compactions also create snapshots; to
+keep the sensor from reacting to its own runs, snapshots of the kinds COMPACT and ANALYZE are
+skipped.
 """
 
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from pydantic import TypeAdapter
 
@@ -19,21 +20,20 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
 CURSOR_VERSION = 1
-FIRST_EVALUATION = "first look"
 _MAX_SNAPSHOTS_BACK = 100
 _DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotIdentity:
-    """A snapshot by id and commit time: a rollback gives an id away a second time."""
+    """A snapshot by id and commit time, since ids are reused after a rollback."""
 
     snapshot_id: int
     time_millis: int
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "SnapshotIdentity":
-        """Return the version of a snapshot."""
+        """Return the identity of a snapshot."""
         return cls(snapshot.id, snapshot.time_millis)
 
     def __str__(self) -> str:
@@ -42,42 +42,41 @@ class SnapshotIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a table was looked at.
-
-    :ivar table: the table's identity, see :func:`get_table_identity`
-    :ivar handled: the newest snapshot whose partitions were all taken up, or wait in ``pending``
-    :ivar pending: partition paths whose work is still to be requested, and what touched each: a text that is another
-        one for each occasion
-    :ivar waiting: partition paths whose work was not worth it yet, or was requested, and since when, in epoch
-        milliseconds: they are looked at again without any commit
-    """
+    """The position of a sensor in the snapshots of a table."""
 
     table: str
+    """The identity of the table, see :func:`get_table_identity`."""
     handled: SnapshotIdentity
+    """The newest snapshot whose partitions were all requested or are in :attr:`pending`."""
     pending: dict[str, str] = field(default_factory=dict)
+    """Partitions still to be requested: run key suffixes by path."""
     waiting: dict[str, int] = field(default_factory=dict)
+    """Partitions below all thresholds, or already requested: epoch milliseconds by path.
 
-    def overdue(self, longest_millis: int) -> set[str]:
-        """Return the paths that have waited longer than that."""
-        before = _now_millis() - longest_millis
-        return {path for path, since in self.waiting.items() if since <= before}
+    They are evaluated again after a while, also without a new commit.
+    """
+
+    def find_overdue(self, max_wait_millis: int) -> set[str]:
+        """Return the paths that have been waiting for longer than this."""
+        latest_start = _now_millis() - max_wait_millis
+        return {path for path, since in self.waiting.items() if since <= latest_start}
 
     def to_json(self) -> str:
-        """Encode, with the version of this form."""
+        """Encode the cursor with the version of its format."""
         return json.dumps({"v": CURSOR_VERSION, **asdict(self)}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | None) -> "Cursor | None":
-        """Decode; None for anything that this version did not write."""
+        """Decode a cursor; return None for text in any other format."""
         try:
             if json.loads(text or "")["v"] != CURSOR_VERSION:
                 return None
-            found = _CURSOR_ADAPTER.validate_json(text or "", strict=True)
-            for path in {*found.pending, *found.waiting} - {""}:
+            cursor = _CURSOR_ADAPTER.validate_json(text or "", strict=True)
+            for path in {*cursor.pending, *cursor.waiting} - {""}:
                 parse_partition_path(path)
         except (ValueError, TypeError, KeyError, RecursionError, InputError):
             return None
-        return found
+        return cursor
 
 
 _CURSOR_ADAPTER = TypeAdapter(Cursor)
@@ -85,154 +84,149 @@ _CURSOR_ADAPTER = TypeAdapter(Cursor)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesSinceCursor:
-    """What to take up now.
-
-    :ivar cursor: where the next look begins; what is in its ``pending`` is to be requested
-    :ivar occasion: a text for all of it together, another one each time
-    :ivar data: the snapshots of the walk that changed data
-    :ivar snapshots: how many snapshots were looked at
-    :ivar whole_table: why all partitions were looked at instead of those touched, if so
-    :ivar touched: paths of the partitions that the walk touched
-    :ivar decisions: what the policy says of those that have files
-    """
+    """The result of one evaluation of a sensor."""
 
     cursor: Cursor
+    """The next cursor; the partitions in its ``pending`` are to be requested."""
     run_key_suffix: str
-    data: tuple[Snapshot, ...] = ()
+    """Identifies this evaluation in the run key of a request for the whole table."""
+    data_snapshots: tuple[Snapshot, ...] = ()
+    """The new snapshots that changed data."""
     snapshots: int = 0
+    """The number of new snapshots."""
     whole_table_reason: str | None = None
-    touched_partitions: frozenset[str] = frozenset()
+    """Why all partitions were evaluated, None if only those with changes were."""
+    touched_partitions: frozenset[str] | None = None
+    """The paths of the partitions that may have changed since the cursor, None if unknown."""
     decisions: tuple[CompactionDecision, ...] = ()
+    """The decisions of the policy for the partitions that have files."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionDecider:
-    """What is watched: a table, and the policy by which its partitions are compacted.
-
-    :ivar may_be_full: whether partitions are compacted by themselves, so that one of them may be rewritten
-    """
+    """A table and the policy that decides about its partitions."""
 
     table: Table
     policy: CompactionPolicy
-    may_be_full: bool = True
+    can_compact_fully: bool = True
+    """Whether partitions are compacted separately, so that a single one can be rewritten."""
 
     def decide(
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
     ) -> tuple[CompactionDecision, ...]:
-        """Return what the policy says of these partitions, of all without ``paths``."""
+        """Return the decisions for these partitions, without ``paths`` for all partitions."""
         if paths is not None and not paths:
             return ()
-        whole = paths is None or "" in paths
-        specs = None if whole else [parse_partition_path(path) for path in sorted(paths or ())]
-        found = decide(
+        is_whole_table = paths is None or "" in paths
+        specs = None if is_whole_table else [parse_partition_path(p) for p in sorted(paths or ())]
+        decisions = decide(
             self.table,
             self.policy,
             partitions=specs,
             overdue=overdue,
-            may_be_full=self.may_be_full,
+            may_be_full=self.can_compact_fully,
         )
-        return tuple(found)
+        return tuple(decisions)
 
 
 def get_table_identity(table: Table) -> str:
-    """Return what tells a table from another that was later created at the same place."""
-    first = table.stores.schemas.get(min(table.stores.schemas.ids()))
-    return f"{table.paths.branch_root}@{first.time_millis}"
+    """Return a text that differs for a table that was later created at the same location."""
+    first_schema = table.stores.schemas.get(min(table.stores.schemas.ids()))
+    return f"{table.paths.branch_root}@{first_schema.time_millis}"
 
 
 def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
-    """Tell whether there is nothing new since a snapshot, by reading that one alone.
+    """Return whether a snapshot is still the latest one, by reading this snapshot only.
 
-    The hint would say as much of new commits, but not that a table created anew has the same id.
+    The LATEST hint would show new commits too, but not that the table was created again and has
+    another snapshot with the same id.
     """
     try:
-        same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
+        is_same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
     except NotFoundError:
         return False
-    return same and not table.stores.snapshots.exists(handled.snapshot_id + 1)
+    return is_same and not table.stores.snapshots.exists(handled.snapshot_id + 1)
 
 
 def collect_changes(
-    watch: CompactionDecider, cursor: Cursor | None, latest: Snapshot, limit: int
+    decider: CompactionDecider, cursor: Cursor | None, latest: Snapshot, limit: int
 ) -> ChangesSinceCursor:
-    """Walk the snapshots after the cursor, at most ``limit``, and collect the partitions they touched.
+    """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
 
-    Where there is nothing to walk from (a first look, a rollback, a table created anew, expired snapshots) all
-    partitions count as touched by ``latest``.
+    All partitions are evaluated if there is no cursor, or if the table was rolled back or created
+    again, or if snapshots after the cursor have expired.
     """
-    name = get_table_identity(watch.table)
+    table, identity = decider.table, get_table_identity(decider.table)
     if cursor is None:
-        return _collect_all_partitions(watch, name, latest, FIRST_EVALUATION)
-    if cursor.table != name:
-        return _collect_all_partitions(watch, name, latest, "the table was created anew")
-    if latest.id < cursor.handled.snapshot_id or _is_replaced(watch.table, cursor.handled):
-        # What is touched now may have been requested before, under the same snapshot.
-        return _collect_all_partitions(
-            watch,
-            name,
-            latest=latest,
-            reason="the table was rolled back",
-            suffix=f" after {cursor.handled}",
-        )
+        changes = _evaluate_all_partitions(decider, identity, latest, "first evaluation")
+        return replace(changes, touched_partitions=frozenset())
+    if cursor.table != identity:
+        return _evaluate_all_partitions(decider, identity, latest, "the table was created again")
+    if latest.id < cursor.handled.snapshot_id or _is_replaced(table, cursor.handled):
+        # the same partitions may have been requested before, for a snapshot with the same id
+        suffix = f" after {cursor.handled}"
+        reason = "the table was rolled back"
+        return _evaluate_all_partitions(decider, identity, latest, reason, suffix=suffix)
     try:
-        return _collect_snapshot_changes(watch, cursor, latest, limit)
+        return _evaluate_changes(decider, cursor, latest, limit)
     except NotFoundError:
         reason = f"snapshots after {cursor.handled.snapshot_id} have expired"
-        return _collect_all_partitions(watch, name, latest, reason)
+        return _evaluate_all_partitions(decider, identity, latest, reason)
 
 
 def _is_replaced(table: Table, handled: SnapshotIdentity) -> bool:
-    """Tell whether the id now belongs to another snapshot; one that has expired proves nothing."""
+    """Return whether the id now belongs to another snapshot; False if the snapshot has expired."""
     try:
         return SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) != handled
     except NotFoundError:
         return False
 
 
-def _collect_snapshot_changes(
-    watch: CompactionDecider, cursor: Cursor, latest: Snapshot, limit: int
+def _evaluate_changes(
+    decider: CompactionDecider, cursor: Cursor, latest: Snapshot, limit: int
 ) -> ChangesSinceCursor:
-    first = cursor.handled.snapshot_id + 1
-    last = min(latest.id, cursor.handled.snapshot_id + limit)
-    overdue, data, handled = cursor.overdue(watch.policy.wait_millis), [], cursor.handled
-    touched = {path: f"{handled} and {cursor.waiting[path]}" for path in overdue} | cursor.pending
-    for snapshot_id in range(first, last + 1):
-        snapshot = watch.table.stores.snapshots.get(snapshot_id)
-        handled = SnapshotIdentity.of(snapshot)
-        if snapshot.commit_kind in _DATA_COMMIT_KINDS:
-            data.append(snapshot)
-            touched |= dict.fromkeys(_find_touched_partitions(watch.table, snapshot), str(handled))
-    decisions = watch.decide(touched, overdue)
-    following = Cursor(
+    table, previous = decider.table, cursor.handled
+    last_id = min(latest.id, previous.snapshot_id + limit)
+    snapshots = [
+        table.stores.snapshots.get(n) for n in range(previous.snapshot_id + 1, last_id + 1)
+    ]
+    data_snapshots = [s for s in snapshots if s.commit_kind in _DATA_COMMIT_KINDS]
+    overdue = cursor.find_overdue(decider.policy.wait_millis)
+    suffixes = {path: f"{previous} and {cursor.waiting[path]}" for path in overdue}
+    suffixes |= cursor.pending
+    for snapshot in data_snapshots:
+        suffix = str(SnapshotIdentity.of(snapshot))
+        suffixes |= dict.fromkeys(_find_touched_partitions(table, snapshot), suffix)
+    handled = SnapshotIdentity.of(snapshots[-1]) if snapshots else previous
+    decisions = decider.decide(suffixes, overdue)
+    next_cursor = Cursor(
         cursor.table,
         handled,
-        {found.partition: touched[found.partition] for found in decisions if found.compact},
-        {path: since for path, since in cursor.waiting.items() if path not in touched}
+        {d.partition: suffixes[d.partition] for d in decisions if d.compact},
+        {path: since for path, since in cursor.waiting.items() if path not in suffixes}
         | _compute_waiting_since(decisions, cursor.waiting),
     )
-    snapshots = last - first + 1
-    occasion = str(handled) if snapshots else " ".join([str(handled), *touched.values()])
     return ChangesSinceCursor(
-        cursor=following,
-        run_key_suffix=occasion,
-        data=tuple(data),
-        snapshots=snapshots,
-        whole_table_reason=None,
-        touched_partitions=frozenset(touched),
+        cursor=next_cursor,
+        run_key_suffix=" ".join([str(handled), *(() if snapshots else suffixes.values())]),
+        data_snapshots=tuple(data_snapshots),
+        snapshots=len(snapshots),
+        touched_partitions=frozenset(suffixes),
         decisions=decisions,
     )
 
 
 def _compute_waiting_since(
-    decisions: Collection[CompactionDecision], before: Mapping[str, int]
+    decisions: Collection[CompactionDecision], previous: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return since when those wait that a threshold holds back, and from now on those that are to be compacted.
+    """Return the start of waiting by path, for partitions that wait and those to be compacted.
 
-    If the run of one of these fails there may be no commit that would make the sensor look again.
+    The latter start to wait now: if their run fails, there may be no other commit after which the
+    sensor evaluates them again.
     """
     now = _now_millis()
     return {
-        d.partition: before.get(d.partition, now) if d.is_waiting else now
+        d.partition: previous.get(d.partition, now) if d.is_waiting else now
         for d in decisions
         if d.is_waiting or d.compact
     }
@@ -244,31 +238,31 @@ def _find_touched_partitions(table: Table, snapshot: Snapshot) -> set[str]:
     return {format_partition(partition, schema) for partition in partitions}
 
 
-def _collect_all_partitions(
-    watch: CompactionDecider, name: str, latest: Snapshot, reason: str, suffix: str = ""
+def _evaluate_all_partitions(
+    decider: CompactionDecider, identity: str, latest: Snapshot, reason: str, suffix: str = ""
 ) -> ChangesSinceCursor:
-    version = SnapshotIdentity.of(latest)
-    occasion, decisions = f"{version}{suffix}", watch.decide()
-    pending = {found.partition: occasion for found in decisions if found.compact}
+    handled = SnapshotIdentity.of(latest)
+    run_key_suffix, decisions = f"{handled}{suffix}", decider.decide()
+    pending = {decision.partition: run_key_suffix for decision in decisions if decision.compact}
     return ChangesSinceCursor(
-        cursor=Cursor(name, version, pending, _compute_waiting_since(decisions, {})),
-        run_key_suffix=occasion,
-        data=tuple(_find_latest_data_snapshot(watch.table, latest)),
+        cursor=Cursor(identity, handled, pending, _compute_waiting_since(decisions, {})),
+        run_key_suffix=run_key_suffix,
+        data_snapshots=tuple(_find_latest_data_snapshot(decider.table, latest)),
         whole_table_reason=reason,
         decisions=decisions,
     )
 
 
 def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
-    """Yield the newest snapshot that changed data, if it is among the last ones that are kept."""
+    """Yield the newest snapshot that changed data, if it is one of the last that exist."""
     snapshot = latest
-    for earlier in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
+    for previous_id in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             yield snapshot
             return
-        if earlier < 1 or not table.stores.snapshots.exists(earlier):
+        if previous_id < 1 or not table.stores.snapshots.exists(previous_id):
             return
-        snapshot = table.stores.snapshots.get(earlier)
+        snapshot = table.stores.snapshots.get(previous_id)
 
 
 def _now_millis() -> int:

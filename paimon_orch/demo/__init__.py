@@ -1,1 +1,1 @@
-"""The demo: real flights through ingest, compaction and checks."""
+"""The demo: real flights are written, compacted and verified."""

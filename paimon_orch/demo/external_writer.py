@@ -1,4 +1,4 @@
-"""Stands in for the engines that write while Dagster runs: each call is a day of 2013 in New York."""
+"""Simulates another engine that writes while Dagster runs: each call commits one day of 2013."""
 
 import pendulum
 import pyarrow.compute as pc
@@ -21,18 +21,19 @@ _DAYS_OF_2013 = 365
 
 
 def write_next_day(catalog: Catalog) -> str | None:
-    """Commit the day after the newest one on the live board, three upserts there and an append of its weather.
+    """Commit the next day: three upserts to the live board, and one append to the weather.
 
-    Returns the day; None if the year is over. The tables are made by the first call.
+    Returns the day, None if the year is over. The tables are created if they do not exist.
     """
-    board, measured = create_live_board(catalog), create_weather(catalog)
-    number = len(inspect(board).partitions)
-    if number == _DAYS_OF_2013:
+    board, weather = create_live_board(catalog), create_weather(catalog)
+    day_count = len(inspect(board).partitions)
+    if day_count == _DAYS_OF_2013:
         return None
-    day = _FIRST_DAY.add(days=number).isoformat()
+    day = _FIRST_DAY.add(days=day_count).isoformat()
     hours = read_weather().filter(pc.equal(read_weather()["weather_date"], day))
-    measured.append(hours.drop_columns("weather_date"), commit_id=CommitId(COMMIT_USER, number + 1))
-    for count, name in enumerate(WAVES, 1):
-        turn = CommitId(COMMIT_USER, number * len(WAVES) + count)
-        board.upsert(build_wave(name, day), row_kind=ROW_KIND_COLUMN, commit_id=turn)
+    commit_id = CommitId(COMMIT_USER, day_count + 1)
+    weather.append(hours.drop_columns("weather_date"), commit_id=commit_id)
+    for number, wave in enumerate(WAVES, day_count * len(WAVES) + 1):
+        commit_id = CommitId(COMMIT_USER, number)
+        board.upsert(build_wave(wave, day), row_kind=ROW_KIND_COLUMN, commit_id=commit_id)
     return day

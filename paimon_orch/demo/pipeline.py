@@ -1,10 +1,11 @@
-"""The main job end to end: real flights become a compacted table, and every row of it is checked."""
+"""The demo pipeline: write flights, compact the table, and compare all rows with the source."""
 
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
@@ -15,6 +16,7 @@ from paimon_orch.demo.flights import (
     MONTHS,
     ROW_KIND_COLUMN,
     WAVES,
+    Wave,
     build_wave,
     create_flight_board,
     find_flights_zip,
@@ -27,10 +29,13 @@ from paimon_orch.steps.inspection.inspect import TableReport, inspect
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @dataclass(slots=True)
 class _Stage:
-    """One line of the closing summary: the table as it was, and as a step left it."""
+    """A row of the summary: the table before and after a step."""
 
     name: str
     seconds: float
@@ -40,7 +45,7 @@ class _Stage:
 
 @dataclass(slots=True)
 class _DemoRun:
-    """What the demo does its work with, and what it did."""
+    """The state of a run of the demo."""
 
     table: Table
     console: Console
@@ -48,7 +53,7 @@ class _DemoRun:
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Callable[[int, int], None]]:
-        """Time a step under a progress bar and look at the table before and after it."""
+        """Measure a step, show its progress, and inspect the table before and after it."""
         before, started = inspect(self.table), time.monotonic()
         columns = (
             TextColumn("{task.description:<14}"),
@@ -58,13 +63,13 @@ class _DemoRun:
         )
         with Progress(*columns, console=self.console) as bars:
             task = bars.add_task(name, total=total)
-            yield lambda done, of: bars.update(task, completed=done, total=of)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
         seconds = time.monotonic() - started
         self.stages.append(_Stage(name, seconds, before, inspect(self.table)))
 
 
 def run_demo(warehouse: str, months: int, console: Console) -> bool:
-    """Run the job over the first ``months`` months of 2013; tell whether the table is right in the end."""
+    """Run the demo for the first ``months`` months of 2013; return whether the rows are correct."""
     started = time.monotonic()
     console.print(f"warehouse {warehouse}", soft_wrap=True, markup=False)
     run = _DemoRun(create_flight_board(Catalog(warehouse)), console)
@@ -72,42 +77,45 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     console.print(
         f"Spark {session.version} on {java_in_use(session)}", markup=False, soft_wrap=True
     )
-    executor = SparkExecutor(session)
-    chosen = MONTHS[:months]
-    for name in WAVES:
-        with run.stage(name, len(chosen)) as progress:
-            for done, month in enumerate(chosen, 1):
-                write(
-                    session.createDataFrame(build_wave(name, month)),
-                    run.table,
-                    row_kind=ROW_KIND_COLUMN,
-                )
-                progress(done, len(chosen))
+    executor, partitions = SparkExecutor(session), MONTHS[:months]
+    for wave in WAVES:
+        _write_wave(run, session, wave, partitions)
         with run.stage("compact", 1) as progress:
             _print_compaction(run, compact(run.table, executor, progress=progress))
-    with run.stage(f"full {chosen[0]}", 1) as progress:
-        spec = {"flight_month": chosen[0]}
+    with run.stage(f"full {partitions[0]}", 1) as progress:
+        spec = {"flight_month": partitions[0]}
         compact(run.table, executor, partitions=[spec], strategy="full", progress=progress)
-    wrong = _find_differences(run.table, chosen)
+    differences = _find_differences(run.table, partitions)
     _print_summary(run, time.monotonic() - started)
-    if wrong:
-        console.print(f"MISMATCH: {wrong}", style="bold red")
+    if differences:
+        console.print(f"MISMATCH: {differences}", style="bold red")
         return False
-    console.print("every row equals what pandas computes from the CSV", style="bold green")
+    console.print("all rows equal the rows that pandas computes from the CSV", style="bold green")
     console.print(f"next: PAIMON_WAREHOUSE={warehouse} make dev", soft_wrap=True, markup=False)
     return True
+
+
+def _write_wave(
+    run: _DemoRun, session: "SparkSession", wave: Wave, partitions: Sequence[str]
+) -> None:
+    with run.stage(wave, len(partitions)) as progress:
+        for done, month in enumerate(partitions, 1):
+            rows = session.createDataFrame(build_wave(wave, month))
+            write(rows, run.table, row_kind=ROW_KIND_COLUMN)
+            progress(done, len(partitions))
 
 
 def _print_compaction(run: _DemoRun, result: CompactionResult) -> None:
     report = inspect(run.table)
     run.console.print(
-        f"  snapshot {result.snapshot_id}: {result.buckets} buckets, {result.rows_written:,} rows rewritten; "
-        f"deletion vectors now hide {report.deleted_rows:,} of {report.physical_rows:,} rows"
+        f"  snapshot {result.snapshot_id}: {result.buckets} buckets, "
+        f"{result.rows_written:,} rows rewritten; deletion vectors mark "
+        f"{report.deleted_rows:,} of {report.physical_rows:,} rows as deleted"
     )
 
 
 def compute_expected_board(months: tuple[str, ...]) -> pd.DataFrame:
-    """Return what the board must hold in the end, computed by pandas straight from the CSV."""
+    """Return the expected rows of the board, computed by pandas from the CSV."""
     with zipfile.ZipFile(find_flights_zip()) as archive, archive.open("flights.csv") as file:
         raw = pd.read_csv(file, parse_dates=["time_hour"])
     raw["flight_month"] = raw["year"].astype(str) + "-" + raw["month"].astype(str).str.zfill(2)
@@ -119,39 +127,40 @@ def compute_expected_board(months: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _find_differences(table: Table, months: tuple[str, ...]) -> str:
-    """Compare the table with pandas, row for row; return what is wrong, or an empty text."""
+    """Compare the table with pandas row by row; return the difference, or an empty string."""
     quoted = ", ".join(f"'{month}'" for month in months)
     actual = table.scan(filter=f"flight_month in ({quoted})").to_pandas()
-    expected = compute_expected_board(months)
-    expected = expected[list(actual.columns)]
-    keys = ["time_hour", "carrier", "flight"]
-    sides = []
-    for frame in (expected, actual):
-        numbers = frame.select_dtypes("number").columns
-        sides.append(
-            frame.astype(dict.fromkeys(numbers, "Int64") | {"time_hour": "datetime64[ms]"})
-            .astype(dict.fromkeys(frame.select_dtypes("object").columns, "string"))
-            .sort_values(keys)
-            .reset_index(drop=True)
-        )
+    expected = compute_expected_board(months)[list(actual.columns)]
     if len(expected) != len(actual):
         return f"the table has {len(actual):,} rows, pandas computes {len(expected):,}"
     try:
-        pd.testing.assert_frame_equal(sides[0], sides[1])
+        pd.testing.assert_frame_equal(_normalize_frame(expected), _normalize_frame(actual))
     except AssertionError as error:
         return str(error)
     return ""
 
 
+def _normalize_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with nullable types, sorted by the key of flights."""
+    numbers = dict.fromkeys(frame.select_dtypes("number").columns, "Int64")
+    texts = dict.fromkeys(frame.select_dtypes("object").columns, "string")
+    return (
+        frame.astype(numbers | {"time_hour": "datetime64[ms]"})
+        .astype(texts)
+        .sort_values(["time_hour", "carrier", "flight"])
+        .reset_index(drop=True)
+    )
+
+
 def _print_summary(run: _DemoRun, seconds: float) -> None:
-    """Print the table before and after every step, in a width that any terminal has."""
-    shown = RichTable()
-    for name in ("step", "snapshot", "rows", "files", "MB", "hidden", "sec"):
-        shown.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
+    """Print the state of the table before and after each step."""
+    summary = RichTable()
+    for name in ("step", "snapshot", "rows", "files", "MB", "deleted", "sec"):
+        summary.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
     for stage in run.stages:
         before, after = stage.before, stage.after
         rows = "?" if after.row_count is None else f"{after.row_count:,}"
-        shown.add_row(
+        summary.add_row(
             stage.name,
             f"{after.snapshot_id or 0}",
             rows,
@@ -160,6 +169,6 @@ def _print_summary(run: _DemoRun, seconds: float) -> None:
             f"{after.deleted_rows:,}",
             f"{stage.seconds:.1f}",
         )
-    shown.add_row("all", "", "", "", "", "", f"{seconds:.1f}")
-    run.console.print(shown)
-    run.console.print("rows: what a reader sees; hidden: older versions that deletion vectors hide")
+    summary.add_row("all", "", "", "", "", "", f"{seconds:.1f}")
+    run.console.print(summary)
+    run.console.print("rows: visible rows; deleted: rows that deletion vectors mark as deleted")

@@ -164,7 +164,7 @@ def test_what_is_allowed_is_logged_as_a_warning(
 
     logged = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
     assert any(
-        f"lake.orders: this run was allowed to leave other systems stale: {STALE}" in line
+        f"lake.orders: external systems were not updated and are stale; options: {STALE}" in line
         for line in logged
     )
 

@@ -69,7 +69,7 @@ def test_a_limit_that_is_passed_says_what_to_do(
     failed = found["level0_backlog"]
     assert not failed.passed
     assert failed.metadata["paimon/value"].value == 3
-    assert failed.description == "To mend it, run the compaction."
+    assert failed.description == "To fix this, run the compaction."
     assert failed.severity is dg.AssetCheckSeverity.WARN
     assert found["sorted_runs"].passed
 

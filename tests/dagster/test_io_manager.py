@@ -411,7 +411,7 @@ def test_a_mode_that_does_not_exist_is_refused(table: Table, paimon: PaimonCatal
 
 
 def test_a_value_that_is_no_table_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
-    with pytest.raises(InputError, match="not from <class 'dict'>"):
+    with pytest.raises(InputError, match="not <class 'dict'>"):
         run(paimon, producer({"a": 1}))
 
 

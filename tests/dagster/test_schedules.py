@@ -127,7 +127,7 @@ def test_times_and_config_can_be_chosen_by_action() -> None:
 
 
 def test_a_time_for_an_action_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InputError, match="vacuum; there are expire_snapshots"):
+    with pytest.raises(InputError, match="vacuum; the actions are expire_snapshots"):
         build_maintenance_schedules([], cron={"vacuum": "@daily"})
 
 

@@ -96,7 +96,7 @@ def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path
     assert run_demo(str(tmp_path), 1, Console(file=said, width=120, markup=False))
 
     text = said.getvalue()
-    assert "\nevery row equals what pandas computes from the CSV" in text
+    assert "\nall rows equal the rows that pandas computes from the CSV" in text
     assert "MISMATCH" not in text
     assert f"PAIMON_WAREHOUSE={tmp_path} make dev" in text
     table = Catalog(str(tmp_path)).table(FLIGHT_BOARD_TABLE)

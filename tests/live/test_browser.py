@@ -220,7 +220,7 @@ def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
     page.goto(f"{BOARD}?view=checks")
     page.get_by_text("level0_backlog").first.click()
 
-    page.get_by_text("To mend it, run the compaction.").first.wait_for()
+    page.get_by_text("To fix this, run the compaction.").first.wait_for()
     page.get_by_text("paimon/limit").first.wait_for()
     picture("failed-check")
 

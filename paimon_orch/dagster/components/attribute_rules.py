@@ -1,8 +1,9 @@
-"""Rules for the strings in the YAML of components, checked by ``dg check yaml`` and when a component is created.
+"""Rules for text attributes of components, checked by ``dg check yaml`` and on creation of a component.
 
-``dg check yaml`` knows nothing but the JSON schema of a component, in which Dagster lets every attribute be any text, as
-it may be a template such as ``{{ env.RETAIN }}``, and reports an error in a nested attribute as one of its parent. The
-schema here takes a text only if it is a template or follows the rule of its attribute, and names the attribute itself.
+``dg check yaml`` validates against the JSON schema of a component only. In Dagster's own schema every
+attribute may be any text, since it may be a template such as ``{{ env.RETAIN }}``, and an error in a
+nested attribute is reported for its parent. The schema that is built here accepts a text only if it
+is a template or matches the rule of its attribute, and reports errors for the attribute itself.
 """
 
 import warnings
@@ -36,21 +37,22 @@ _TEMPLATE_SCHEMA: JsonSchema = {"type": "string", "pattern": r"\{\{"}
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """A kind of text.
-
-    :ivar accepts: what is accepted, in words; the JSON schema has it as the one value of an enumeration, since that is
-        the only sentence that a validator prints beside the value
-    :ivar pattern: a regular expression that all accepted texts match; it may match others
-    :ivar parse: raises :class:`InputError` that names the attribute and the value, unless the text is accepted
-    """
+    """A rule for the text of an attribute."""
 
     accepted_values: str
+    """A description of the accepted texts.
+
+    In the JSON schema it is the only value of an enumeration, since validators print that together
+    with the invalid value.
+    """
     pattern: str
+    """A regular expression that all accepted texts match; it may match other texts too."""
     parse: Callable[[str, str], object]
+    """Takes the name of the attribute and its value; raises :class:`InputError` for other texts."""
     example: str
 
     def check(self, name: str, value: Any) -> None:
-        """Raise :class:`InputError` unless the value is accepted."""
+        """Raise :class:`InputError` if the value is not accepted."""
         self.parse(name, value)
 
     def apply(self, schema: JsonSchema) -> None:
@@ -64,17 +66,18 @@ class TextRule:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """The names that a mapping may have."""
+    """A rule for the keys of a mapping."""
 
     key_kind: str
     names: Collection[str]
 
     def check(self, name: str, value: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for a key that is not one of the names."""
+        """Raise :class:`InputError` for unknown keys."""
         unknown = sorted(set(value) - set(self.names))
         if unknown:
             raise InputError(
-                f"{name}: {', '.join(map(repr, unknown))} is no {self.key_kind}; there are {', '.join(self.names)}"
+                f"{name}: unknown {self.key_kind} {', '.join(map(repr, unknown))}; "
+                f"accepted are {', '.join(self.names)}"
             )
 
     def apply(self, schema: JsonSchema) -> None:
@@ -83,13 +86,13 @@ class KeyRule:
 
 
 def require_any_of(*names: str) -> JsonSchema:
-    """Return a schema of objects that have at least one of these attributes."""
+    """Return a schema that requires at least one of these attributes."""
     missing = {"required": [" or ".join(names)]}
     return {"if": {"anyOf": [{"required": [name]} for name in names]}, "else": missing}
 
 
 def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
-    """Return a schema of objects whose string ``name`` matches the pattern if the object matches ``where``."""
+    """Return a schema that requires a text attribute to match a pattern, for objects that match ``where``."""
     text = {
         "if": _build_string_except_schema({"anyOf": [_TEMPLATE_SCHEMA, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},
@@ -98,12 +101,12 @@ def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema)
 
 
 def _build_string_except_schema(schema: JsonSchema) -> JsonSchema:
-    """Return a schema of strings that another schema does not accept."""
+    """Return a schema that accepts the strings that the given schema does not accept."""
     return {"type": "string", "not": schema}
 
 
 def _build_any_case_pattern(words: Iterable[str]) -> str:
-    """Return a regular expression of words in any case: JSON schemas have no flag for that."""
+    """Return a case-insensitive pattern of words; JSON schemas have no flag for that."""
     return "|".join("".join(f"[{c}{c.upper()}]" for c in word) for word in words)
 
 
@@ -112,7 +115,7 @@ def _build_quantity_pattern(units: Iterable[str]) -> str:
 
 
 def _build_cron_pattern() -> str:
-    """Return a regular expression that matches every cron schedule that Dagster accepts."""
+    """Return a pattern that matches every cron schedule that Dagster accepts."""
     months = _build_any_case_pattern(
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
     )
@@ -151,11 +154,11 @@ _TIMESTAMP_PATTERN = r"^[0-9]{4}-[01][0-9]-[0-3][0-9](?:[T ].*)?$"
 def _parse_cron(name: str, text: str) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the schedule itself warns
+            warnings.simplefilter("ignore", UserWarning)  # the actual schedule warns too
             dg.ScheduleDefinition(name="check", job_name="check", cron_schedule=text)
     except dg.DagsterInvalidDefinitionError:
         raise InputError(
-            f"{name} {text!r} is not a cron schedule; write {CRON_RULE.accepted_values}"
+            f"{name} {text!r} is not a cron schedule; expected {CRON_RULE.accepted_values}"
         ) from None
 
 
@@ -164,7 +167,7 @@ def _parse_timezone(name: str, text: str) -> None:
         ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InputError(
-            f"{name} {text!r} is not a time zone; write {TIMEZONE_RULE.accepted_values}"
+            f"{name} {text!r} is not a time zone; expected {TIMEZONE_RULE.accepted_values}"
         ) from None
 
 
@@ -173,7 +176,7 @@ def _parse_database(name: str, text: str) -> None:
         check_table_name(f"{text}.table")
     except InputError:
         raise InputError(
-            f"{name} {text!r} is not a database; write {DATABASE_RULE.accepted_values}"
+            f"{name} {text!r} is not a database name; expected {DATABASE_RULE.accepted_values}"
         ) from None
 
 
@@ -184,7 +187,8 @@ DURATION_RULE = TextRule(
     "24 h",
 )
 AGE_RULE = TextRule(
-    "a whole number and a unit (ms, s, min, h or d), for example 3 d, or a point in time such as 2026-01-31T12:00:00",
+    "a whole number and a unit (ms, s, min, h or d), for example 3 d, or a point in time such as "
+    "2026-01-31T12:00:00",
     f"{DURATION_RULE.pattern}|{_TIMESTAMP_PATTERN}",
     parse_cutoff,
     "3 d",
@@ -196,25 +200,26 @@ SIZE_RULE = TextRule(
     "10 gb",
 )
 CRON_RULE = TextRule(
-    "five fields: minute, hour, day of the month, month and day of the week, for example 17 * * * *",
+    "five fields: minute, hour, day of the month, month and day of the week, for example "
+    "17 * * * *",
     _build_cron_pattern(),
     _parse_cron,
     "17 * * * *",
 )
 TIMEZONE_RULE = TextRule(
-    "a name of the IANA database, for example Europe/Berlin",
+    "an IANA time zone name, for example Europe/Berlin",
     "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$",
     _parse_timezone,
     "Europe/Berlin",
 )
 TABLE_RULE = TextRule(
-    "database.table, of letters, digits, _ and -",
+    "database.table, with letters, digits, _ and - only",
     r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$",
     lambda _, text: check_table_name(text),
     "lake.orders",
 )
 DATABASE_RULE = TextRule(
-    "the name of a database, of letters, digits, _ and -",
+    "the name of a database, with letters, digits, _ and - only",
     r"^[A-Za-z0-9_-]+$",
     _parse_database,
     "lake",
@@ -222,17 +227,15 @@ DATABASE_RULE = TextRule(
 
 
 class Attributes(dg.Model, dg.Resolvable):
-    """Attributes whose strings follow the rules that their annotations name.
-
-    :cvar cases: schemas of the object as a whole, which ``dg check yaml`` tries too
-    """
+    """Base class of attributes, with rules in their annotations."""
 
     object_schemas: ClassVar[Sequence[JsonSchema]] = ()
+    """Additional JSON schemas of the whole object."""
 
     def check(self, path: str = "") -> None:
-        """Raise :class:`InputError`, with its path, for an attribute that breaks its rule, nested ones included.
+        """Raise :class:`InputError` for an invalid attribute, including nested attributes.
 
-        This is for the component: in the constructor of a nested attribute Dagster would hide the error.
+        The component calls this, since Dagster hides errors of constructors of nested attributes.
         """
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -249,7 +252,7 @@ class Attributes(dg.Model, dg.Resolvable):
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        """Return the model of the YAML, whose schema is that of ``dg check yaml``."""
+        """Return the model of the YAML, with the JSON schema for ``dg check yaml``."""
         return _build_model_with_schema(cls, super().model())
 
 
@@ -261,7 +264,7 @@ def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
 def _build_model_with_schema(
     attributes: type[Attributes], model: type[BaseModel]
 ) -> type[BaseModel]:
-    """Return a model whose schema says what the attributes accept, of nested attributes too."""
+    """Return a model whose JSON schema contains the rules of all attributes."""
 
     def model_json_schema(_: type[BaseModel], *args: Any, **options: Any) -> JsonSchema:
         schema = model.model_json_schema(*args, **options)
@@ -277,17 +280,21 @@ def _build_model_with_schema(
 
 
 def _find_nested_attributes(attributes: type[Attributes]) -> set[type[Attributes]]:
-    """Return the attribute classes nested in a class, at any depth."""
-    found, pending = set[type[Attributes]](), [attributes]
+    """Return the classes of nested attributes, at any depth."""
+    classes, pending = set[type[Attributes]](), [attributes]
     while pending:
-        kinds = [field.annotation for field in pending.pop().model_fields.values()]
-        while kinds:
-            kind = kinds.pop()
-            if isinstance(kind, type) and issubclass(kind, Attributes) and kind not in found:
-                found.add(kind)
-                pending.append(kind)
-            kinds += get_args(kind)
-    return found
+        types = [field.annotation for field in pending.pop().model_fields.values()]
+        while types:
+            annotation = types.pop()
+            if (
+                isinstance(annotation, type)
+                and issubclass(annotation, Attributes)
+                and annotation not in classes
+            ):
+                classes.add(annotation)
+                pending.append(annotation)
+            types += get_args(annotation)
+    return classes
 
 
 def _refine_object(schema: JsonSchema, attributes: type[Attributes]) -> None:
@@ -303,10 +310,10 @@ def _refine_object(schema: JsonSchema, attributes: type[Attributes]) -> None:
 
 
 def _refine_attribute(schema: JsonSchema) -> JsonSchema:
-    """Return the schema of an attribute that accepts a string of another type only if it is a template.
+    """Return the schema of an attribute, in which a string may replace another type only as a template.
 
-    Its errors name the attribute that is wrong: a choice by ``anyOf`` would name the parent. Attributes of several types
-    that are nested, of Dagster's own say, stay as they are.
+    Its errors are reported for the attribute; with ``anyOf`` they would be reported for its parent.
+    Schemas with several types, such as those of Dagster, are returned unchanged.
     """
     refined = {key: value for key, value in schema.items() if key in ("title", "default")}
     choices = schema.get("anyOf") or [{k: v for k, v in schema.items() if k not in refined}]
@@ -316,12 +323,12 @@ def _refine_attribute(schema: JsonSchema) -> JsonSchema:
         return schema
     value = values[0] if values else {"type": "string"}
     if "$ref" in value:
-        # any value passes this choice; it exists for tools that show which values a component accepts
-        shown = {"anyOf": [value, {}]}
-        return refined | shown | {"if": {"anyOf": [_TEMPLATE_SCHEMA, *null]}, "else": value}
+        # accepts any value; tools use it to show which values are accepted
+        accepted = {"anyOf": [value, {}]}
+        return refined | accepted | {"if": {"anyOf": [_TEMPLATE_SCHEMA, *null]}, "else": value}
     strict = {"enum": value["enum"]} if "enum" in value else {"type": value["type"]}
     types = [*dict.fromkeys([value["type"], "string", *(["null"] if null else [])])]
-    refined |= {key: what for key, what in value.items() if key not in ("type", "enum")}
+    refined |= {key: part for key, part in value.items() if key not in ("type", "enum")}
     refined["type"] = types if len(types) > 1 else types[0]
     refined["examples"] = [
         value["enum"][0] if "enum" in value else _EXAMPLES_BY_TYPE[value["type"]]

@@ -1,4 +1,4 @@
-"""All tables of a database that match a pattern, from a few lines of YAML."""
+"""The component of all tables of a database that match a pattern."""
 
 import json
 import logging
@@ -13,10 +13,8 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDef
 from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
-from paimon_orch.dagster.components.component_attributes import (
-    PartitionsAttributes,
-    TableAttributes,
-)
+from paimon_orch.dagster.components.component_attributes import TableAttributes
+from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.names import check_table_name
 from paimon_orch.errors import InputError, NotFoundError
@@ -25,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseScaffoldParams(BaseModel):
-    """What ``dg scaffold defs`` asks for."""
+    """The parameters of ``dg scaffold defs``."""
 
-    database: str = Field(default="database", description="The database.")
+    database: str = Field(default="database", description="The name of the database.")
 
 
 class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
-    """Writes a component that loads as it is."""
+    """Writes the YAML of a component that can be loaded without changes."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[DatabaseScaffoldParams]:
@@ -51,77 +49,81 @@ class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)
 class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
-    """The tables of a Paimon database that match a pattern, each with what looks after a single table.
+    """The tables of a Paimon database that match a pattern, each with the definitions of a table.
 
-    Tables are found when Dagster refreshes the state of definitions, not when it loads them. Attributes besides those of
-    :class:`TableAttributes` are ``database``, and ``include`` and ``exclude``: shell patterns of table names. Partitioned
-    tables get dynamic partitions unless ``partitions`` says.
+    Tables are discovered when Dagster refreshes the state of definitions, not when it loads them.
+    Partitioned tables have dynamic partitions unless ``partitions`` is set.
     """
 
-    database: Annotated[str, DATABASE_RULE] = Field(description="The database.")
-    include: list[str] = Field(default=["*"], description="Shell patterns of table names.")
-    exclude: list[str] = Field(default=[], description="Shell patterns of names to leave out.")
+    database: Annotated[str, DATABASE_RULE] = Field(description="The name of the database.")
+    include: list[str] = Field(
+        default=["*"], description="Shell patterns of the names of tables to include."
+    )
+    exclude: list[str] = Field(
+        default=[], description="Shell patterns of the names of tables to exclude."
+    )
     defs_state: ResolvedDefsStateConfig = Field(
-        default_factory=DefsStateConfigArgs.local_filesystem
+        default_factory=DefsStateConfigArgs.local_filesystem,
+        description="Where the names of the discovered tables are stored.",
     )
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what ``dg list components`` shows."""
+        """Return the description that ``dg list components`` shows."""
         return dg.ComponentTypeSpec(
             description="All Paimon tables of a database that match a pattern.", tags=["paimon"]
         )
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """Return where the names of the tables are kept."""
-        chosen = [*(f"+{name}" for name in self.include), *(f"-{name}" for name in self.exclude)]
-        key = f"{type(self).__name__}[{self.warehouse}/{self.database}{''.join(chosen)}]"
+        """Return where the names of the discovered tables are stored."""
+        patterns = [*(f"+{name}" for name in self.include), *(f"-{name}" for name in self.exclude)]
+        key = f"{type(self).__name__}[{self.warehouse}/{self.database}{''.join(patterns)}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=key)
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Look into the warehouse, and write which tables there are and by which columns they are partitioned."""
+        """Discover the tables in the warehouse, and write their partition columns by table name."""
         paimon = self.resources().get("paimon")
         if paimon is None:
-            raise InputError(f"the tables of {self.database} cannot be found without a 'warehouse'")
+            raise InputError(f"'warehouse' is required to discover the tables of {self.database}")
         catalog = paimon.catalog()
-        found = dict[str, list[str]]()
+        partition_columns = dict[str, list[str]]()
         for name in filter(self._matches, catalog.tables(self.database)):
             table = f"{self.database}.{name}"
             try:
                 check_table_name(table)
             except InputError as error:
-                logger.warning("%s; it is left out", error)
+                logger.warning("%s; the table is skipped", error)
                 continue
-            with suppress(NotFoundError):  # dropped just now, or not yet created
-                found[name] = list(catalog.table(table).schema.partition_keys)
-        state_path.write_text(json.dumps(found), encoding="utf-8")
+            with suppress(NotFoundError):  # dropped meanwhile, or not yet created
+                partition_columns[name] = list(catalog.table(table).schema.partition_keys)
+        state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
 
     def build_defs_from_state(
         self,
         context: dg.ComponentLoadContext,  # noqa: ARG002 - Dagster's signature
         state_path: Path | None,
     ) -> dg.Definitions:
-        """Return the definitions of all tables that were found; none before the first refresh."""
+        """Return the definitions of the discovered tables; none before the first refresh."""
         if state_path is None:
             return dg.Definitions()
         return self.definitions(json.loads(state_path.read_text(encoding="utf-8")))
 
     def definitions(self, tables: Mapping[str, list[str]]) -> dg.Definitions:
-        """Return the definitions of tables, given by name with their partition columns."""
-        found = [
+        """Return the definitions of tables; ``tables`` are the partition columns by table name."""
+        definitions = [
             self.table_component(f"{self.database}.{name}", partitioned=bool(columns)).definitions()
             for name, columns in tables.items()
         ]
-        return dg.Definitions.merge(*found)
+        return dg.Definitions.merge(*definitions)
 
     def table_component(self, table: str, *, partitioned: bool) -> PaimonTableComponent:
-        """Return the component of one table; made to be overridden."""
+        """Return the component of one table; subclasses may override this."""
         attributes = {name: getattr(self, name) for name in TableAttributes.model_fields}
         partitions = self.partitions or PartitionsAttributes(dynamic=True)
         attributes["partitions"] = partitions if partitioned else None
         return PaimonTableComponent(table=table, **attributes)
 
     def _matches(self, name: str) -> bool:
-        chosen = any(fnmatchcase(name, pattern) for pattern in self.include)
-        return chosen and not any(fnmatchcase(name, pattern) for pattern in self.exclude)
+        is_included = any(fnmatchcase(name, pattern) for pattern in self.include)
+        return is_included and not any(fnmatchcase(name, pattern) for pattern in self.exclude)

@@ -1,4 +1,4 @@
-"""A table from a few lines of YAML: assets, sensor or schedule, upkeep, checks."""
+"""The component of a table: assets, a sensor or schedule, maintenance jobs and checks."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,10 +9,8 @@ from pydantic import BaseModel, Field
 from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.checks import build_paimon_table_checks
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
-from paimon_orch.dagster.components.component_attributes import (
-    MaintenanceAttributes,
-    TableAttributes,
-)
+from paimon_orch.dagster.components.component_attributes import TableAttributes
+from paimon_orch.dagster.components.maintenance_attributes import MaintenanceAttributes
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
     build_expire_partitions_job,
@@ -31,13 +29,13 @@ from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 
 
 class TableScaffoldParams(BaseModel):
-    """What ``dg scaffold defs`` asks for."""
+    """The parameters of ``dg scaffold defs``."""
 
     table: str = Field(default="database.table", description="The table as database.table.")
 
 
 class PaimonTableScaffolder(dg.Scaffolder[TableScaffoldParams]):
-    """Writes a component that loads as it is."""
+    """Writes the YAML of a component that can be loaded without changes."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[TableScaffoldParams]:
@@ -58,27 +56,26 @@ class PaimonTableScaffolder(dg.Scaffolder[TableScaffoldParams]):
 
 @dg.scaffold_with(PaimonTableScaffolder)
 class PaimonTableComponent(TableAttributes, dg.Component):
-    """A Paimon table and what looks after it: compaction, sensor or schedule, expiration, orphan cleanup, checks.
+    """A Paimon table with its compaction, a sensor or schedule, maintenance jobs and checks.
 
-    All attributes but ``table`` are those of :class:`TableAttributes`. Nothing is read from the warehouse while
-    definitions load.
+    The warehouse is not read when definitions are loaded.
     """
 
     table: Annotated[str, TABLE_RULE] = Field(description="The table, as database.table.")
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what ``dg list components`` shows."""
+        """Return the description that ``dg list components`` shows."""
         return dg.ComponentTypeSpec(
-            description="A Paimon table: compaction, sensor, expiration, orphan cleanup, checks.",
+            description="A Paimon table: compaction, sensor, maintenance jobs and checks.",
             tags=["paimon"],
         )
 
     def get_asset_spec(self) -> dg.AssetSpec:
-        """Return the asset of an external table; made to be overridden."""
+        """Return the asset of an external table; subclasses may override this."""
         return dg.AssetSpec(
             table_asset_key(self.table, self.key_prefix),
-            description=f"The Paimon table `{self.table}`, which another engine writes.",
+            description=f"The Paimon table `{self.table}`, written by another engine.",
             group_name=group_name(self.table),
             kinds={"paimon"},
             owners=self.owners,
@@ -93,17 +90,11 @@ class PaimonTableComponent(TableAttributes, dg.Component):
 
     def definitions(self) -> dg.Definitions:
         """Return the definitions of the table."""
-        self.freshness_policy()  # refused also where the asset is made elsewhere
-        checks = []
-        if self.checks is not None:
-            found = build_paimon_table_checks(
-                self.table, limits=self.checks, key_prefix=self.key_prefix
-            )
-            checks.append(found)
+        self.freshness_policy()  # raises, also if the asset is not defined here
         jobs = self._build_jobs()
         return dg.Definitions(
             assets=self._build_assets(),
-            asset_checks=checks,
+            asset_checks=self._build_checks(),
             jobs=jobs,
             schedules=self._build_schedules(jobs),
             sensors=self._build_sensors(),
@@ -132,10 +123,17 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         ]
         return assets
 
+    def _build_checks(self) -> list[dg.AssetChecksDefinition]:
+        if self.checks is None:
+            return []
+        return [
+            build_paimon_table_checks(self.table, limits=self.checks, key_prefix=self.key_prefix)
+        ]
+
     def _build_sensors(self) -> list[dg.SensorDefinition]:
         if self.trigger != "sensor":
             return []
-        states = dg.DefaultSensorStatus
+        status = dg.DefaultSensorStatus
         sensor = build_latest_snapshot_sensor(
             self.table,
             partitions_def=self._partitions_def,
@@ -144,7 +142,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             key_prefix=self.key_prefix,
             minimum_interval_seconds=self.sensor_interval_seconds,
             report_as="observation" if self.freshness is None else "materialization",
-            default_status=states.RUNNING if self.running else states.STOPPED,
+            default_status=status.RUNNING if self.running else status.STOPPED,
         )
         return [sensor]
 
@@ -159,14 +157,16 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             action: policy.job_config()
             for action, policy in self._find_maintenance_policies().items()
         }
-        allowed = build_allowance_config(self.allowances)
+        allowances = build_allowance_config(self.allowances)
         return [
-            build(self.table, config=policies.get(action, {}) | allowed, key_prefix=self.key_prefix)
+            build(
+                self.table, config=policies.get(action, {}) | allowances, key_prefix=self.key_prefix
+            )
             for action, build in builders.items()
         ]
 
     def _find_maintenance_policies(self) -> dict[str, MaintenanceAttributes]:
-        """Return the policies that are given, by action: those of jobs that have a schedule."""
+        """Return the given policies by action; the jobs with a policy have a schedule."""
         policies = {
             EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
             REMOVE_ORPHAN_FILES.action: self.orphan_files,
@@ -175,24 +175,25 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         return {action: policy for action, policy in policies.items() if policy is not None}
 
     def _build_schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
-        given = self._find_maintenance_policies()
-        cron = {action: policy.cron for action, policy in given.items() if policy.cron is not None}
-        states = dg.DefaultScheduleStatus
-        status = states.RUNNING if self.running else states.STOPPED
+        policies = self._find_maintenance_policies()
+        status = dg.DefaultScheduleStatus
+        default_status = status.RUNNING if self.running else status.STOPPED
         schedules = build_maintenance_schedules(
-            [job for job in jobs if job.tags[ACTION_TAG] in given],
-            cron=cron,
-            config={action: {"dry_run": policy.dry_run} for action, policy in given.items()},
-            default_status=status,
+            [job for job in jobs if job.tags[ACTION_TAG] in policies],
+            cron={
+                name: policy.cron for name, policy in policies.items() if policy.cron is not None
+            },
+            config={name: {"dry_run": policy.dry_run} for name, policy in policies.items()},
+            default_status=default_status,
         )
         if self.trigger == "schedule":
-            compaction = build_compaction_schedule(
+            compaction_schedule = build_compaction_schedule(
                 self.table,
                 partitions_def=self._partitions_def,
                 policy=self.compaction.policy(),
                 allowances=self.allowances,
                 key_prefix=self.key_prefix,
-                default_status=status,
+                default_status=default_status,
             )
-            schedules.append(compaction)
+            schedules.append(compaction_schedule)
         return schedules

@@ -18,7 +18,7 @@ from paimon_orch.dagster import (
     build_expire_snapshots_job,
     build_remove_orphan_files_job,
 )
-from paimon_orch.dagster.components.component_attributes import MaintenanceAttributes
+from paimon_orch.dagster.components.maintenance_attributes import MaintenanceAttributes
 from paimon_orch.dagster.maintenance_ops import MAINTENANCE_OPS
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table

@@ -192,11 +192,11 @@ def test_a_dynamic_dimension_is_named_after_table_and_column() -> None:
 @pytest.mark.parametrize(
     ("partitions", "said"),
     [
-        ({"columns": {"dt": {"start": "2026-01-01"}}}, "two 'columns', not 1"),
+        ({"columns": {"dt": {"start": "2026-01-01"}}}, "two 'columns', got 1"),
         ({"columns": {"a": {}, "b": {}}}, "one of 'values', 'start' and 'dynamic'"),
         (
             {"columns": {"a": {"values": ["x"]}, "b": {"dynamic": True}}, "dynamic": True},
-            "by column",
+            "in each column",
         ),
     ],
 )
@@ -287,10 +287,10 @@ def test_freshness_reaches_the_asset_and_the_sensor_feeds_it(
     ("attributes", "said"),
     [
         ({"freshness": {}}, "one of 'fail_after' and 'deadline_cron'"),
-        ({"freshness": {"deadline_cron": "0 6 * * *"}}, "needs 'within'"),
+        ({"freshness": {"deadline_cron": "0 6 * * *"}}, "requires 'within'"),
         ({"freshness": {"fail_after": "soon"}}, "fail_after"),
-        ({"freshness": {"fail_after": "1 h"}, "trigger": "schedule"}, "needs 'trigger: sensor'"),
-        ({"freshness": {"fail_after": "1 h"}, "external": False}, "belongs to its own asset"),
+        ({"freshness": {"fail_after": "1 h"}, "trigger": "schedule"}, "requires 'trigger: sensor'"),
+        ({"freshness": {"fail_after": "1 h"}, "external": False}, "requires 'external: true'"),
     ],
 )
 def test_freshness_that_could_not_be_judged_is_refused(

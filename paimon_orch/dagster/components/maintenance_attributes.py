@@ -1,0 +1,108 @@
+"""Attributes of maintenance policies in the YAML of components."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from paimon_orch.dagster.components.attribute_rules import (
+    AGE_RULE,
+    CRON_RULE,
+    DURATION_RULE,
+    Attributes,
+)
+from paimon_orch.dagster.maintenance_ops import USE_SPARK_HELP
+from paimon_orch.errors import InputError
+
+_DRY_RUN_HELP = (
+    "Whether scheduled runs are dry runs, which delete nothing. Runs from the launchpad are dry runs "
+    "unless their config has dry_run: false."
+)
+
+
+class MaintenanceAttributes(Attributes):
+    """The policy of a maintenance job, and the cron schedule of its schedule.
+
+    All attributes except ``cron`` and ``dry_run`` are the defaults of the fields of the job's config
+    with the same names.
+    """
+
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None, description="Cron schedule of the job."
+    )
+    dry_run: bool = Field(default=False, description=_DRY_RUN_HELP)
+    use_spark: bool = Field(default=False, description=USE_SPARK_HELP)
+
+    def job_config(self) -> dict[str, Any]:
+        """Return the defaults of the job's config, without the fields that are not set."""
+        excluded = {"cron", "dry_run"} if self.use_spark else {"cron", "dry_run", "use_spark"}
+        return self.model_dump(exclude=excluded, exclude_none=True)
+
+
+class SnapshotExpirationAttributes(MaintenanceAttributes):
+    """Which snapshots are retained; the defaults are the table's options."""
+
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None,
+        description="Cron schedule of the job. Default: hourly, at a minute computed from the "
+        "table's name.",
+    )
+    retain_min: int | None = Field(
+        default=None, ge=1, description="Minimum number of snapshots to retain."
+    )
+    retain_max: int | None = Field(
+        default=None, ge=1, description="Maximum number of snapshots to retain."
+    )
+    retain_for: Annotated[str | None, DURATION_RULE] = Field(
+        default=None, description="Retain snapshots younger than this, for example 24 h."
+    )
+    max_deletes: int | None = Field(
+        default=None, ge=0, description="Maximum number of snapshots to delete in one run."
+    )
+
+    def check(self, path: str = "") -> None:
+        """Raise :class:`InputError` if the minimum exceeds the maximum."""
+        super().check(path)
+        minimum, maximum = self.retain_min, self.retain_max
+        if minimum is not None and maximum is not None and minimum > maximum:
+            raise InputError(
+                f"{path}retain_min {minimum} is greater than {path}retain_max {maximum}; "
+                "the minimum must not exceed the maximum"
+            )
+
+
+class OrphanFilesAttributes(MaintenanceAttributes):
+    """Which unreferenced files are deleted, or moved to quarantine."""
+
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None, description="Cron schedule of the job. Default: on Sundays."
+    )
+    dry_run: bool = Field(default=True, description=_DRY_RUN_HELP)
+    older_than: Annotated[str, AGE_RULE] = Field(
+        default="3 d",
+        description="Keep files younger than this. It must be longer than any write takes from "
+        "its first file to its commit.",
+    )
+    quarantine: bool = Field(
+        default=False,
+        description="Move the files to quarantine instead of deleting them; paimon-orch quarantine "
+        "restores them or deletes them.",
+    )
+
+
+class PartitionExpirationAttributes(MaintenanceAttributes):
+    """The age after which partitions are dropped."""
+
+    cron: Annotated[str | None, CRON_RULE] = Field(
+        default=None, description="Cron schedule of the job. Default: nightly."
+    )
+    expiration_time: Annotated[str, DURATION_RULE] = Field(
+        description="Drop partitions older than this, for example 90 d."
+    )
+    strategy: Literal["values-time", "update-time"] | None = Field(
+        default=None,
+        description="How the age is computed: values-time (partition value) or update-time (last "
+        "change). Default: the table's options.",
+    )
+    max_expires: int | None = Field(
+        default=None, ge=0, description="Maximum number of partitions to drop in one run."
+    )
