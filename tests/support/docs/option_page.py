@@ -1,4 +1,4 @@
-"""The part of docs/compatibility.md that lists the register of table options."""
+"""The section of docs/compatibility.md about table options."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _STEPS = {
 _INTRODUCTION = """\
 ## Table options
 
-Every option that the documentation of Paimon 0.9 to 2.1 names is registered in `paimon_orch/format/options/`, with a
-class. A step asks the register before it changes anything:
+Every option in the documentation of Paimon 0.9 to 2.1 is registered in `paimon_orch/format/options/` with a class.
+A step checks the options before it changes anything:
 
-| class | means | a step |
+| class | meaning | a step |
 | --- | --- | --- |
-| honoured | we do what Java Paimon does | runs; a value that is not implemented is refused |
-| external | at a commit Java Paimon also informs another system | is refused, unless `--allow-stale-external` is given |
-| changes the format | rows, keys, order or files have another meaning, which is not implemented | is refused |
-| harmless | it tunes an engine; rows and files are right without it | runs |
+| honoured | same behaviour as Java Paimon | runs; values that are not implemented are refused |
+| external | at a commit, Java Paimon also informs another system | is refused, unless `--allow-stale-external` is set |
+| changes the format | rows, keys, order or files have a meaning that is not implemented | is refused |
+| harmless | it tunes an engine; rows and files are correct without it | runs |
 
-A value at its default stops nothing. An unknown option whose first word is that of a table option, such as
-`merge-engin` or `sequence.new-order`, is refused by steps that change the table, unless `--allow-unknown-options` is given;
-readers warn once. Any other key is your own property. `create` and `alter` warn of all of these.
+An option with its default value never stops a step. An unknown option whose first word is that of a table option,
+such as `merge-engin` or `sequence.new-order`, stops steps that change the table, unless `--allow-unknown-options`
+is set; readers log one warning. Other keys are your own properties. `create` and `alter` warn about all of these.
 """
 
 
@@ -62,8 +62,8 @@ def option_section() -> Iterator[str]:
 
 
 def _select_by_class(options: Sequence[AnyOption], option_class: OptionClass) -> list[AnyOption]:
-    chosen = (option for option in options if option.option_class is option_class)
-    return sorted(chosen, key=lambda option: option.key)
+    selected = (option for option in options if option.option_class is option_class)
+    return sorted(selected, key=lambda option: option.key)
 
 
 def _default(option: AnyOption) -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/reference from the command line and from the attributes of the components.
+"""Generates docs/reference from the commands and from the attributes of the components.
 
 PYTHONPATH=tests:. python -m support.docs.reference
 """
@@ -25,8 +25,8 @@ FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 _COMPONENTS = """\
 # Attributes of the components
 
-This page is made from the code by `tests/reference.py`, and a test fails when it is out of date. `dg check yaml` checks a
-`defs.yaml` by the same models. Examples are in [dagster.md](../dagster.md).
+Generated from the code by `make reference`. `dg check yaml` validates a `defs.yaml` with the same models.
+[Dagster](../dagster.md) has examples.
 """
 
 
@@ -39,14 +39,14 @@ def pages() -> dict[str, str]:
 
 
 def _components() -> Iterator[str]:
-    """The components, then each model that one of them mentions, once."""
+    """Yield the components, then each model that they use."""
     models: list[type[dg.Model]] = [PaimonTableComponent, PaimonDatabaseComponent]
     for model in models:
         yield f"## {model.__name__}\n\n{(model.__doc__ or '').partition(chr(10))[0]}\n"
         yield "| attribute | type | default | |\n| --- | --- | --- | --- |"
         for name, field in model.model_fields.items():
             yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description or ''} |"
-            models += [found for found in _models(field.annotation) if found not in models]
+            models += [used for used in _models(field.annotation) if used not in models]
         yield ""
 
 
@@ -55,7 +55,7 @@ def _type(annotation: Any) -> str:
     if origin is Annotated:
         return _type(inner[0])
     if origin in (Union, UnionType):
-        return " or ".join(_type(one) for one in inner if one is not NoneType)
+        return " or ".join(_type(part) for part in inner if part is not NoneType)
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in inner)
     if origin is list:
