@@ -33,7 +33,9 @@ from paimon_orch.table.schema_evolution.schema_changes import (
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
-WIDE = [name for name in PEERS if (name, "reads", "primary key, 64-bit vectors") not in LIMITS]
+WIDE = [
+    name for name in PEERS if (name, "reads", "primary key, 64-bit deletion vectors") not in LIMITS
+]
 
 
 def records(table: Table, **scan: object) -> list[str]:

@@ -73,21 +73,29 @@ def _column_limits() -> Iterator[tuple[str, PeerAction, str, PeerLimit, list[str
         "before 1970",
     )
     yield "us", "writes", "orc", early, _BEFORE_EPOCH_COLUMNS
-    yield "us", "writes", "orc", PeerLimit("ORC holds no MULTISET", "hold no MULTISET"), _MULTISETS
-    micros = PeerLimit("Avro holds timestamps of 6 digits at most", "up to 6 digits")
+    yield (
+        "us",
+        "writes",
+        "orc",
+        PeerLimit("ORC has no MULTISET type", "hold no MULTISET"),
+        _MULTISETS,
+    )
+    micros = PeerLimit("Avro timestamps have at most 6 digits", "up to 6 digits")
     yield "us", "writes", "avro", micros, _NANOS
 
     unknown = PeerLimit("does not know the type", "Unsupported data type: MULTISET")
     for kind in FORMATS:
         yield "pypaimon", "reads", kind, unknown, _MULTISETS
         yield "pypaimon", "writes", kind, unknown, _MULTISETS
-    inside = PeerLimit("wants nulls allowed inside", "cannot cast nullable field to non-nullable")
+    inside = PeerLimit(
+        "does not read NOT NULL fields of rows", "cannot cast nullable field to non-nullable"
+    )
     yield "pypaimon", "reads", "orc", inside, ["row_not_null"]
-    clock = PeerLimit("pyarrow's ORC writer has no TIME inside of arrays", "time32")
+    clock = PeerLimit("pyarrow's ORC writer has no TIME in arrays", "time32")
     yield "pypaimon", "writes", "orc", clock, _TIMES
-    digits = PeerLimit("Avro holds timestamps of 6 digits at most", "timestamp with unit ns")
+    digits = PeerLimit("Avro timestamps have at most 6 digits", "timestamp with unit ns")
     yield "pypaimon", "writes", "avro", digits, _NANOS
-    nulls = PeerLimit("writes no nulls inside of arrays", "None.* do not match")
+    nulls = PeerLimit("cannot write null items of arrays", "None.* do not match")
     holding = ["array", "array_of_times", "array_of_decimals", "row_not_null"]
     yield "pypaimon", "writes", "avro", nulls, holding
     maps = PeerLimit("writes no MAP in Avro files", "Unsupported pyarrow type for Avro")
@@ -103,18 +111,18 @@ def _column_limits() -> Iterator[tuple[str, PeerAction, str, PeerLimit, list[str
     nested = [name for name in _NESTED if name not in _TIMES]
     moments = [name for name, (text, _) in COLUMNS.items() if text.startswith("TIMESTAMP")]
     yield "pypaimon-rust", "writes", "orc", few, ["date", *moments, *numbers, *nested]
-    rust = PeerLimit("Avro holds timestamps of 6 digits at most", "Avro writer does not support")
+    rust = PeerLimit("Avro timestamps have at most 6 digits", "Avro writer does not support")
     yield "pypaimon-rust", "writes", "avro", rust, _NANOS
 
-    outer = PeerLimit("its reader fails at null rows that hold rows", "ArrayIndexOutOfBounds")
+    outer = PeerLimit("its reader fails for null rows that contain rows", "ArrayIndexOutOfBounds")
     yield "java-0.9", "reads", "parquet", outer, ["row_of_rows"]
     for java in ("java-0.9", "java-1.4", "java-2.0"):
         second = PeerLimit("writes the last second of 1969 a second late", "missing")
         yield java, "writes", "orc", second, _BEFORE_EPOCH_COLUMNS
-        digits = PeerLimit("Avro holds timestamps of 6 digits at most", "precision less than 6")
+        digits = PeerLimit("Avro timestamps have at most 6 digits", "precision less than 6")
         yield java, "writes", "avro", digits, _NANOS
         keys = PeerLimit(
-            "takes keys other than strings for an array", "MultisetType cannot be cast"
+            "treats keys other than strings as an array", "MultisetType cannot be cast"
         )
         yield java, "writes", "avro", keys, ["multiset_of_numbers"]
         yield java, "reads", "avro", keys, ["multiset_of_numbers"]

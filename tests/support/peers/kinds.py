@@ -159,7 +159,7 @@ def _append_with_deletion_vectors(bits: str, **options: str) -> Kind:
         "deletion-vectors.enabled": "true",
         "deletion-vectors.bitmap64": str(bits == "64").lower(),
     }
-    name = f"append, {'fixed buckets, ' if options else ''}rows hidden by {bits}-bit vectors"
+    name = f"append, {'fixed buckets, ' if options else ''}{bits}-bit deletion vectors"
     steps = (
         write(_ROWS[:20]),
         write(_ROWS[20:]),
@@ -167,7 +167,7 @@ def _append_with_deletion_vectors(bits: str, **options: str) -> Kind:
         delete(_DELETED_ROWS[6:]),
     )
     every = {"bucket": "-1"} | vectors | _to_option_keys(options)
-    return Kind(name=name, steps=steps, options=every, traces=[f"{bits}-bit vectors"])
+    return Kind(name=name, steps=steps, options=every, traces=[f"{bits}-bit deletion vectors"])
 
 
 APPEND = [
@@ -270,10 +270,10 @@ KEYED = [
     _keyed("primary key, input changelog", changelog_producer="input", traces=["changelog"]),
     _keyed("primary key, dynamic buckets", bucket="-1", dynamic_bucket__target_row_num="15", traces=["hash index", "buckets"]),
     _keyed("primary key, dynamic buckets, partitioned", partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", traces=["hash index", "buckets"]),
-    _keyed("primary key, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", traces=["32-bit vectors"]),
-    _keyed("primary key, 64-bit vectors", *_WAVES, deletion_vectors__enabled="true", deletion_vectors__bitmap64="true", traces=["64-bit vectors"]),
-    _keyed("primary key, ORC, 32-bit vectors", *_WAVES, deletion_vectors__enabled="true", file__format="orc", traces=["orc files", "32-bit vectors"]),
-    _keyed("primary key, vectors, partitioned dynamic buckets", *_WAVES, partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", deletion_vectors__enabled="true", traces=["hash index", "32-bit vectors"]),
+    _keyed("primary key, 32-bit deletion vectors", *_WAVES, deletion_vectors__enabled="true", traces=["32-bit deletion vectors"]),
+    _keyed("primary key, 64-bit deletion vectors", *_WAVES, deletion_vectors__enabled="true", deletion_vectors__bitmap64="true", traces=["64-bit deletion vectors"]),
+    _keyed("primary key, ORC, 32-bit deletion vectors", *_WAVES, deletion_vectors__enabled="true", file__format="orc", traces=["orc files", "32-bit deletion vectors"]),
+    _keyed("primary key, deletion vectors, partitioned dynamic buckets", *_WAVES, partitioned=True, bucket="-1", dynamic_bucket__target_row_num="15", deletion_vectors__enabled="true", traces=["hash index", "32-bit deletion vectors"]),
     Kind(name="primary key, rowkind.field", steps=_ROW_KIND_STEPS, columns="k BIGINT NOT NULL, v STRING, op STRING", primary_key=["k"], options={"bucket": "1", "rowkind.field": "op"}, rows=_records("k v op", (1, "b", "+U"), (3, "c", "+I"))),
     Kind(name="primary key of six columns", steps=(write(_LONG_KEYS), write(_LONG_KEYS[10:30])), columns=_LONG_KEY, primary_key=list("abcdef"), options={"bucket": "4"}),
     replace(_EVOLVED, name="primary key, schema changed", primary_key=["k"], options={"bucket": "1"}),

@@ -19,13 +19,13 @@ class PeerLimit:
 
 LimitEntries = Iterator[tuple[str, PeerAction, PeerLimit, list[str]]]
 
-_BITMAP64 = ["append, rows hidden by 64-bit vectors", "primary key, 64-bit vectors"]
+_BITMAP64 = ["append, 64-bit deletion vectors", "primary key, 64-bit deletion vectors"]
 _APPEND_DELETED = [
-    "append, rows hidden by 32-bit vectors",
-    "append, fixed buckets, rows hidden by 32-bit vectors",
-    "append, rows hidden by 64-bit vectors",
+    "append, 32-bit deletion vectors",
+    "append, fixed buckets, 32-bit deletion vectors",
+    "append, 64-bit deletion vectors",
 ]
-_ORC = ["append, ORC files", "primary key, ORC files", "primary key, ORC, 32-bit vectors"]
+_ORC = ["append, ORC files", "primary key, ORC files", "primary key, ORC, 32-bit deletion vectors"]
 _MANIFESTS = ["append, ORC manifests"]
 _TRACKED = ["append, row tracking"]
 _DELETED = ["primary key, rows deleted"]
@@ -40,19 +40,19 @@ _GROUPS = ["partial-update, sequence group"]
 
 
 def _our_limits() -> LimitEntries:
-    avro = PeerLimit("manifests are written in Avro alone", "manifest.format")
+    avro = PeerLimit("manifests are written in Avro only", "manifest.format")
     yield "us", "writes", avro, _MANIFESTS
 
 
 def _pypaimon_limits() -> LimitEntries:
-    magic = PeerLimit("knows no 64-bit vectors", "Invalid magic number")
+    magic = PeerLimit("does not support 64-bit deletion vectors", "Invalid magic number")
     yield "pypaimon", "reads", magic, _BITMAP64
-    groups = PeerLimit("has no sequence groups", "sequence-group")
+    groups = PeerLimit("does not support sequence groups", "sequence-group")
     yield "pypaimon", "reads", groups, _GROUPS
     yield "pypaimon", "writes", groups, _GROUPS
-    rows = PeerLimit("deletes rows of append tables by row id alone", "cannot delete")
+    rows = PeerLimit("deletes rows of append tables by row id only", "cannot delete")
     yield "pypaimon", "writes", rows, _APPEND_DELETED
-    field = PeerLimit("deletes by key through the option rowkind.field alone", "cannot delete")
+    field = PeerLimit("deletes by key through the option rowkind.field only", "cannot delete")
     yield "pypaimon", "writes", field, _DELETED
     manifests = PeerLimit("ignores manifest.format and writes Avro", "ORC manifests")
     yield "pypaimon", "writes", manifests, _MANIFESTS
@@ -68,25 +68,37 @@ def _rust_limits() -> LimitEntries:
     yield "pypaimon-rust", "writes", manifests, _MANIFESTS
     level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon-rust", "writes", level, _LEVELS
-    plain = PeerLimit("writes ORC uncompressed alone, and zstd is the default", "ORC compression")
+    plain = PeerLimit("writes only uncompressed ORC, and zstd is the default", "ORC compression")
     yield "pypaimon-rust", "writes", plain, _ORC
-    copies = PeerLimit("writes no vectors, but files without the deleted rows", "-bit vectors")
+    copies = PeerLimit(
+        "writes no deletion vectors, but files without the deleted rows", "-bit deletion vectors"
+    )
     yield "pypaimon-rust", "writes", copies, _APPEND_DELETED
-    field = PeerLimit("deletes by key through the option rowkind.field alone", "not yet supported")
+    field = PeerLimit("deletes by key through the option rowkind.field only", "not yet supported")
     yield "pypaimon-rust", "writes", field, _DELETED
-    yield "pypaimon-rust", "writes", PeerLimit("makes no branches", "create_branch"), ["a branch"]
+    yield (
+        "pypaimon-rust",
+        "writes",
+        PeerLimit("does not create branches", "create_branch"),
+        ["a branch"],
+    )
 
 
 def _java_limits() -> LimitEntries:
-    size = PeerLimit("knows no 64-bit vectors", "Size not match")
-    columns = PeerLimit("wants the key columns twice in each file", "_KEY_k")
+    size = PeerLimit("does not support 64-bit deletion vectors", "Size not match")
+    columns = PeerLimit("needs the key columns twice in each file", "_KEY_k")
     for does in ("reads", "checks"):
         yield "java-0.9", does, size, _BITMAP64
         yield "java-0.9", does, columns, _THIN
     hashed = PeerLimit("ignores bucket-function.type", "bucket")
     yield "java-0.9", "writes", hashed, _BUCKETS
     yield "java-0.9", "checks", hashed, _BUCKETS
-    yield "java-0.9", "writes", PeerLimit("writes 32-bit vectors", "64-bit vectors"), _BITMAP64
+    yield (
+        "java-0.9",
+        "writes",
+        PeerLimit("writes 32-bit deletion vectors", "64-bit deletion vectors"),
+        _BITMAP64,
+    )
     yield "java-0.9", "writes", PeerLimit("ignores data-file.thin-mode", "no key columns"), _THIN
     yield "java-0.9", "writes", PeerLimit("ignores row-tracking.enabled", "row ids"), _TRACKED
 

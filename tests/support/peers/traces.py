@@ -39,9 +39,9 @@ def _index_file_traces(table: Path) -> Iterator[str]:
         data = path.read_bytes()
         # version, length of the first vector, its magic
         if data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP32_MAGIC:
-            yield "32-bit vectors"
+            yield "32-bit deletion vectors"
         elif data.startswith(_INDEX_FILE_VERSION) and data[5:9] == _BITMAP64_MAGIC:
-            yield "64-bit vectors"
+            yield "64-bit deletion vectors"
         else:
             yield "hash index"
 
