@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from paimon_orch.format.options.core_options import FAMILIES
@@ -58,7 +59,8 @@ def option_section() -> Iterator[str]:
         yield f"| `{option.key}` | {_default(option)} | {values} |"
     yield "\n### Harmless\n"
     harmless = _select_by_class(options, OptionClass.HARMLESS)
-    yield ", ".join(f"`{option.key}`" for option in harmless) + "."
+    keys = ", ".join(f"`{option.key}`" for option in harmless)
+    yield textwrap.fill(f"{keys}.", width=120, break_on_hyphens=False)
 
 
 def _select_by_class(options: Sequence[AnyOption], option_class: OptionClass) -> list[AnyOption]:
