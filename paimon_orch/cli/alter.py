@@ -1,4 +1,4 @@
-"""The command ``alter``: columns, options and comments of a table, changed all at once."""
+"""The command ``alter``: columns, options and comments of a table, in one new schema."""
 
 import re
 import time
@@ -8,7 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_orch.cli.common import DryRun, Identifier, Warehouse, open_catalog, parse_pair
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
+from paimon_orch.cli.common import open_catalog, parse_pair, print_values
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
@@ -30,18 +33,50 @@ from paimon_orch.table.schema_evolution.schema_changes import (
 )
 from paimon_orch.table.table import Table
 
-OptionTexts = list[str] | None
-AddOption = Annotated[
-    OptionTexts, typer.Option(help='"note STRING", "note STRING first", "note STRING after id"')
-]
-CommentOption = Annotated[str | None, typer.Option(help="comment of the table; empty for none")]
-DefaultOption = Annotated[
-    OptionTexts, typer.Option(help="v=0: what writers store for null; v= for nothing")
-]
-MoveOption = Annotated[
-    OptionTexts, typer.Option(help='"v first", "v last", "v before id", "v after id"')
-]
+Texts = list[str] | None
 
+_Drop = Annotated[Texts, typer.Option(metavar="COLUMN", help="Drop a column.")]
+_Rename = Annotated[Texts, typer.Option(metavar="OLD=NEW", help="Rename a column.")]
+_Type = Annotated[
+    Texts,
+    typer.Option("--type", metavar="COLUMN=TYPE", help="Change a type, e.g. v=BIGINT."),
+]
+_Nullable = Annotated[Texts, typer.Option(metavar="COLUMN", help="Allow null in a column.")]
+_NotNull = Annotated[Texts, typer.Option(metavar="COLUMN", help="Forbid null in a column.")]
+_Add = Annotated[
+    Texts,
+    typer.Option(
+        metavar='"NAME TYPE"', help='Add a column, e.g. "note STRING" or "note STRING after id".'
+    ),
+]
+_Default = Annotated[
+    Texts,
+    typer.Option(
+        metavar="COLUMN=VALUE",
+        help="Set the value that writers store instead of null; an empty one removes it.",
+    ),
+]
+_Move = Annotated[
+    Texts,
+    typer.Option(
+        metavar='"COLUMN PLACE"', help='Move a column, e.g. "v first", "v last" or "v after id".'
+    ),
+]
+_ColumnComment = Annotated[
+    Texts,
+    typer.Option(metavar="COLUMN=TEXT", help="Comment a column; an empty text removes it."),
+]
+_Comment = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Comment the table; an empty text removes it."),
+]
+_Set = Annotated[Texts, typer.Option("--set", metavar="KEY=VALUE", help="Set a table option.")]
+_Reset = Annotated[Texts, typer.Option(metavar="KEY", help="Reset a table option to its default.")]
+
+_EXAMPLES = [
+    "alter /lake db.orders --add 'note STRING after id' --dry-run",
+    "alter /lake db.orders --set bucket=8 --reset write-only",
+]
 _ADD_PATTERN = re.compile(r"\s*(\S+)\s+(.+?)(?:\s+(?:(first)|after\s+(\S+)))?\s*", re.IGNORECASE)
 _MOVE_PATTERN = re.compile(r"\s*(\S+)\s+(?:(first|last)|(before|after)\s+(\S+))\s*", re.IGNORECASE)
 _POSITIONS: dict[str, Literal["first", "last", "before", "after"]] = {
@@ -54,35 +89,33 @@ _POSITIONS: dict[str, Literal["first", "last", "before", "after"]] = {
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    app.command()(alter)
+    register_command(app, alter, Panel.TABLES, examples=_EXAMPLES, has_allowances=False)
 
 
 def alter(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    drop: Annotated[OptionTexts, typer.Option(help="column to drop")] = None,
-    rename: Annotated[OptionTexts, typer.Option(help="old=new name of a column")] = None,
-    retype: Annotated[OptionTexts, typer.Option("--type", help="v=BIGINT: another type")] = None,
-    nullable: Annotated[
-        OptionTexts, typer.Option(help="column that may be null from now on")
-    ] = None,
-    not_null: Annotated[
-        OptionTexts, typer.Option(help="column that may not be null any more")
-    ] = None,
-    add: AddOption = None,
-    default: DefaultOption = None,
-    move: MoveOption = None,
-    column_comment: Annotated[OptionTexts, typer.Option(help="v=text; v= for none")] = None,
-    comment: CommentOption = None,
-    set_option: Annotated[OptionTexts, typer.Option("--set", help="bucket=4: an option")] = None,
-    reset: Annotated[OptionTexts, typer.Option(help="option to go back to its default")] = None,
+    drop: _Drop = None,
+    rename: _Rename = None,
+    retype: _Type = None,
+    nullable: _Nullable = None,
+    not_null: _NotNull = None,
+    add: _Add = None,
+    default: _Default = None,
+    move: _Move = None,
+    column_comment: _ColumnComment = None,
+    comment: _Comment = None,
+    set_option: _Set = None,
+    reset: _Reset = None,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Change columns, options and comments, all at once.
+    """Change columns, options and comments.
 
-    Every option may be repeated; they are applied in the order in which they are listed here. The field city of a nested
-    column address is address.city. No file is rewritten: old ones are read in the new shape.
+    Every option but --comment may be repeated. All changes are made in one new schema, in the order
+    in which the options are listed here. The field city of a nested column address is address.city.
+    No data file is rewritten: readers convert old files to the new schema.
     """
     catalog = open_catalog(ctx, warehouse)
     target = catalog.table(table)
@@ -103,13 +136,11 @@ def alter(
         *(ResetOption(key) for key in reset or []),
     ]
     if not changes:
-        raise InputError("alter was given nothing to change; see paimon-orch alter --help")
-    changed = (
+        raise InputError("alter has nothing to change; see paimon-orch alter --help")
+    new_schema = (
         _plan_schema(target, schema, changes) if dry_run else catalog.alter_table(table, changes)
     )
-    _print_schema_diff(schema, changed)
-    if dry_run:
-        print("nothing was changed")
+    _print_schema_diff(schema, new_schema, dry_run, as_json)
 
 
 def _plan_schema(table: Table, schema: TableSchema, changes: list[SchemaChange]) -> TableSchema:
@@ -118,11 +149,11 @@ def _plan_schema(table: Table, schema: TableSchema, changes: list[SchemaChange])
 
 
 def _parse_column(schema: TableSchema, text: str) -> ColumnPath:
-    """Return a path into nested columns, unless there is a column of that very name."""
+    """Return a path into nested columns, unless a column has exactly this name."""
     return text if text in schema.names or "." not in text else tuple(text.split("."))
 
 
-def _parse_pairs(texts: OptionTexts, example: str) -> Iterator[tuple[str, str]]:
+def _parse_pairs(texts: Texts, example: str) -> Iterator[tuple[str, str]]:
     return (parse_pair(text, example) for text in texts or [])
 
 
@@ -148,23 +179,30 @@ def _parse_move(text: str) -> SchemaChange:
     match = _MOVE_PATTERN.fullmatch(text)
     if match is None:
         raise InputError(f"--move {text!r} must look like 'v first', 'v last' or 'v after id'")
-    name, end, side, to = match.groups()
-    return MoveColumn(name, _POSITIONS[(end or side).lower()], to)
+    name, end, side, reference = match.groups()
+    return MoveColumn(name, _POSITIONS[(end or side).lower()], reference)
 
 
-def _print_schema_diff(old: TableSchema, new: TableSchema) -> None:
-    """Print what is different, the old state behind a minus."""
+def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_json: bool) -> None:
+    """Print the lines of the old schema that change after a minus, those of the new after a plus."""
     before, after = _format_schema(old), _format_schema(new)
-    if before == after:
-        print("the table is like this already")
-        return
-    print(f"schema {old.id} -> {new.id}")
-    for line in before:
-        if line not in after:
-            print(f"- {line}")
-    for line in after:
-        if line not in before:
-            print(f"+ {line}")
+    removed = [line for line in before if line not in after]
+    added = [line for line in after if line not in before]
+    values: dict[str, object] = {
+        "previous_schema_id": old.id,
+        "schema_id": new.id if removed or added else old.id,
+        "removed": removed,
+        "added": added,
+    }
+    lines = (
+        [f"schema {old.id} -> {new.id}"]
+        if removed or added
+        else ["the table has this schema already"]
+    )
+    lines += [f"- {line}" for line in removed] + [f"+ {line}" for line in added]
+    if dry_run:
+        lines.append("nothing was changed")
+    print_values(values, as_json, "\n".join(lines))
 
 
 def _format_schema(schema: TableSchema) -> list[str]:

@@ -1,21 +1,17 @@
-"""Steps that few tables need: statistics for query planners, and rows that wait for a bucket."""
+"""The commands ``analyze`` and ``move-postponed``: column statistics, and rows in postpone buckets."""
 
 import json
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Master, Warehouse
 from paimon_orch.cli.common import (
-    AsJson,
-    DryRun,
-    Identifier,
-    Master,
-    Warehouse,
     add_progress_bar,
+    console,
     error_console,
     open_table,
     parse_names,
@@ -23,39 +19,51 @@ from paimon_orch.cli.common import (
     print_values,
     start_spark,
 )
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance import analyze as step
 
+_Columns = Annotated[
+    str,
+    typer.Option(metavar="COLUMN,...", help="Columns to read, separated by commas."),
+]
+_AllColumns = Annotated[
+    bool, typer.Option("--all-columns", help="Read all columns except nested ones.")
+]
+_EXAMPLES = [
+    "analyze /lake db.orders --columns status,price",
+    "read /lake 'db.orders$statistics' --format jsonl",
+]
+
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command()(analyze)
-    app.command("move-postponed")(move_postponed)
+    register_command(app, analyze, Panel.COMPACT, examples=_EXAMPLES)
+    register_command(app, move_postponed, Panel.COMPACT)
 
 
 def analyze(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    columns: Annotated[
-        str, typer.Option(help="columns to read for figures, separated by commas")
-    ] = "",
-    all_columns: Annotated[bool, typer.Option("--all-columns", help="all but nested ones")] = False,
+    columns: _Columns = "",
+    all_columns: _AllColumns = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Count rows and gather figures of columns.
+    """Count rows and compute column statistics.
 
-    These are the distinct, null, smallest and largest values and their lengths; a snapshot of its own refers to them.
-
-    Rows that metadata tells are not read; without columns most tables need no read at all.
+    Computes the number of distinct values and of nulls, the smallest and largest value, and the
+    average and maximum length, and commits them in a snapshot. Without columns most tables need no
+    read: the row count comes from metadata.
     """
     if columns and all_columns:
-        raise InputError("--columns and --all-columns exclude each other; name one")
+        raise InputError("--columns and --all-columns exclude each other; give one")
     target = open_table(ctx, warehouse, table)
     planned = step.plan(target, None if all_columns else parse_names(columns))
     if dry_run:
@@ -80,7 +88,7 @@ def analyze(
 
 
 def _build_executor(units: Sequence[object], master: str) -> Executor:
-    """Return Spark if there is anything to read."""
+    """Return an executor that starts Spark only if there is something to read."""
     if not units:
         return InProcessExecutor()
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -88,12 +96,12 @@ def _build_executor(units: Sequence[object], master: str) -> Executor:
     return SparkExecutor(start_spark(master))
 
 
-def _print_statistics(found: TableStatistics) -> None:
-    print(f"{found.row_count:,} rows, {(found.size or 0) / 1e6:,.1f} MB")
-    if not found.columns:
+def _print_statistics(statistics: TableStatistics) -> None:
+    print(f"{statistics.row_count:,} rows, {(statistics.size or 0) / 1e6:,.1f} MB")
+    if not statistics.columns:
         return
-    shown = RichTable("column", "distinct", "nulls", "smallest", "largest", "average", "longest")
-    for name, column in found.columns.items():
+    rows = RichTable("column", "distinct", "nulls", "smallest", "largest", "average", "longest")
+    for name, column in statistics.columns.items():
         values = (
             column.distinct_count,
             column.null_count,
@@ -102,8 +110,8 @@ def _print_statistics(found: TableStatistics) -> None:
             column.average_length,
             column.max_length,
         )
-        shown.add_row(name, *("" if value is None else str(value) for value in values))
-    Console(highlight=False, markup=False, emoji=False).print(shown)
+        rows.add_row(name, *("" if value is None else str(value) for value in values))
+    console.print(rows)
 
 
 def move_postponed(
@@ -114,9 +122,10 @@ def move_postponed(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Move rows that wait in postpone buckets.
+    """Move rows from postpone buckets to real ones.
 
-    Tables with 'bucket' = -2 may keep new rows aside; here they go to real buckets, where readers see them.
+    Writers to a table with 'bucket' = -2 may put rows into postpone buckets, where readers do not
+    see them.
     """
     target = open_table(ctx, warehouse, table)
     planned = postpone.plan(target)
@@ -132,4 +141,4 @@ def move_postponed(
             progress=add_progress_bar(bars, f"move {table}"),
         )
     values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
-    print_result(values | {"rows": rows}, as_json, "no rows wait")
+    print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")

@@ -1,117 +1,167 @@
-"""Commands on databases and tables as a whole: list, create, rename, drop."""
+"""Commands on databases and whole tables: list, create, rename and drop."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from paimon_orch.cli.arguments import AsJson, DryRun, Identifier, Warehouse
 from paimon_orch.cli.common import (
-    AsJson,
-    DryRun,
-    Identifier,
-    Warehouse,
     open_catalog,
     parse_names,
     parse_pair,
     print_names,
+    print_values,
 )
+from paimon_orch.cli.help_page import Panel, new_group
+from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.catalog import Catalog
 
-DatabaseArgument = Annotated[str, typer.Argument(metavar="DB", help="name of the database")]
+_Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
+_OptionalDatabase = Annotated[
+    str | None,
+    typer.Argument(metavar="DATABASE", help="List the tables of this database only."),
+]
+_NewName = Annotated[
+    str,
+    typer.Argument(metavar="NEW_DATABASE.TABLE", help="New name of the table with its database."),
+]
+_ColumnDefinitions = Annotated[
+    str,
+    typer.Option(
+        metavar='"NAME TYPE,..."', help='Columns, e.g. "id BIGINT NOT NULL, dt STRING, v DOUBLE".'
+    ),
+]
+_PrimaryKey = Annotated[
+    str,
+    typer.Option(metavar="COLUMN,...", help="Columns of the primary key, separated by commas."),
+]
+_PartitionBy = Annotated[
+    str, typer.Option(metavar="COLUMN,...", help="Partition columns, separated by commas.")
+]
+_TableOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="Table option; may be repeated."),
+]
+_Comment = Annotated[str | None, typer.Option(metavar="TEXT", help="Comment of the table.")]
+_IfExists = Annotated[bool, typer.Option(help="Succeed if it does not exist.", show_default=False)]
+_IfNotExists = Annotated[
+    bool, typer.Option(help="Succeed if it exists already.", show_default=False)
+]
+_Cascade = Annotated[
+    bool, typer.Option(help="Delete all its tables and their files too.", show_default=False)
+]
+_Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
+]
 
-database_app = typer.Typer(help="List, create and drop databases.", no_args_is_help=True)
+_CREATE_EXAMPLE = (
+    "create /lake db.orders --columns 'id BIGINT, dt STRING, v INT' \\\n"
+    "        --primary-key dt,id --partition-by dt --option bucket=4"
+)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.add_typer(database_app, name="database")
-    app.command()(tables)
-    app.command()(create)
-    app.command()(rename)
-    app.command()(drop)
+    register_command(app, tables, Panel.TABLES, has_allowances=False)
+    register_command(app, create, Panel.TABLES, examples=[_CREATE_EXAMPLE], has_allowances=False)
+    register_command(app, rename, Panel.TABLES)
+    register_command(app, drop, Panel.TABLES)
+    databases = new_group("List, create and drop databases.")
+    register_command(databases, list_databases, name="list", has_allowances=False)
+    register_command(databases, create_database, name="create", has_allowances=False)
+    register_command(databases, drop_database, name="drop")
+    app.add_typer(databases, name="database", rich_help_panel=Panel.TABLES)
 
 
 def _open_existing(ctx: typer.Context, warehouse: str) -> Catalog:
-    """Open a warehouse; raises :class:`NotFoundError` for a folder that does not exist."""
+    """Open a warehouse; raises :class:`NotFoundError` for a directory that does not exist."""
     catalog = open_catalog(ctx, warehouse)
     if catalog.databases():
         return catalog
     if not catalog.io.exists(catalog.root):
         raise NotFoundError(
-            f"{warehouse} does not exist; check the path of the warehouse, or create a table in it by paimon-orch create"
+            f"{warehouse} does not exist; check the path of the warehouse, or create a table in it "
+            "with paimon-orch create"
         )
     if not catalog.io.remote and Path(catalog.root).is_file():
         raise InputError(f"{warehouse} is a file; a warehouse is a directory")
     return catalog
 
 
-@database_app.command("list")
 def list_databases(ctx: typer.Context, warehouse: Warehouse, as_json: AsJson = False) -> None:
     """Print the names of all databases."""
     print_names(_open_existing(ctx, warehouse).databases(), as_json=as_json)
 
 
-@database_app.command("create")
 def create_database(
     ctx: typer.Context,
     warehouse: Warehouse,
-    database: DatabaseArgument,
-    if_not_exists: Annotated[bool, typer.Option(help="do not fail if it exists")] = False,
+    database: _Database,
+    if_not_exists: _IfNotExists = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Create an empty database; creating a table makes its database too."""
+    """Create an empty database.
+
+    The command create makes the database of a table if it does not exist.
+    """
     open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
-    print(f"database {database} is there")
+    print_values({"database": database}, as_json, f"database {database} exists")
 
 
-@database_app.command("drop")
 def drop_database(
     ctx: typer.Context,
     warehouse: Warehouse,
-    database: DatabaseArgument,
-    cascade: Annotated[bool, typer.Option(help="with all its tables and their files")] = False,
-    if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
+    database: _Database,
+    cascade: _Cascade = False,
+    if_exists: _IfExists = False,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Delete a database; one with tables requires --cascade."""
+    """Delete a database.
+
+    A database with tables is refused without --cascade.
+    """
     catalog = open_catalog(ctx, warehouse)
+    names = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
+    values: dict[str, object] = {"database": database, "tables": names}
     if dry_run:
-        tables = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
-        for name in tables:
-            print(_describe_dropped_files(catalog, f"{database}.{name}"))
-        print(f"would delete database {database} with {len(tables)} tables; nothing was changed")
+        losses = [_measure_table(catalog, f"{database}.{name}") for name in names]
+        lines = [f"would delete {_describe_loss(loss)}" for loss in losses]
+        text = f"would delete database {database} with {len(names)} tables; nothing was changed"
+        print_values(values | {"tables": losses}, as_json, "\n".join([*lines, text]))
         return
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
-    print(f"deleted database {database}")
+    print_values(values, as_json, f"deleted database {database}")
 
 
 def tables(
     ctx: typer.Context,
     warehouse: Warehouse,
-    database: Annotated[
-        str | None, typer.Argument(metavar="DB", help="one database [default: all]")
-    ] = None,
+    database: _OptionalDatabase = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of the tables."""
     catalog = _open_existing(ctx, warehouse)
     databases = catalog.databases() if database is None else [database]
-    found = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
-    print_names(found, as_json=as_json)
+    identifiers = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
+    print_names(identifiers, as_json=as_json)
 
 
 def create(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    columns: Annotated[str, typer.Option(help='e.g. "id BIGINT NOT NULL, dt STRING, v DOUBLE"')],
-    primary_key: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
-    partition_by: Annotated[str, typer.Option(help="columns, separated by commas")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated")] = None,
-    comment: Annotated[str | None, typer.Option(help="comment of the table")] = None,
+    columns: _ColumnDefinitions,
+    primary_key: _PrimaryKey = "",
+    partition_by: _PartitionBy = "",
+    option: _TableOptions = None,
+    comment: _Comment = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Create a table, and its database if need be."""
-    open_catalog(ctx, warehouse).create_table(
+    """Create a table, and its database if missing."""
+    created = open_catalog(ctx, warehouse).create_table(
         table,
         columns,
         primary_key=parse_names(primary_key),
@@ -119,32 +169,38 @@ def create(
         options=dict(parse_pair(text, "--option bucket=2") for text in option or []),
         comment=comment,
     )
-    print(f"created {table} in {warehouse}")
+    values: dict[str, object] = {
+        "table": table,
+        "location": created.paths.root,
+        "schema_id": created.schema.id,
+    }
+    print_values(values, as_json, f"created {table} in {warehouse}")
 
 
 def rename(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    to: Annotated[str, typer.Argument(metavar="DB.TABLE", help="its new name")],
+    to: _NewName,
+    as_json: AsJson = False,
 ) -> None:
-    """Give a table another name.
+    """Rename a table.
 
-    Nothing may write to it meanwhile. An object store cannot do that, and is refused.
+    No job may write to it at the same time. Object stores have no atomic rename, so a table in an
+    object store is refused.
     """
     open_catalog(ctx, warehouse).rename_table(table, to)
-    print(f"{table} is called {to} now")
+    print_values({"table": to, "previous_name": table}, as_json, f"renamed {table} to {to}")
 
 
 def drop(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="do not ask: needed without a terminal")
-    ] = False,
-    if_exists: Annotated[bool, typer.Option(help="do not fail if it does not exist")] = False,
+    yes: _Yes = False,
+    if_exists: _IfExists = False,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a table with all its files.
 
@@ -152,21 +208,42 @@ def drop(
     """
     catalog = open_catalog(ctx, warehouse)
     exists = catalog.can_drop_table(table, if_exists=if_exists)
-    if dry_run:
-        loss = _describe_dropped_files(catalog, table) if exists else f"{table} does not exist"
-        print(f"{loss}; nothing was changed")
+    missing: dict[str, object] = {"table": table, "deleted": False}
+    if not exists:
+        print_values(missing, as_json, f"{table} does not exist; nothing was changed")
         return
-    if not yes and not typer.confirm(f"delete {table} and all its files? This cannot be undone"):
+    if dry_run:
+        loss = _measure_table(catalog, table)
+        text = f"would delete {_describe_loss(loss)}; nothing was changed"
+        print_values(loss | {"deleted": False}, as_json, text)
+        return
+    if not yes and not _confirm(f"delete {table} and all its files? This cannot be undone"):
         raise InputError(f"nothing was changed: {table} still exists")
     catalog.drop_table(table, if_exists=if_exists)
-    print(f"deleted {table}")
+    print_values({"table": table, "deleted": True}, as_json, f"deleted {table}")
 
 
-def _describe_dropped_files(catalog: Catalog, identifier: str) -> str:
-    """Return a sentence about the files that dropping a table deletes."""
+def _confirm(question: str) -> bool:
+    """Ask on stderr, because stdout is for results."""
+    return typer.confirm(question, err=True)
+
+
+def _measure_table(catalog: Catalog, identifier: str) -> dict[str, object]:
+    """Return what dropping a table deletes."""
     table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)
+    return {
+        "table": identifier,
+        "snapshots": len(table.stores.snapshots.ids()),
+        "tags": len(table.stores.snapshots.tags()),
+        "branches": len(table.branches.names()),
+        "files": files,
+        "bytes": size,
+    }
+
+
+def _describe_loss(loss: dict[str, object]) -> str:
     return (
-        f"would delete {identifier} with {len(table.stores.snapshots.ids())} snapshots, {len(table.stores.snapshots.tags())} tags, "
-        f"{len(table.branches.names())} branches and {files:,} files of {size:,} bytes"
+        f"{loss['table']} with {loss['snapshots']} snapshots, {loss['tags']} tags, "
+        f"{loss['branches']} branches and {loss['files']:,} files of {loss['bytes']:,} bytes"
     )

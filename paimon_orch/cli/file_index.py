@@ -1,18 +1,20 @@
-"""The command ``rewrite-file-index``: indexes for files that were written before the table asked for them."""
+"""The command ``rewrite-file-index``: file indexes for existing data files."""
 
 import json
-from typing import Annotated
 
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli.common import (
+from paimon_orch.cli.arguments import (
     AsJson,
     DryRun,
     Identifier,
     Master,
-    PartitionsOption,
+    PartitionFilter,
+    Partitions,
     Warehouse,
+)
+from paimon_orch.cli.common import (
     add_progress_bar,
     error_console,
     open_table,
@@ -20,6 +22,8 @@ from paimon_orch.cli.common import (
     print_result,
     start_spark,
 )
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.maintenance import rewrite_file_index as step
 
 _NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's options name"
@@ -27,22 +31,23 @@ _NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's opt
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    app.command("rewrite-file-index")(rewrite_file_index)
+    register_command(app, rewrite_file_index, Panel.COMPACT)
 
 
 def rewrite_file_index(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: PartitionsOption = None,
-    where: Annotated[str | None, typer.Option(help="filter over partition columns")] = None,
+    partitions: Partitions = None,
+    where: PartitionFilter = None,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Give the data files of a table, or of some partitions, the file indexes that its options name.
+    """Build file indexes for existing data files.
 
-    Data files stay as they are. Indexes that the options name no more are removed.
+    The table's options name the indexes. Data files are not rewritten; indexes that the options no
+    longer name are removed.
     """
     target = open_table(ctx, warehouse, table)
     specs = parse_partitions(target, partitions)
@@ -74,6 +79,6 @@ def _print_plan(planned: step.FileIndexRewritePlan, *, as_json: bool) -> None:
         print(_NOTHING_TO_DO)
     else:
         print(
-            f"would make the indexes of {values['files']:,} files anew in {values['snapshots']} snapshots; "
-            "nothing was changed"
+            f"would rewrite the indexes of {values['files']:,} files in {values['snapshots']} "
+            "snapshots; nothing was changed"
         )

@@ -1,52 +1,89 @@
-"""Commands that change what a table refers to, and no data files: tags, branches, rollback, dropped partitions."""
+"""Commands on tags, on branches, and rollback."""
 
 from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.common import (
+from paimon_orch.cli.arguments import (
     AsJson,
     DryRun,
     Identifier,
+    TagSelector,
+    Timestamp,
     Warehouse,
+    Watermark,
+)
+from paimon_orch.cli.common import (
     open_table,
     parse_optional_duration,
     parse_optional_timestamp,
-    parse_partitions,
     print_names,
+    print_values,
 )
-from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.cli.help_page import Panel, new_group
+from paimon_orch.cli.registration import register_command
 from paimon_orch.steps.expiration import expire_tags as tag_step
-from paimon_orch.table.filter.partition_spec import (
-    build_any_partition_matcher,
-    parse_partition_spec,
-)
+from paimon_orch.steps.maintenance.create_tags import create_tags, find_due_tags
 from paimon_orch.table.metadata.tags import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
-TagName = Annotated[str, typer.Argument(metavar="TAG", help="name of the tag")]
-BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="name of the branch")]
-SnapshotId = Annotated[
-    int | None, typer.Option("--snapshot", help="snapshot id [default: the newest]")
+_TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]
+_NewTagName = Annotated[str, typer.Argument(metavar="NEW_TAG", help="New name of the tag.")]
+_BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]
+_TaggedSnapshot = Annotated[
+    int | None,
+    typer.Option(
+        "--snapshot", metavar="ID", help="Id of the snapshot to tag.", show_default="the newest"
+    ),
 ]
-TimeRetained = Annotated[
-    str | None, typer.Option(help="how long, e.g. '30 d' [default: until it is deleted]")
+_TimeRetained = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Age at which the tag expires, e.g. '30 d'.", show_default="never"
+    ),
 ]
-
-tag_app = typer.Typer(help="Keep snapshots under a name.", no_args_is_help=True)
-branch_app = typer.Typer(help="Snapshots of their own over the same data.", no_args_is_help=True)
+_RollbackSnapshot = Annotated[
+    int | None, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
+]
+_Replace = Annotated[
+    bool, typer.Option(help="Move the tag if it exists already.", show_default=False)
+]
+_BranchStart = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TAG", help="Tag from which the branch starts.", show_default="an empty branch"
+    ),
+]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.add_typer(tag_app, name="tag")
-    app.add_typer(branch_app, name="branch")
-    app.command()(rollback)
-    app.command("drop-partitions")(drop_partitions)
-    app.command()(truncate)
+    tags = new_group("Create, list, rename and delete tags.")
+    register_command(tags, list_tags, name="list", has_allowances=False)
+    register_command(
+        tags,
+        create_tag,
+        name="create",
+        examples=["tag create /lake db.orders release-7 --time-retained '30 d'"],
+    )
+    register_command(tags, delete_tag, name="delete")
+    register_command(tags, rename_tag, name="rename")
+    branches = new_group("Create, list, merge and delete branches.")
+    register_command(branches, list_branches, name="list", has_allowances=False)
+    register_command(branches, create_branch, name="create")
+    register_command(branches, delete_branch, name="delete")
+    register_command(branches, fast_forward_branch, name="fast-forward")
+    app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
+    app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
+    register_command(
+        app,
+        rollback,
+        Panel.REFERENCES,
+        examples=["rollback /lake db.orders --tag release-7 --dry-run"],
+    )
+    register_command(app, trigger_tag_automatic_creation, Panel.REFERENCES)
 
 
-@tag_app.command("list")
 def list_tags(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
@@ -54,194 +91,181 @@ def list_tags(
     print_names(open_table(ctx, warehouse, table).tags.names(), as_json=as_json)
 
 
-@tag_app.command("create")
 def create_tag(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: TagName,
-    snapshot: SnapshotId = None,
-    time_retained: TimeRetained = None,
-    replace: Annotated[bool, typer.Option(help="let a tag that exists move")] = False,
+    name: _TagName,
+    snapshot: _TaggedSnapshot = None,
+    time_retained: _TimeRetained = None,
+    replace: _Replace = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Keep a snapshot under a name."""
+    """Create a tag for a snapshot.
+
+    The files of the snapshot are kept until the tag is deleted.
+    """
     tags = open_table(ctx, warehouse, table).tags
-    kept = parse_optional_duration("--time-retained", time_retained)
-    change = tags.replace if replace else tags.create
-    tagged = change(name, snapshot, time_retained=kept)
-    print(f"tag {name} keeps snapshot {tagged.id}")
+    retention = parse_optional_duration("--time-retained", time_retained)
+    create_or_replace = tags.replace if replace else tags.create
+    tagged = create_or_replace(name, snapshot, time_retained=retention)
+    values: dict[str, object] = {"tag": name, "snapshot_id": tagged.id}
+    print_values(values, as_json, f"tag {name} keeps snapshot {tagged.id}")
 
 
-@tag_app.command("delete")
 def delete_tag(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: TagName,
+    name: _TagName,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove a tag and the files that only it keeps."""
+    """Delete a tag and the files that only it references."""
     target = open_table(ctx, warehouse, table)
     if dry_run:
-        found = tag_step.find_files_to_delete(target, name)
-        print(f"would delete tag {name} with {len(found)} files; nothing was changed")
-        return
-    print(f"tag {name} is deleted, with {len(tag_step.delete_tag(target, name))} files")
+        files = len(tag_step.find_files_to_delete(target, name))
+        text = f"would delete tag {name} with {files} files; nothing was changed"
+    else:
+        files = len(tag_step.delete_tag(target, name))
+        text = f"deleted tag {name} with {files} files"
+    print_values({"tag": name, "files": files}, as_json, text)
 
 
-@tag_app.command("rename")
 def rename_tag(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: TagName,
-    to: Annotated[str, typer.Argument(help="its new name")],
+    name: _TagName,
+    to: _NewTagName,
+    as_json: AsJson = False,
 ) -> None:
-    """Give a tag another name."""
+    """Rename a tag."""
     open_table(ctx, warehouse, table).tags.rename(name, to)
-    print(f"tag {name} is called {to} now")
+    print_values({"tag": to, "previous_name": name}, as_json, f"renamed tag {name} to {to}")
 
 
-@branch_app.command("list")
 def list_branches(
     ctx: typer.Context, warehouse: Warehouse, table: Identifier, as_json: AsJson = False
 ) -> None:
-    """Print the names of all branches but main."""
+    """Print the names of all branches except main."""
     print_names(open_table(ctx, warehouse, table).branches.names(), as_json=as_json)
 
 
-@branch_app.command("create")
 def create_branch(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: BranchName,
-    tag: Annotated[str | None, typer.Option(help="where it begins [default: no rows]")] = None,
+    name: _BranchName,
+    tag: _BranchStart = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Start a branch at a tag, or with no rows."""
+    """Create a branch from a tag, or an empty one."""
     open_table(ctx, warehouse, table).branches.create(name, tag)
-    print(f"branch {name} begins {'with no rows' if tag is None else f'at tag {tag}'}")
+    start = "without rows" if tag is None else f"at tag {tag}"
+    print_values({"branch": name, "tag": tag}, as_json, f"branch {name} starts {start}")
 
 
-@branch_app.command("delete")
 def delete_branch(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: BranchName,
+    name: _BranchName,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove a branch; files that only it needed stay until orphan files are removed."""
+    """Delete a branch.
+
+    Data files that only the branch references are deleted by remove-orphan-files later.
+    """
     target = open_table(ctx, warehouse, table)
-    if dry_run:
-        target.branches.check_can_delete(name)
-        found = open_table(ctx, warehouse, f"{table}$branch_{name}")
-        snapshots, tags = len(found.stores.snapshots.ids()), len(found.tags.names())
-        print(f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed")  # fmt: skip
+    if not dry_run:
+        target.branches.delete(name)
+        print_values({"branch": name}, as_json, f"deleted branch {name}")
         return
-    target.branches.delete(name)
-    print(f"branch {name} is deleted")
+    target.branches.check_can_delete(name)
+    branch = open_table(ctx, warehouse, f"{table}$branch_{name}")
+    snapshots, tags = len(branch.stores.snapshots.ids()), len(branch.tags.names())
+    values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
+    text = f"would delete branch {name}, {snapshots} snapshots and {tags} tags; nothing was changed"
+    print_values(values, as_json, text)
 
 
-@branch_app.command("fast-forward")
 def fast_forward_branch(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    name: BranchName,
+    name: _BranchName,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Let main become what a branch is; what main did since the branch began is given up."""
+    """Replace main by a branch.
+
+    Snapshots that were committed to main after the start of the branch are deleted.
+    """
     target = open_table(ctx, warehouse, table)
+    previous = target.stores.snapshots.latest_id()
     if dry_run:
-        newest = target.branches.snapshots(name)[-1]
-        print(
-            f"would move main from snapshot {target.stores.snapshots.latest_id()} to {newest} of branch {name}; "
+        snapshot_id: int | None = target.branches.snapshots(name)[-1]
+        text = (
+            f"would move main from snapshot {previous} to {snapshot_id} of branch {name}; "
             "nothing was changed"
         )
-        return
-    target.branches.fast_forward(name)
-    print(f"main is at snapshot {target.stores.snapshots.latest_id()} of branch {name}")
+    else:
+        target.branches.fast_forward(name)
+        snapshot_id = target.stores.snapshots.latest_id()
+        text = f"main is at snapshot {snapshot_id} of branch {name}"
+    values: dict[str, object] = {
+        "branch": name,
+        "snapshot_id": snapshot_id,
+        "previous_snapshot_id": previous,
+    }
+    print_values(values, as_json, text)
 
 
 def rollback(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    snapshot: Annotated[int | None, typer.Option(help="snapshot id")] = None,
-    tag: Annotated[str | None, typer.Option(help="tag")] = None,
-    timestamp: Annotated[str | None, typer.Option(help="ISO 8601, or epoch milliseconds")] = None,
-    watermark: Annotated[
-        str | None, typer.Option(help="the first snapshot that has reached it; as --timestamp")
-    ] = None,
+    snapshot: _RollbackSnapshot = None,
+    tag: TagSelector = None,
+    timestamp: Timestamp = None,
+    watermark: Watermark = None,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Go back to an older snapshot.
+    """Roll back to an older snapshot.
 
-    Later snapshots and tags are removed. Nothing may write meanwhile.
+    Later snapshots and tags are deleted. No job may write to the table at the same time.
     """
     target = open_table(ctx, warehouse, table)
-    time = parse_optional_timestamp("--timestamp", timestamp)
-    reached = parse_optional_timestamp("--watermark", watermark)
-    moment = SnapshotSelector(snapshot, tag, time, reached)
-    if dry_run and moment:
-        found, newest = (
-            find_rollback_target(target.stores.snapshots, moment),
-            target.stores.snapshots.latest_id(),
-        )
-        print(f"would go back from snapshot {newest} to {found.id}; nothing was changed")
-        return
-    done = target.rollback(snapshot, tag=tag, timestamp=time, watermark=reached)
-    print(f"snapshot {done.id} is the newest one now")
+    millis = parse_optional_timestamp("--timestamp", timestamp)
+    watermark_millis = parse_optional_timestamp("--watermark", watermark)
+    selector = SnapshotSelector(snapshot, tag, millis, watermark_millis)
+    previous = target.stores.snapshots.latest_id()
+    if dry_run and selector:
+        snapshot_id = find_rollback_target(target.stores.snapshots, selector).id
+        text = f"would roll back from snapshot {previous} to {snapshot_id}; nothing was changed"
+    else:
+        snapshot_id = target.rollback(
+            snapshot, tag=tag, timestamp=millis, watermark=watermark_millis
+        ).id
+        text = f"snapshot {snapshot_id} is the newest one now"
+    values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
+    print_values(values, as_json, text)
 
 
-def drop_partitions(
+def trigger_tag_automatic_creation(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    partitions: Annotated[
-        str, typer.Option(help="partitions, separated by semicolons, e.g. dt=a;dt=b")
-    ],
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove whole partitions in one snapshot.
+    """Create the tags that are due.
 
-    Older snapshots keep them.
+    The table's option 'tag.automatic-creation' says when. Prints the names of the tags.
     """
     target = open_table(ctx, warehouse, table)
-    specs = parse_partitions(target, partitions) or []
-    if dry_run:
-        schema = target.schema
-        chosen = build_any_partition_matcher(
-            [parse_partition_spec(spec, schema) for spec in specs], schema
-        )
-        _print_removal_plan(
-            [split.row_count for split in target.files() if chosen(split.partition)]
-        )
-        return
-    _print_removal_result(target.drop_partitions(specs))
-
-
-def truncate(
-    ctx: typer.Context, warehouse: Warehouse, table: Identifier, dry_run: DryRun = False
-) -> None:
-    """Remove all rows in one snapshot.
-
-    Older snapshots keep them.
-    """
-    target = open_table(ctx, warehouse, table)
-    if dry_run:
-        _print_removal_plan([split.row_count for split in target.files()])
-        return
-    _print_removal_result(target.truncate())
-
-
-def _print_removal_plan(rows: list[int]) -> None:
-    print(f"would remove {len(rows)} buckets of {sum(rows):,} rows; nothing was changed")
-
-
-def _print_removal_result(snapshot: Snapshot | None) -> None:
-    if snapshot is None:
-        print("no row matches: nothing was committed")
-    else:
-        print(f"snapshot {snapshot.id}: {-snapshot.delta_record_count:,} rows removed")
+    names = list(find_due_tags(target)) if dry_run else create_tags(target)
+    print_names(names, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands that change single rows: ``delete``, ``update`` and ``merge-into``."""
+"""Commands that change or delete rows: single ones, partitions, or all."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
@@ -6,54 +6,143 @@ from typing import Annotated, Literal, TypedDict
 import typer
 from rich.progress import Progress
 
-from paimon_orch.cli.common import (
+from paimon_orch.cli.arguments import (
     AsJson,
     CompactAfter,
     DryRun,
     Encoding,
     Identifier,
     Master,
+    SourceFiles,
     Warehouse,
+)
+from paimon_orch.cli.common import (
     add_progress_bar,
     check_files_exist,
     compact_after_write,
     error_console,
+    open_table,
     open_table_for_write,
     parse_pair,
+    parse_partitions,
     print_values,
     print_write_result,
     start_spark,
 )
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level
 from paimon_orch.steps.row_level.row_level import RowLevelPlan, RowLevelResult
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    parse_partition_spec,
+)
 from paimon_orch.table.table import Table
 
-AssignmentsOption = Annotated[
-    list[str],
-    typer.Option("--set", help='"column = expression" in Spark\'s SQL; may be repeated'),
-]
 AssignmentTexts = list[str] | None
+
+_Filter = Annotated[
+    str, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'VOID'\".")
+]
+_OptionalFilter = Annotated[
+    str | None,
+    typer.Option(metavar="CONDITION", help="SQL filter.", show_default="all rows"),
+]
+_Assignments = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="COLUMN=EXPRESSION",
+        help="New value as a Spark SQL expression; may be repeated.",
+    ),
+]
+_JoinCondition = Annotated[
+    str, typer.Option(metavar="CONDITION", help='Join condition, e.g. "target.id = source.id".')
+]
+_MatchedUpdate = Annotated[
+    AssignmentTexts,
+    typer.Option(
+        "--update",
+        metavar="COLUMN=EXPRESSION",
+        help='New value of matched rows, e.g. "v = source.v", or "*" for all columns; may be '
+        "repeated.",
+    ),
+]
+_MatchedDelete = Annotated[
+    str | None,
+    typer.Option(
+        "--delete",
+        metavar="CONDITION",
+        help='Delete matched rows that satisfy a condition; "true" deletes all.',
+    ),
+]
+_Insert = Annotated[
+    AssignmentTexts,
+    typer.Option(
+        metavar="COLUMN=EXPRESSION",
+        help='Value of rows without a match, e.g. "v = source.v", or "*" for all columns; may be '
+        "repeated.",
+    ),
+]
+_PartitionsToDrop = Annotated[
+    str,
+    typer.Option(
+        "--partitions",
+        metavar='"DT=2026-01-01;..."',
+        help="Partitions to drop, separated by semicolons.",
+    ),
+]
+_MERGE_EXAMPLE = (
+    "merge-into /lake db.orders --from changes.csv \\\n"
+    "        --on 'target.id = source.id' --update '*' --insert '*'"
+)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command()(delete)
-    app.command()(update)
-    app.command("merge-into")(merge_into)
+    register_command(
+        app,
+        update,
+        Panel.WRITE,
+        examples=["update /lake db.orders --set \"status = 'VOID'\" --where 'v < 0'"],
+    )
+    register_command(
+        app,
+        delete,
+        Panel.WRITE,
+        examples=["delete /lake db.orders --where \"status = 'VOID'\" --dry-run"],
+    )
+    register_command(
+        app,
+        merge_into,
+        Panel.WRITE,
+        examples=[_MERGE_EXAMPLE],
+    )
+    register_command(
+        app,
+        drop_partitions,
+        Panel.WRITE,
+        examples=["drop-partitions /lake db.orders --partitions 'dt=2026-01-01'"],
+    )
+    register_command(app, truncate, Panel.WRITE)
 
 
 def delete(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    where: Annotated[str, typer.Option(help="filter, e.g. \"status = 'VOID'\"")],
+    where: _Filter,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Delete the rows of a filter, in one snapshot."""
+    """Delete the rows that match a filter.
+
+    With --dry-run only metadata is read: it prints the files that may hold such rows.
+    """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     planned = row_level.plan(target, where)
     if dry_run or not planned:
@@ -77,14 +166,17 @@ def update(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    assignments: AssignmentsOption,
-    where: Annotated[str | None, typer.Option(help="filter [default: all rows]")] = None,
+    assignments: _Assignments,
+    where: _OptionalFilter = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Give the rows of a filter new values, in one snapshot."""
+    """Update the rows that match a filter.
+
+    With --dry-run only metadata is read: it prints the files that may hold such rows.
+    """
     target = open_table_for_write(ctx, warehouse, table, compact=compact_after)
     values = _parse_assignments(assignments)
     planned = row_level.plan(target, where, "update")
@@ -110,27 +202,21 @@ def merge_into(
     ctx: typer.Context,
     warehouse: Warehouse,
     table: Identifier,
-    source: Annotated[list[str], typer.Option("--from", help="Parquet, CSV or JSON lines")],
-    on: Annotated[str, typer.Option(help='condition, e.g. "target.id = source.id"')],
-    matched_update: Annotated[
-        AssignmentTexts,
-        typer.Option("--update", help='"column = source.column", or "*"; may be repeated'),
-    ] = None,
-    matched_delete: Annotated[
-        str | None, typer.Option("--delete", help='which matched rows go; "true": all')
-    ] = None,
-    insert: Annotated[
-        AssignmentTexts, typer.Option(help='"column = source.column", or "*"; may be repeated')
-    ] = None,
+    source: SourceFiles,
+    on: _JoinCondition,
+    matched_update: _MatchedUpdate = None,
+    matched_delete: _MatchedDelete = None,
+    insert: _Insert = None,
     encoding: Encoding = None,
     compact_after: CompactAfter = False,
     dry_run: DryRun = False,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Change the rows that rows of files match, and add those that match none, in one snapshot.
+    """Update, delete and insert rows from files.
 
-    Conditions and values are Spark's SQL over target.column and source.column. CSV and JSON values come as text.
+    Conditions and values are Spark SQL expressions over target.COLUMN and source.COLUMN. All values
+    of CSV and JSON files are text. The changes are committed in one snapshot.
     """
     from paimon_orch.spark import row_level as on_spark
     from paimon_orch.spark.input_files import read_files
@@ -172,7 +258,7 @@ def _parse_assignments_or_star(
 
 
 def _silence_pyspark_loggers() -> None:
-    """Keep Spark from printing a page about an expression that our own error tells in a line."""
+    """Keep Spark from logging a page about an invalid expression; our error has it in one line."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -182,28 +268,27 @@ def _silence_pyspark_loggers() -> None:
 def _print_row_level_plan(
     table: Table, planned: RowLevelPlan, dry_run: bool, as_json: bool
 ) -> None:
-    """Print a plan that is not carried out: that of a dry run, or one with nothing to do."""
+    """Print the plan of a dry run, or the result of a plan with nothing to do."""
     if not dry_run:
         _print_row_level_result(table, RowLevelResult(), as_json)
         return
     values = planned.to_dict()
     text = (
-        f"would look into {values['files']} files of {values['buckets']} buckets, {values['rows']:,} rows; "
-        "nothing was changed"
+        f"would read {values['files']} files of {values['buckets']} buckets with "
+        f"{values['rows']:,} rows; nothing was changed"
     )
     print_values(values, as_json, text)
 
 
 def _print_merge_preview(planned: RowLevelResult, as_json: bool) -> None:
-    """Print what a merge would change."""
     kinds = ("inserted", "updated", "deleted")
     values: dict[str, object] = {kind: getattr(planned, kind) for kind in kinds}
     counts = ", ".join(f"{number:,} {kind}" for kind, number in values.items())
-    print_values(values, as_json, f"rows that would be changed: {counts}; nothing was changed")
+    print_values(values, as_json, f"rows that would change: {counts}; nothing was changed")
 
 
 class MergeClauses(TypedDict):
-    """What a merge does with rows, as :func:`paimon_orch.spark.row_level.merge_into` takes it."""
+    """The clauses of :func:`paimon_orch.spark.row_level.merge_into`."""
 
     when_matched_update: Mapping[str, str] | Literal["*"] | None
     when_matched_delete: str | None
@@ -218,3 +303,62 @@ def _print_row_level_result(
 ) -> None:
     nothing = "no row matches: nothing was committed"
     print_write_result(table, result.to_dict(), as_json, nothing=nothing, compaction=compaction)
+
+
+def drop_partitions(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    partitions: _PartitionsToDrop,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete whole partitions.
+
+    They are removed in one snapshot; older snapshots keep their rows.
+    """
+    target = open_table(ctx, warehouse, table)
+    specs = parse_partitions(target, partitions) or []
+    if not dry_run:
+        _print_removal(target.drop_partitions(specs), as_json)
+        return
+    schema = target.schema
+    is_dropped = build_any_partition_matcher(
+        [parse_partition_spec(spec, schema) for spec in specs], schema
+    )
+    rows = [split.row_count for split in target.files() if is_dropped(split.partition)]
+    _print_removal_plan(rows, as_json)
+
+
+def truncate(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all rows.
+
+    They are removed in one snapshot; older snapshots keep their rows.
+    """
+    target = open_table(ctx, warehouse, table)
+    if dry_run:
+        _print_removal_plan([split.row_count for split in target.files()], as_json)
+    else:
+        _print_removal(target.truncate(), as_json)
+
+
+def _print_removal_plan(bucket_rows: list[int], as_json: bool) -> None:
+    buckets, rows = len(bucket_rows), sum(bucket_rows)
+    text = f"would remove {buckets} buckets of {rows:,} rows; nothing was changed"
+    print_values({"buckets": buckets, "rows": rows}, as_json, text)
+
+
+def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:
+    if snapshot is None:
+        text = "no rows: nothing was committed"
+        print_values({"snapshot_id": None, "rows": 0}, as_json, text)
+        return
+    rows = -snapshot.delta_record_count
+    values: dict[str, object] = {"snapshot_id": snapshot.id, "rows": rows}
+    print_values(values, as_json, f"snapshot {snapshot.id}: {rows:,} rows removed")

@@ -18,7 +18,7 @@ from support.damage import edit_files
 from support.tables import levels_of, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.cli import app as cli
+from paimon_orch.cli import inspect as cli_inspect
 from paimon_orch.cli.app import main
 from paimon_orch.table.table import Table
 
@@ -413,7 +413,7 @@ def test_notes_of_an_error_of_the_system_are_printed(
         error.add_note("the write itself is committed as snapshot 3")
         raise error
 
-    monkeypatch.setattr(cli, "inspect_table", fail)
+    monkeypatch.setattr(cli_inspect, "inspect_table", fail)
     Catalog(str(tmp_path)).create_table("db.t", "id INT")
 
     answer = run("inspect", tmp_path, "db.t")

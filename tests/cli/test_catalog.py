@@ -133,7 +133,7 @@ def test_alter_takes_things_back(root: str, table: Table) -> None:
         None,
     )
     assert "k" not in schema.options
-    assert run_command("alter", root, "db.t", "--reset", "k") == "the table is like this already"
+    assert run_command("alter", root, "db.t", "--reset", "k") == "the table has this schema already"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_rows_that_wait_are_told_and_moved(root: str) -> None:
         "--option",
         "bucket=-2",
     )
-    assert run_command("move-postponed", root, "db.t") == "no rows wait"
+    assert run_command("move-postponed", root, "db.t") == "no rows in postpone buckets"
     run_command("alter", root, "db.t", "--set", "postpone.batch-write-fixed-bucket=false")
     Catalog(root).table("db.t").upsert(table_of("id", [(1,), (2,)]))
 

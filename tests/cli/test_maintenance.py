@@ -133,7 +133,7 @@ def test_external_paths_that_are_left_alone_are_told(tmp_path: Path) -> None:
     )
     where = (str(tmp_path / "w"), "db.t")
 
-    assert f"left alone: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
+    assert f"skipped: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
     told = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
     assert len(told["left_alone"]) == 1
 
@@ -188,7 +188,7 @@ def test_lost_files_are_taken_out(tmp_path: Path, table: Table) -> None:
         path.unlink()
     command = ("remove-unexisting-files", str(tmp_path), "db.t")
 
-    assert "would take out 4 files" in run(*command, "--dry-run").stdout
+    assert "would remove 4 files" in run(*command, "--dry-run").stdout
     assert json.loads(run(*command, "--json").stdout)["files"] == 4
     assert rows_of(table) == []
 
@@ -240,7 +240,7 @@ def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
         with pytest.raises(NotFoundError, match="has no folder"):
             invoke("quarantine", "restore", *where, "--folder", folder, "--dry-run")
     orphan.write_bytes(b"newer")
-    told = "restored 0 files; 1 stay aside: their names are taken, or behind a link"
+    told = "restored 0 files; 1 remain: their paths are taken, or lead through a link"
     assert run("quarantine", "restore", *where).stdout.strip() == told
 
 

@@ -58,7 +58,7 @@ def test_a_tag_is_deleted_with_what_only_it_keeps(table: Table) -> None:
     done = run(table, "tag delete", "kept")
 
     gone = before - stored_files(table)
-    assert done == f"tag kept is deleted, with {len(gone) - 1} files"
+    assert done == f"deleted tag kept with {len(gone) - 1} files"
     assert any("/bucket-0/data-" in path for path in gone)
     assert unreferenced_files(table) == set()
 
@@ -81,7 +81,7 @@ def test_branches_are_made_followed_and_deleted(table: Table) -> None:
 
 def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
     assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
-        "would go back from snapshot 2 to 1"
+        "would roll back from snapshot 2 to 1"
     )
     assert table.stores.snapshots.latest_id() == 2
 

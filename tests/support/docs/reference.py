@@ -6,6 +6,7 @@ PYTHONPATH=tests:. python -m support.docs.reference
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,6 +23,8 @@ from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 
+_ARGUMENT_TYPE = re.compile(r"(?<=[A-Z]) <(?:str|int|list\[str\])>(?=`)")  # after its metavar
+
 _COMPONENTS = """\
 # Attributes of the components
 
@@ -34,6 +37,7 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
     command = get_command(app)
     commands = get_docs_for_click(obj=command, ctx=typer.Context(command), name="paimon-orch")
+    commands = _ARGUMENT_TYPE.sub("", commands)
     components = "\n".join([_COMPONENTS, *_components()])
     return {"cli.md": commands.rstrip() + "\n", "components.md": components}
 

@@ -1,0 +1,84 @@
+"""The arguments and options that several commands have."""
+
+from typing import Annotated
+
+import typer
+
+Warehouse = Annotated[
+    str,
+    typer.Argument(metavar="WAREHOUSE", help="Directory of the warehouse, or s3://bucket/path."),
+]
+Identifier = Annotated[
+    str, typer.Argument(metavar="DATABASE.TABLE", help="Name of the table with its database.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+]
+Partitions = Annotated[
+    str | None,
+    typer.Option(
+        metavar='"DT=2026-01-01;..."',
+        help="Partitions to work on, separated by semicolons.",
+        show_default="all",
+    ),
+]
+PartitionFilter = Annotated[
+    str | None,
+    typer.Option("--where", metavar="CONDITION", help="SQL filter over partition columns."),
+]
+MergeLevel0 = Annotated[
+    bool | None,
+    typer.Option(
+        help="Read or skip level 0 of tables with deletion vectors and of first-row tables.",
+        show_default="as the table's options say",
+    ),
+]
+SnapshotId = Annotated[
+    int | None,
+    typer.Option(metavar="ID", help="Id of the snapshot.", show_default="the newest"),
+]
+TagSelector = Annotated[str | None, typer.Option(metavar="TAG", help="Snapshot of this tag.")]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Newest snapshot at or before this time: ISO 8601 or epoch milliseconds.",
+    ),
+]
+Watermark = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="First snapshot with this watermark or a later one: ISO 8601 or epoch milliseconds.",
+    ),
+]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Age such as '3 d', or a time in ISO 8601 or epoch milliseconds; newer ones are kept.",
+    ),
+]
+SourceFiles = Annotated[
+    list[str],
+    typer.Option(
+        "--from", metavar="PATH", help="Parquet, CSV or JSON lines file; may be repeated."
+    ),
+]
+CompactAfter = Annotated[
+    bool,
+    typer.Option(
+        "--compact", help="Compact the written partitions afterwards, so that readers see the rows."
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Encoding of CSV files, e.g. latin-1 or cp1252.", show_default="utf-8"
+    ),
+]
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help="Spark master, or sc://host:port for Spark Connect."),
+]

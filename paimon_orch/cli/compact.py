@@ -1,0 +1,210 @@
+"""The command ``compact``: merge sorted runs, pack small files, or sort an append table."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+from rich.table import Table as RichTable
+
+from paimon_orch.cli.arguments import (
+    AsJson,
+    DryRun,
+    Identifier,
+    Master,
+    PartitionFilter,
+    Partitions,
+    Warehouse,
+)
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    console,
+    error_console,
+    open_table,
+    parse_names,
+    parse_partitions,
+    print_result,
+    start_spark,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import InputError
+from paimon_orch.steps.compaction import compact as compact_step
+from paimon_orch.steps.compaction import postpone
+from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction.policy import CompactionDecision, decide
+from paimon_orch.steps.compaction.sort import SortOrder
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MAX_SHOWN_DECISIONS = 20  # partitions with a decision of the policy in a dry run
+_NOTHING_TO_DO = "nothing to compact"
+_EXAMPLES = [
+    "compact /lake db.orders --dry-run",
+    "compact /lake db.orders --partitions dt=2026-01-01",
+    "compact /lake db.events --order-by id --order-strategy zorder",
+]
+
+
+class CompactStrategy(StrEnum):
+    """How much to compact."""
+
+    MINOR = "minor"
+    FULL = "full"
+
+
+class OrderStrategy(StrEnum):
+    """How the rows of append tables are sorted."""
+
+    ORDER = "order"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
+
+
+_Strategy = Annotated[
+    CompactStrategy | None,
+    typer.Option(
+        help="Compact what is worth its cost, or everything.", show_default=CompactStrategy.MINOR
+    ),
+]
+_OrderBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN,...", help="Sort an append table by these columns, separated by commas."
+    ),
+]
+_OrderStrategy = Annotated[
+    OrderStrategy | None,
+    typer.Option(
+        help="With --order-by: sort by one column after another, or along a curve.",
+        show_default=OrderStrategy.ORDER,
+    ),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
+
+
+def compact(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    partitions: Partitions = None,
+    where: PartitionFilter = None,
+    strategy: _Strategy = None,
+    order_by: _OrderBy = None,
+    order_strategy: _OrderStrategy = None,
+    dry_run: DryRun = False,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Merge sorted runs, or pack small files.
+
+    In tables with deletion vectors, replaced rows are marked as deleted instead of being rewritten.
+    Rows in postpone buckets are moved to real buckets first.
+    """
+    target = open_table(ctx, warehouse, table)
+    specs = parse_partitions(target, partitions)
+    order = _parse_order(order_by, order_strategy, strategy)
+    strategy = strategy or CompactStrategy.MINOR
+    if order is None:
+        planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
+    else:
+        planned = sort_compact.plan(target, order, partitions=specs, where=where)
+    if dry_run:
+        decisions = [] if order else decide(target, partitions=specs, where=where)
+        _print_plan(planned, decisions, as_json)
+        return
+    has_postponed_rows = has_postpone_buckets(target.schema) and postpone.plan(
+        target, partitions=specs, where=where
+    )
+    if not planned and not has_postponed_rows:
+        empty_result = compact_step.CompactionResult(plan=planned)
+        print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
+        return
+    with Progress(console=error_console, transient=True) as bars:
+        progress = add_progress_bar(bars, f"compact {table}")
+        selection = {"partitions": specs, "where": where, "progress": progress}
+        result = _run_compaction(target, start_spark(master), order or strategy, **selection)
+    only_moved = "rows in postpone buckets were moved; nothing to compact"
+    print_result(result.to_dict(), as_json, only_moved if has_postponed_rows else _NOTHING_TO_DO)
+
+
+def _parse_order(
+    columns: str | None, curve: OrderStrategy | None, strategy: CompactStrategy | None
+) -> SortOrder | None:
+    """Return the sort order, None for no sorting; raises :class:`InputError` for a contradiction."""
+    if columns is None:
+        if curve is not None:
+            raise InputError(
+                f"--order-strategy {curve} needs --order-by with the columns to sort by"
+            )
+        return None
+    names = parse_names(columns)
+    if not names:
+        raise InputError("--order-by names no column; write for example --order-by dt,id")
+    if strategy is CompactStrategy.MINOR:
+        raise InputError("--strategy minor and --order-by contradict: sorting rewrites all files")
+    return SortOrder(tuple(names), (curve or OrderStrategy.ORDER).value)
+
+
+def _run_compaction(
+    table: Table,
+    session: "SparkSession",
+    order_or_strategy: SortOrder | CompactStrategy,
+    **selection: Any,
+) -> compact_step.CompactionResult:
+    from paimon_orch.spark.execution.spark_executor import SparkExecutor
+    from paimon_orch.spark.sort_compact import sort_table
+
+    if isinstance(order_or_strategy, SortOrder):
+        return sort_table(session, table, order_or_strategy, **selection)
+    executor = SparkExecutor(session)
+    return compact_step.compact(table, executor, strategy=order_or_strategy.value, **selection)
+
+
+def _print_plan(
+    plan: compact_step.CompactionPlan, decisions: list[CompactionDecision], as_json: bool
+) -> None:
+    values = plan.to_dict()
+    if as_json:
+        values["decisions"] = [decision.to_dict() for decision in decisions]
+        print(json.dumps(values, indent=2))
+        return
+    if plan:
+        _print_units(plan)
+        print(f"{values['buckets']} buckets, {values['files']} files; nothing was changed")
+    else:
+        print(_NOTHING_TO_DO)
+    _print_decisions(decisions)
+
+
+def _print_units(plan: compact_step.CompactionPlan) -> None:
+    rows = RichTable("partition", "bucket", "why", "files", "rows", "MB", "to level")
+    for unit in plan.units:
+        rows.add_row(
+            unit.partition_text,
+            str(unit.bucket),
+            unit.reason,
+            str(unit.files),
+            f"{unit.rows:,}",
+            f"{unit.bytes / 1e6:,.2f}",
+            str(unit.output_level),
+        )
+    console.print(rows)
+
+
+def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
+    if decisions:
+        print("Decisions of the Dagster sensor's default policy:")
+    for decision in decisions[:_MAX_SHOWN_DECISIONS]:
+        print(f"  {decision}")
+    if len(decisions) > _MAX_SHOWN_DECISIONS:
+        print(f"  and {len(decisions) - _MAX_SHOWN_DECISIONS} more partitions")

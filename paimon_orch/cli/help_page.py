@@ -1,0 +1,105 @@
+"""The layout of help pages: commands in panels, whole summaries, arguments by their metavar, and examples."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:  # Typer below 0.20 takes them from Click
+    from typer._click import Context, HelpFormatter, Parameter
+
+_NAME_WIDTH = 23  # of the column of command names; a longer name has a line to itself
+_NO_LIMIT = 1000  # characters: summaries are wrapped, not truncated
+
+
+class Panel(StrEnum):
+    """The sections of ``paimon-orch --help``, in the order in which they are printed."""
+
+    TABLES = "Tables"
+    WRITE = "Write"
+    READ = "Read and inspect"
+    COMPACT = "Compact and optimize"
+    EXPIRE = "Expire and clean up"
+    REFERENCES = "Tags and branches"
+    CHECK = "Check and repair"
+    DEMO = "Demo"
+
+
+def format_examples(examples: Iterable[str]) -> str | None:
+    """Return the end of a help page, which is Markdown as well; None without examples."""
+    lines = "\n".join(f"    paimon-orch {example}" for example in examples)
+    return f"Examples:\n\n{lines}" if lines else None
+
+
+class HelpCommand(TyperCommand):
+    """A command whose usage and arguments are shown by metavar only, such as ``WAREHOUSE``."""
+
+    def collect_usage_pieces(self, ctx: "Context") -> list[str]:
+        """Return the parts of the usage line after the name of the command."""
+        arguments = map(_format_argument_usage, _select_arguments(self.get_params(ctx)))
+        return [self.options_metavar or "", *arguments]
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the arguments, then the options."""
+        parameters = self.get_params(ctx)
+        arguments = [
+            (_format_argument(parameter), getattr(parameter, "help", None) or "")
+            for parameter in _select_arguments(parameters)
+        ]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        options = [
+            parameter.get_help_record(ctx)
+            for parameter in parameters
+            if parameter.param_type_name == "option"
+        ]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in options if record is not None])
+
+    def format_epilog(
+        self,
+        ctx: "Context",  # noqa: ARG002 - the signature is Typer's
+        formatter: "HelpFormatter",
+    ) -> None:
+        """Write the examples without wrapping them."""
+        if self.epilog:
+            formatter.write(f"\n{self.epilog}\n")
+
+
+class HelpGroup(TyperGroup):
+    """A group that lists its commands by panel, each with its whole first sentence."""
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write one section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in Panel}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                summary = command.get_short_help_str(_NO_LIMIT)
+                panels.setdefault(panel, []).append((name.ljust(_NAME_WIDTH), summary))
+        for panel, rows in panels.items():
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows, col_max=_NAME_WIDTH)
+
+
+def new_group(help_text: str) -> typer.Typer:
+    """Return an empty group of commands, such as ``tag``."""
+    return typer.Typer(cls=HelpGroup, help=help_text, no_args_is_help=True)
+
+
+def _select_arguments(parameters: Iterable["Parameter"]) -> Iterator["Parameter"]:
+    return (parameter for parameter in parameters if parameter.param_type_name == "argument")
+
+
+def _format_argument(parameter: "Parameter") -> str:
+    return parameter.metavar or (parameter.name or "").upper()
+
+
+def _format_argument_usage(parameter: "Parameter") -> str:
+    text = _format_argument(parameter) + ("" if parameter.nargs == 1 else "...")
+    return text if parameter.required else f"[{text}]"

@@ -1,0 +1,94 @@
+"""The command ``inspect``: snapshot, files, levels, deletion vectors and health of a table."""
+
+import json
+
+import pendulum
+import typer
+from rich.table import Table as RichTable
+
+from paimon_orch.cli.arguments import AsJson, Identifier, SnapshotId, Warehouse
+from paimon_orch.cli.common import console, error_console, open_table
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.inspection.inspect import BucketReport, TableReport
+from paimon_orch.steps.inspection.inspect import inspect as inspect_table
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    register_command(
+        app,
+        inspect,
+        Panel.READ,
+        examples=["inspect /lake db.orders", "inspect /lake db.orders --snapshot 12 --json"],
+        has_allowances=False,
+    )
+
+
+def inspect(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    snapshot: SnapshotId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the files, levels and health of a table.
+
+    Everything comes from metadata; no data file is read. The exit status is 1 if the metadata is
+    inconsistent, for example if files of one level overlap.
+    """
+    report = inspect_table(open_table(ctx, warehouse, table), snapshot)
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print_report(report)
+    if report.problem is not None:
+        error_console.print(f"error: {report.identifier}: {report.problem}")
+        raise typer.Exit(1)
+
+
+def _print_report(report: TableReport) -> None:
+    print(f"{report.identifier}  {report.location}")
+    if report.snapshot is None:
+        print("no snapshot yet: the table is empty")
+        return
+    print(_format_snapshot(report.snapshot))
+    print(_format_totals(report))
+    if report.rows_not_visible:
+        print(
+            f"{report.rows_not_visible:,} records are not visible to batch readers before a "
+            "compaction"
+        )
+    if report.health is not None:
+        print(report.health)
+    buckets = RichTable("partition", "bucket", "files by level", "rows", "deleted", "MB")
+    for bucket in report.buckets:
+        buckets.add_row(*_format_bucket(bucket))
+    console.print(buckets)
+
+
+def _format_snapshot(snapshot: Snapshot) -> str:
+    time = pendulum.from_timestamp(snapshot.time_millis / 1000, tz="local")
+    return f"snapshot {snapshot.id} ({snapshot.commit_kind}) of {time:YYYY-MM-DD HH:mm:ss Z}"
+
+
+def _format_totals(report: TableReport) -> str:
+    rows = "known only after a merge" if report.row_count is None else f"{report.row_count:,}"
+    return (
+        f"rows {rows}; physical {report.physical_rows:,}, deleted by deletion vectors "
+        f"{report.deleted_rows:,}; files {report.file_count} ({report.bytes / 1e6:,.1f} MB), "
+        f"level 0 {report.level0_files}, small {report.small_files}"
+    )
+
+
+def _format_bucket(bucket: BucketReport) -> tuple[str, ...]:
+    levels = [file.level for file in bucket.files]
+    return (
+        bucket.partition,
+        str(bucket.bucket),
+        " ".join(f"L{level}:{levels.count(level)}" for level in sorted(set(levels))),
+        f"{sum(file.row_count for file in bucket.files):,}",
+        f"{bucket.deleted_rows:,}",
+        f"{sum(file.file_size for file in bucket.files) / 1e6:,.2f}",
+    )

@@ -1,0 +1,106 @@
+"""The command ``read``: rows of a table or of a system table."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.arguments import (
+    Identifier,
+    MergeLevel0,
+    SnapshotId,
+    TagSelector,
+    Timestamp,
+    Warehouse,
+    Watermark,
+)
+from paimon_orch.cli.common import (
+    note_rows_not_visible,
+    open_catalog,
+    parse_optional_timestamp,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.output import write_rows
+from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import InputError
+
+_EXAMPLES = [
+    "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
+    "read /lake db.orders --snapshot 12 --format csv > orders.csv",
+    "read /lake 'db.orders$snapshots' --format jsonl",
+]
+
+
+class OutputFormat(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+_Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN,...", help="Columns to read, separated by commas.", show_default="all"
+    ),
+]
+_Filter = Annotated[
+    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
+]
+_Limit = Annotated[int | None, typer.Option(metavar="N", min=0, help="Maximum number of rows.")]
+_Order = Annotated[
+    str | None,
+    typer.Option(metavar='"COLUMN ASC,..."', help='Sort order, e.g. "price desc nulls last, id".'),
+]
+_Branch = Annotated[
+    str | None, typer.Option(metavar="BRANCH", help="Branch to read.", show_default="main")
+]
+_Format = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    register_command(app, read, Panel.READ, examples=_EXAMPLES, has_allowances=False)
+
+
+def read(
+    ctx: typer.Context,
+    warehouse: Warehouse,
+    table: Identifier,
+    columns: _Columns = None,
+    where: _Filter = None,
+    limit: _Limit = None,
+    order_by: _Order = None,
+    snapshot: SnapshotId = None,
+    tag: TagSelector = None,
+    timestamp: Timestamp = None,
+    watermark: Watermark = None,
+    branch: _Branch = None,
+    merge_level_0: MergeLevel0 = None,
+    form: _Format = OutputFormat.TABLE,
+) -> None:
+    """Print the rows of a table.
+
+    The format jsonl prints one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
+    as $snapshots, $files or $partitions.
+    """
+    if branch == "":
+        raise InputError("--branch names no branch; leave it out to read main")
+    identifier = table if branch is None else f"{table}$branch_{branch}"
+    opened = open_catalog(ctx, warehouse).open(identifier)
+    scan = opened.scan(
+        None if columns is None else [name.strip() for name in columns.split(",")],
+        where,
+        limit=limit,
+        order_by=order_by,
+        snapshot_id=snapshot,
+        tag=tag,
+        timestamp=parse_optional_timestamp("--timestamp", timestamp),
+        watermark=parse_optional_timestamp("--watermark", watermark),
+        merge_level_0=merge_level_0,
+    )
+    note_rows_not_visible(opened, scan)
+    write_rows(scan.to_reader(), form.value, sys.stdout.buffer)

@@ -1,0 +1,78 @@
+"""Registers functions as commands, with the switches that allow what the options of a table forbid."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from paimon_orch.cli.common import CliSettings
+from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
+from paimon_orch.format.options.step_support import Allowances
+
+_ALLOWANCE_SWITCHES = {
+    "allow_stale_external": Annotated[
+        bool,
+        typer.Option(
+            "--allow-stale-external",
+            help="Proceed although Iceberg metadata, a metastore or a callback that the table's "
+            "options name becomes stale.",
+        ),
+    ],
+    "allow_unknown_options": Annotated[
+        bool,
+        typer.Option(
+            "--allow-unknown-options",
+            help="Proceed although the table has options that may belong to a newer release of "
+            "Paimon.",
+        ),
+    ],
+}
+
+
+def register_command(
+    app: typer.Typer,
+    function: Callable[..., None],
+    panel: Panel | None = None,
+    *,
+    name: str | None = None,
+    examples: Sequence[str] = (),
+    has_allowances: bool = True,
+) -> None:
+    """Make a command of a function; its name is that of the function, with hyphens.
+
+    ``has_allowances`` is False for commands that run no step on a table: they get no
+    ``--allow-...`` switches.
+    """
+    register = app.command(
+        name, cls=HelpCommand, rich_help_panel=panel, epilog=format_examples(examples)
+    )
+    register(_add_switches(function) if has_allowances else function)
+
+
+def _add_switches(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the switches at its end; they become the allowances of its :class:`CliSettings`."""
+
+    @wraps(function)
+    def command(
+        *args: Any, allow_stale_external: bool, allow_unknown_options: bool, **kwargs: Any
+    ) -> None:
+        settings: CliSettings = kwargs["ctx"].obj
+        settings.allowances = Allowances(
+            stale_external=allow_stale_external, unknown_options=allow_unknown_options
+        )
+        function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    switches = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation
+        )
+        for name, annotation in _ALLOWANCE_SWITCHES.items()
+    ]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), *switches]
+    )
+    command.__annotations__ = function.__annotations__ | _ALLOWANCE_SWITCHES
+    return command
