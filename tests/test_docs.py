@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import runpy
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
@@ -53,6 +54,11 @@ OUTSIDE_DOCUMENT = re.compile(
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def read_page(page: str) -> str:
+    """Return the text of a page."""
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
 def anchors(page: Path) -> set[str]:
@@ -197,6 +203,39 @@ def matches_message(fragment: str, message: str) -> bool:
     return True
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if "paimon-orch " in read_page(page)])
+def test_commands_in_the_pages_have_known_options(page: str) -> None:
+    lines = [
+        line
+        for language in ("sh", "text")
+        for block in blocks(page, language)
+        for line in block.replace("\\\n", "").splitlines()
+    ]
+    for line in lines:
+        _, program, arguments = line.partition("paimon-orch ")
+        if program:
+            parse_command(get_command(app), shlex.split(arguments, comments=True), None)
+
+
+def parse_command(command: Any, words: list[str], parent: Any) -> None:
+    """Parse the words of a command without running it; a wrong option raises a usage error."""
+    context = command.make_context(command.name, words, parent=parent)
+    if hasattr(command, "commands"):
+        following = [*context._protected_args, *context.args]
+        _, subcommand, rest = command.resolve_command(context, following)
+        parse_command(subcommand, rest, context)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in read_page(page)])
+def test_python_in_the_pages_imports_existing_names(page: str) -> None:
+    for text in blocks(page, "python"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
+
+
 def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 
@@ -221,7 +260,7 @@ def list_commands() -> list[tuple[str, set[str]]]:
 
 
 def blocks(page: str, language: str) -> Iterator[str]:
-    for name, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+    for name, text in BLOCK.findall(read_page(page)):
         if name == language:
             yield text
 
@@ -249,7 +288,7 @@ def test_the_tutorial_runs_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for page in TUTORIAL:
-        for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        for language, text in BLOCK.findall(read_page(page)):
             code = text.replace("/lake", str(tmp_path))
             if language == "python":
                 (tmp_path / "example.py").write_text(code)
