@@ -21,7 +21,7 @@ from paimon_orch.table.write.commit_message import CommitMessage, discard_writte
 
 def seconds_of(table: Table, executor: Executor) -> float:
     """Return how long the parts of a full compaction take."""
-    planned = compact.plan(table, strategy="full")
+    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
     begin = time.perf_counter()
     results = executor.map(compact.run, planned.units, label="compact")
     seconds = time.perf_counter() - begin
@@ -39,7 +39,7 @@ def main(warehouse: str, name: str, master: str | None = None) -> None:
         executor = SparkExecutor(spark_session(master))
     before = peak()
     seconds = [seconds_of(table, executor) for _ in range(1 if master is None else 2)]
-    parts = len(compact.plan(table, strategy="full").units)
+    parts = len(compact.plan(table, compact.CompactRequest(strategy="full")).units)
     found = {"seconds": min(seconds), "mb": peak(), "base": before, "parts": parts}
     sys.stdout.write(json.dumps(found))
 

@@ -149,12 +149,14 @@ class Compaction:
 
     def __init__(self, table: Table, strategy: compact.CompactionStrategy) -> None:
         self._table = table
-        self._plan = compact.plan(table, strategy=strategy)
+        self._plan = compact.plan(table, compact.CompactRequest(strategy=strategy))
         self.rows = sum(unit.rows for unit in self._plan.units)
 
     def run(self) -> list[CommitMessage]:
         """Compact all buckets, one after another."""
-        return [CommitMessage.decode(compact.run(unit)) for unit in self._plan.units]
+        return [
+            CommitMessage.decode(compact.run(self._plan.reader, unit)) for unit in self._plan.units
+        ]
 
     def run_and_forget(self) -> None:
         """Compact and remove the results."""

@@ -74,7 +74,9 @@ def measure(
 ) -> tuple[str, ...]:
     """Return rows, the median seconds and million rows per second of each side, and their ratio; one run warms up."""
     strategy: compact.CompactionStrategy = "full" if mode == "full" else "minor"
-    planned = compact.plan(Catalog(str(warehouse)).table(table), strategy=strategy)
+    planned = compact.plan(
+        Catalog(str(warehouse)).table(table), compact.CompactRequest(strategy=strategy)
+    )
     rows = sum(unit.rows for unit in planned.units)
     found: dict[str, list[float]] = {one.name: [] for one in contestants}
     for _ in range(1 + repeat):

@@ -227,7 +227,7 @@ def measure_executors(folder: Path, rows: int, repeat: int) -> Iterator[Line]:
 def run_executors(warehouse: Path, executors: int) -> float:
     """Run the compaction of a table on some executors, and forget what it wrote; the last time counts."""
     table = Catalog(str(warehouse)).table("db.t")
-    planned = compact.plan(table, strategy="full")
+    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
     with started(f"local-cluster[{executors},1,1024]") as spark:
         executor = SparkExecutor(spark)
         seconds = 0.0
@@ -254,7 +254,7 @@ def measure_driver(folder: Path, files: int, rows: int) -> Iterator[Line]:
         executor = SparkExecutor(spark)
         executor.map(bytes, [1, 1], label="warm up")
         begin = time.monotonic()
-        planned = compact.plan(table, strategy="full")
+        planned = compact.plan(table, compact.CompactRequest(strategy="full"))
         ready = time.monotonic()
         results = executor.map(compact.run, planned.units, label="compact")
         done = time.monotonic()

@@ -24,6 +24,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance import analyze as step
 
@@ -128,17 +129,20 @@ def move_postponed(
     see them.
     """
     target = open_table(ctx, warehouse, table)
-    planned = postpone.plan(target)
-    rows = sum(file.row_count for unit in planned.units for file in unit.files)
+    planned = postpone.plan(target, postpone.MovePostponedRequest())
+    rows = planned.rows
     if dry_run:
         text = f"would move {rows:,} rows of {len(planned.units)} partitions; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
     with Progress(console=error_console, transient=True) as bars:
-        snapshot = postpone.move_postponed(
+        result = run_step(
+            postpone.MOVE_POSTPONED,
             target,
+            planned,
             _build_executor(planned.units, master),
             progress=add_progress_bar(bars, f"move {table}"),
         )
+    snapshot = result.snapshot
     values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
     print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")

@@ -15,8 +15,8 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
+from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_splits
 from paimon_orch.steps.compaction.compact import CompactionResult, compact_written_partitions
-from paimon_orch.steps.compaction.plan import plan_splits
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots, find_bucket_directories
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
@@ -96,7 +96,7 @@ def parse_partitions(
     for spec_text in specs:
         spec = parse_partition_spec(spec_text, schema)
         has_files = snapshot is not None and plan_splits(
-            table, schema, snapshot, partitions=[spec], where=None
+            table, schema, snapshot, PartitionRequest(partitions=[spec])
         )
         if not has_files and not any(
             find_bucket_directories(table.io, root, schema, [spec]) for root in roots

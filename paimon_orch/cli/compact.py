@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
@@ -31,13 +31,13 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
+from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.compaction import compact as compact_step
-from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.compaction import sort as sort_compact
+from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, decide
-from paimon_orch.steps.compaction.sort import SortOrder
+from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,26 +115,24 @@ def compact(
     order = _parse_order(order_by, order_strategy, strategy)
     strategy = strategy or CompactStrategy.MINOR
     if order is None:
-        planned = compact_step.plan(target, partitions=specs, where=where, strategy=strategy.value)
+        planned = compact_step.plan(
+            target, CompactRequest(partitions=specs, where=where, strategy=strategy.value)
+        )
     else:
-        planned = sort_compact.plan(target, order, partitions=specs, where=where)
+        planned = sort_compact.plan(target, SortRequest(partitions=specs, where=where, order=order))
     if dry_run:
         decisions = [] if order else decide(target, partitions=specs, where=where)
         _print_plan(planned, decisions, as_json)
         return
-    has_postponed_rows = has_postpone_buckets(target.schema) and postpone.plan(
-        target, partitions=specs, where=where
-    )
-    if not planned and not has_postponed_rows:
+    if not planned and not planned.postponed:
         empty_result = compact_step.CompactionResult(plan=planned)
         print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
         return
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"compact {table}")
-        selection = {"partitions": specs, "where": where, "progress": progress}
-        result = _run_compaction(target, start_spark(master), order or strategy, **selection)
+        result = _run_plan(target, start_spark(master), planned, progress)
     only_moved = "rows in postpone buckets were moved; nothing to compact"
-    print_result(result.to_dict(), as_json, only_moved if has_postponed_rows else _NOTHING_TO_DO)
+    print_result(result.to_dict(), as_json, only_moved if planned.postponed else _NOTHING_TO_DO)
 
 
 def _parse_order(
@@ -155,19 +153,18 @@ def _parse_order(
     return SortOrder(tuple(names), (curve or OrderStrategy.ORDER).value)
 
 
-def _run_compaction(
+def _run_plan(
     table: Table,
     session: "SparkSession",
-    order_or_strategy: SortOrder | CompactStrategy,
-    **selection: Any,
+    plan: compact_step.CompactionPlan,
+    progress: executors.Progress,
 ) -> compact_step.CompactionResult:
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
-    from paimon_orch.spark.sort_compact import sort_table
+    from paimon_orch.spark.sort_compact import run_sort
 
-    if isinstance(order_or_strategy, SortOrder):
-        return sort_table(session, table, order_or_strategy, **selection)
-    executor = SparkExecutor(session)
-    return compact_step.compact(table, executor, strategy=order_or_strategy.value, **selection)
+    if isinstance(plan.request, SortRequest):
+        return run_sort(session, table, plan, progress=progress)
+    return compact_step.run_compaction(table, plan, SparkExecutor(session), progress=progress)
 
 
 def _print_plan(
@@ -192,7 +189,7 @@ def _print_units(plan: compact_step.CompactionPlan) -> None:
         rows.add_row(
             unit.partition_text,
             str(unit.bucket),
-            unit.reason,
+            unit.reason_details or unit.reason,
             str(unit.files),
             f"{unit.rows:,}",
             f"{unit.bytes / 1e6:,.2f}",

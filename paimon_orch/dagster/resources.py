@@ -1,22 +1,19 @@
 """Resources: the warehouse, and a Spark session."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from paimon_orch.format.options.step_support import Allowances
-from paimon_orch.steps.common.executor import Executor, Join, Progress, Undo
+from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
 from paimon_orch.storage.object_store_options import parse_storage_option
 from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # imported on first use, since sensors and checks do not need Spark
     from pyspark.sql import SparkSession
-
-U = TypeVar("U")
 
 
 class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # its parameter is for subclasses that yield
@@ -119,45 +116,16 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
             self._started_session = None
 
 
-class _LazySparkExecutor:
-    """An executor that starts Spark with the first unit, so that runs without units do not."""
+class _LazySparkExecutor(ForwardingExecutor):
+    """Asks for the session when there are units: a run with nothing to do starts no JVM."""
 
     def __init__(self, resource: SparkSessionResource) -> None:
         self._resource = resource
 
-    def map(
-        self,
-        run: Callable[[U], bytes],
-        units: Sequence[U],
-        *,
-        label: str,
-        progress: Progress | None = None,
-        undo: Undo | None = None,
-    ) -> list[bytes]:
-        """Run the units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
-        if not units:
-            return []
-        return self._build_spark_executor().map(
-            run, units, label=label, progress=progress, undo=undo
-        )
-
-    def shuffle(
-        self,
-        split: Callable[[U], Iterable[tuple[int, bytes]]],
-        units: Sequence[U],
-        join: Join,
-        *,
-        parts: int,
-        label: str,
-        progress: Progress | None = None,
-    ) -> list[bytes]:
-        """Shuffle the results of units on Spark; see :class:`paimon_orch.spark.SparkExecutor`."""
-        if not units:
-            return []
-        spark = self._build_spark_executor()
-        return spark.shuffle(split, units, join, parts=parts, label=label, progress=progress)
-
-    def _build_spark_executor(self) -> Executor:
+    def choose_executor(self, unit_count: int) -> Executor:
+        """Return an executor on Spark if there is any unit."""
+        if not unit_count:
+            return InProcessExecutor()
         from paimon_orch.spark import SparkExecutor
 
         return SparkExecutor(self._resource.session())

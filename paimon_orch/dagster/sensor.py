@@ -171,7 +171,7 @@ def _merge_decisions(decisions: Sequence[CompactionDecision]) -> CompactionDecis
         partition="",
         compact=True,
         reason=f"{first.partition}: {first.reason}{others}",
-        figures=CompactionMetrics(),
+        metrics=CompactionMetrics(),
     )
 
 

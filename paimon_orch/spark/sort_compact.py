@@ -1,7 +1,6 @@
 """Sort compaction on Spark: ranges of the sort key go to tasks, which sort and write them."""
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -26,12 +25,13 @@ from paimon_orch.spark.row_conversion import (
 from paimon_orch.spark.writer import ClusteredFrame
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.retry import discard_results, retry_on_conflict
+from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.retry import discard_results
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
+from paimon_orch.steps.common.step import run_plan
 from paimon_orch.steps.compaction import sort as sort_compact
-from paimon_orch.steps.compaction.append import build_append_result
-from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult, PartitionSpecs
-from paimon_orch.steps.compaction.sort import SortOrder
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
+from paimon_orch.steps.compaction.sort import SortOrder, SortRequest
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -49,42 +49,54 @@ def sort_table(
 ) -> CompactionResult:
     """Rewrite partitions of an append table with their rows sorted, each by itself, in one OVERWRITE snapshot.
 
-    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compaction.compact.plan`. Rows that arrive meanwhile stay, as
-    exactly the files that were read are replaced; if one of them changed, the sort is planned and run again, three times
-    at most, then :class:`CommitConflictError` is raised and the table is unchanged.
+    Exactly the files that were read are replaced; rows of concurrent commits are kept. If one of the files changed,
+    the sort is planned and run again, at most three times; then :class:`CommitConflictError` is raised and the table
+    is unchanged.
     """
-    started = time.monotonic()
+    request = SortRequest(order=order, partitions=partitions, where=where)
+    return run_sort(session, table, sort_compact.plan(table, request), progress=progress)
 
-    def attempt(number: int) -> CompactionResult:
-        planned = sort_compact.plan(table, order, partitions=partitions, where=where)
-        done = CompactionResult(plan=planned)
-        if planned:
-            messages = _write_sorted(
-                session, table, planned=planned, order=order, progress=progress
-            )
-            done = build_append_result(
-                planned, messages, sort_compact.commit(table, planned, messages)
-            )
-        return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-    return retry_on_conflict(f"sort {table.identifier}", attempt)
+def run_sort(
+    session: SparkSession,
+    table: Table,
+    plan: CompactionPlan,
+    *,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Execute the plan of a sort; see :func:`sort_table`."""
+    request = plan.request
+    assert isinstance(request, SortRequest)
+
+    def attempt(current: CompactionPlan) -> CompactionResult:
+        messages = []
+        if current:
+            messages = _write_sorted(session, table, current, request.order, progress)
+        return sort_compact.commit(table, current, messages)
+
+    return run_plan(
+        f"sort {table.identifier}",
+        plan,
+        replan=lambda _: sort_compact.plan(table, request),
+        attempt=attempt,
+    )
 
 
 def _write_sorted(
     session: SparkSession,
     table: Table,
-    planned: CompactionPlan,
+    plan: CompactionPlan,
     order: SortOrder,
     progress: Progress | None,
 ) -> list[CommitMessage]:
-    """Write the rows of a plan in their order, in as many ranges as there will be files."""
+    """Write the rows of a plan in their order, in one range per new file."""
     writing = replace(ingest.plan(table, table.schema.names), rows_are_new=False)
     schema = writing.factory.schema
     target = schema.typed_options.target_file_size(primary_key=False)
-    ranges = max(1, math.ceil(sum(unit.bytes for unit in planned.units) / target))
+    ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))
     keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
     keys += _build_sort_columns(order)
-    rows = _read_rows(session, planned, order).repartitionByRange(ranges, *keys)
+    rows = _read_rows(session, plan, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in row_tracking_fields(schema)]
     rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
     write = partial(write_tracked_rows, writing.factory) if tracking else writing.write

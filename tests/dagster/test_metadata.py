@@ -10,7 +10,7 @@ from paimon_orch.dagster.metadata import (
     build_table_state,
     filter_report,
 )
-from paimon_orch.steps.compaction.compact import plan
+from paimon_orch.steps.compaction.compact import CompactRequest, plan
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -42,7 +42,7 @@ def test_a_plan_is_a_table_of_buckets_with_reasons(
 ) -> None:
     upsert(orders, "2026-01-01")
 
-    [record] = build_plan_table(plan(orders).units, partition=False).records
+    [record] = build_plan_table(plan(orders, CompactRequest()).units, partition=False).records
 
     assert record.data["partition"] == "dt=2026-01-01"
     assert record.data["files"] == 1
@@ -51,7 +51,7 @@ def test_a_plan_is_a_table_of_buckets_with_reasons(
 
 def test_a_long_plan_is_cut(orders: Table, upsert: Callable[..., None]) -> None:
     upsert(orders, "2026-01-01")
-    units = plan(orders).units * (MAX_TABLE_RECORDS + 1)
+    units = plan(orders, CompactRequest()).units * (MAX_TABLE_RECORDS + 1)
 
     assert len(build_plan_table(units, partition=True).records) == MAX_TABLE_RECORDS
 

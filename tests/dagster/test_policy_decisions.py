@@ -199,7 +199,7 @@ def test_more_garbage_than_rows_is_rewritten_as_a_whole(
     asset = build_compaction_asset("lake.orders", partitions_def=PARTITIONS)
 
     assert request.run_config == {"ops": {asset.op.name: {"config": {"strategy": "full"}}}}
-    assert "67% of the rows are hidden" in request.tags["paimon/reason"]
+    assert "67% of the rows are deleted" in request.tags["paimon/reason"]
 
 
 def test_no_partition_alone_makes_a_whole_table_be_rewritten(sensed: Sensed, hollow: Table) -> None:

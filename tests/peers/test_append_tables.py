@@ -25,7 +25,7 @@ from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.sort import SortOrder, commit, plan, plan_read_units
+from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -80,7 +80,7 @@ def test_deletes_and_compactions_are_read_alike(
 def test_sorted_tables_are_read_alike(peer: Peer, tmp_path: Path) -> None:
     table = filled(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
-    planned = plan(table, SortOrder(("v", "k"), "zorder"))
+    planned = plan(table, SortRequest(order=SortOrder(("v", "k"), "zorder")))
     writing = ingest.plan(table, table.schema.names)
     batches = (
         batch

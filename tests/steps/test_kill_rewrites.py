@@ -83,7 +83,9 @@ def unindexed(root: Path) -> Table:
 
 def sort(table: Table) -> object:
     """Sort a table as Spark does, in one task."""
-    planned = sort_compact.plan(table, sort_compact.SortOrder(("k",)))
+    planned = sort_compact.plan(
+        table, sort_compact.SortRequest(order=sort_compact.SortOrder(("k",)))
+    )
     if not planned:
         return None
     fields = table.schema.fields

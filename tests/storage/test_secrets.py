@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,7 @@ def table(s3: Bucket) -> Table:
 
 def test_no_repr_tells_a_value(s3: Bucket, table: Table) -> None:
     catalog = Catalog(s3.root, **s3.options)
-    planned = compact.plan(table)
+    planned = compact.plan(table, compact.CompactRequest())
     for shown in (
         catalog,
         catalog.io,
@@ -144,8 +145,9 @@ def test_options_reach_the_tasks_of_spark_and_no_plan_shows_them(
 ) -> None:
     for version in "ab":
         table.upsert(table_of("k v", [(key, f"{version}{key}") for key in range(3)]))
-    units = compact.plan(table, strategy="full").units
-    task = spark_executor._build_unit_task(compact.run, [cloudpickle.dumps(units[0])], 1)
+    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
+    run = partial(compact.run, planned.reader)
+    task = spark_executor._build_unit_task(run, [cloudpickle.dumps(planned.units[0])], 1)
     frame = map_units_in_spark(spark, 1, task, spark_executor.RESULT_COLUMNS)
     frame.explain("extended")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.steps import run_units
 from support.tables import deletion_vectors_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
@@ -14,7 +15,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.retry import discard_results
+from paimon_orch.steps.common.retry import discard_messages
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
@@ -128,9 +129,9 @@ def test_what_a_lost_compaction_wrote_is_removed_outside(tmp_path: Path) -> None
     table = with_external_paths(tmp_path, changelog_producer="lookup")
     fill(table)
     before = files_outside(tmp_path)
-    units = compact_step.plan(table, strategy="full").units
+    planned = compact_step.plan(table, compact_step.CompactRequest(strategy="full"))
 
-    discard_results(table, [compact_step.run(unit) for unit in units])
+    discard_messages(table, run_units(compact_step.COMPACT, table, planned))
 
     assert files_outside(tmp_path) == before
 

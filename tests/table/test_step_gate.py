@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.steps import run_units
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.options.step_support import Allowances
@@ -63,7 +63,7 @@ CHANGES: dict[str, Callable[[Table], object]] = {
     "delete": lambda table: table.delete(ROWS.select(["id"])),
     "truncate": lambda table: table.truncate(),
     "compact": lambda table: compact.compact(table, InProcessExecutor(), strategy="full"),
-    "plan of compaction": compact.plan,
+    "plan of compaction": lambda table: compact.plan(table, compact.CompactRequest()),
     "compact manifests": compact_manifests.compact_manifests,
     "analyze": lambda table: analyze.analyze(table, InProcessExecutor()),
     "rewrite file index": lambda table: rewrite_file_index.rewrite_file_index(
@@ -188,20 +188,14 @@ def test_a_default_value_stops_nothing_however_it_is_written(
 def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Path) -> None:
     table = _table(tmp_path)
     commit = table.stores.new_commit(StepKind.COMPACT)
-    planned = compact.plan(table, strategy="full")
-    messages = [unit.run() for unit in planned.units]
+    planned = compact.plan(table, compact.CompactRequest(strategy="full"))
+    messages = run_units(compact.COMPACT, table, planned)
     _store_options(table, dict([ICEBERG]))
     snapshot = table.snapshot()
     with pytest.raises(UnsupportedError, match="iceberg"):
-        compact.commit(table, planned, [_decoded(message) for message in messages])
+        compact.commit(table, planned, messages)
     assert table.snapshot() == snapshot
     assert commit.attempts == 0
-
-
-def _decoded(message: Any) -> Any:
-    from paimon_orch.table.write.commit_message import CommitMessage
-
-    return CommitMessage.decode(message)
 
 
 def test_the_option_that_stops_a_table_can_be_removed_by_alter(tmp_path: Path) -> None:
@@ -312,7 +306,7 @@ def test_blob_descriptors_are_refused_under_their_older_key(tmp_path: Path) -> N
     with pytest.raises(UnsupportedError, match=r"BLOB descriptors are not implemented"):
         table.scan()
     with pytest.raises(UnsupportedError, match=r"BLOB descriptors are not implemented"):
-        compact.plan(table)
+        compact.plan(table, compact.CompactRequest())
 
 
 def test_rows_are_not_written_past_a_log_system(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 from paimon_orch.merge.engine.merge_engine import create_merge_engine, drop_retracts
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, KeyOrderChecker, decode_key_bounds
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs, plan_batch_rows
+from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.compact_strategy import find_files_above_delete_ratio
 from paimon_orch.merge.tree.levels import RangedFile, build_level_runs, sort_oldest_first
 
@@ -83,7 +84,7 @@ def plan_clustered_compaction(
     vectors: Sequence[IndexManifestEntry],
     *,
     full: bool,
-) -> tuple[list[FileGroup], str] | None:
+) -> tuple[list[FileGroup], CompactReason] | None:
     """Return the files above level 0 to merge in a bucket, and why; None if there is nothing to do.
 
     Level 0 always moves up. A full compaction merges all files, unless they are as they would be afterwards.
@@ -99,12 +100,14 @@ def plan_clustered_compaction(
         forced = options.get(COMPACTION_FORCE_REWRITE_ALL_FILES) and above
         if not (has_level0 or groups or dirty or forced):
             return None
-        return [tuple(above)] if above else [], "full compaction"
+        return [tuple(above)] if above else [], CompactReason.FULL
     hollow = find_files_above_delete_ratio(above, vectors, options)
     groups += [(file,) for file in hollow if file.file_name not in grouped]
     if not (has_level0 or groups):
         return None
-    return groups, "level 0" if has_level0 else "hidden rows" if hollow else "overlapping files"
+    if has_level0:
+        return groups, CompactReason.LEVEL_0
+    return groups, CompactReason.DELETED_ROWS if hollow else CompactReason.OVERLAPPING_FILES
 
 
 def _split_by_range(

@@ -12,6 +12,7 @@ from paimon_orch.format.options.core_options import (
     COMPACTION_FORCE_REWRITE_ALL_FILES,
 )
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
+from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
     RunSelection,
@@ -49,7 +50,7 @@ def plan_full_compaction(
         or file.file_name in hidden
         or (expiry is not None and expiry.touches(file, reader.schemas))
     )
-    return RunSelection(0, top, "hidden or expired rows"), stale
+    return RunSelection(0, top, CompactReason.DELETED_OR_EXPIRED_ROWS), stale
 
 
 def plan_minor_compaction(
@@ -61,7 +62,7 @@ def plan_minor_compaction(
 ) -> CompactionSelection:
     """Choose as the table's options say, and the files above whose rows are mostly hidden."""
     found = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
-    found = found or RunSelection(0, num_levels - 1, "hidden rows")
+    found = found or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
     above = [file for run in runs[found.count :] for file in run.files if file.level > 0]
     return found, find_files_above_delete_ratio(above, vectors, options)
 

@@ -21,6 +21,7 @@ from paimon_orch.format.options.core_options import (
     LOOKUP_COMPACT,
     LOOKUP_COMPACT_MAX_INTERVAL,
 )
+from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.levels import SortedRun
 
 
@@ -30,7 +31,7 @@ class RunSelection:
 
     count: int
     output_level: int
-    reason: str
+    reason: CompactReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +65,21 @@ class UniversalCompaction:
         """Return the first rule's pick that matches, or None. ``runs`` are newest first."""
         top = num_levels - 1
         if len(runs) > 1 and self._is_full_compaction_due(top, runs):
-            return RunSelection(len(runs), top, "optimization interval")
+            return RunSelection(len(runs), top, CompactReason.OPTIMIZATION_INTERVAL)
         if len(runs) > 1 and self._is_size_threshold_reached(top, runs):
-            return RunSelection(len(runs), top, "size threshold")
+            return RunSelection(len(runs), top, CompactReason.SIZE_THRESHOLD)
         if len(runs) >= self.trigger:
             candidate, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
             if candidate * 100 > self.max_amplification * oldest:
-                return RunSelection(len(runs), top, "size amplification")
-            found = self.extend(num_levels, runs, 1, force=False, reason="size ratio")
+                return RunSelection(len(runs), top, CompactReason.SIZE_AMPLIFICATION)
+            found = self.extend(num_levels, runs, 1, force=False, reason=CompactReason.SIZE_RATIO)
             if found is not None:
                 return found
         if len(runs) > self.trigger:
             count = len(runs) - self.trigger + 1
-            return self.extend(num_levels, runs, count, force=False, reason="number of runs")
+            return self.extend(
+                num_levels, runs, count, force=False, reason=CompactReason.NUMBER_OF_RUNS
+            )
         return None
 
     def _is_full_compaction_due(self, top: int, runs: Sequence[SortedRun]) -> bool:
@@ -95,7 +98,13 @@ class UniversalCompaction:
         return limit is not None and incremental > limit
 
     def extend(
-        self, num_levels: int, runs: Sequence[SortedRun], count: int, *, force: bool, reason: str
+        self,
+        num_levels: int,
+        runs: Sequence[SortedRun],
+        count: int,
+        *,
+        force: bool,
+        reason: CompactReason,
     ) -> RunSelection | None:
         """Extend a prefix of ``count`` runs by the size ratio (2.3); None if nothing was triggered."""
         size, triggered = sum(run.size for run in runs[:count]), force or count > 1
@@ -109,7 +118,7 @@ class UniversalCompaction:
 
 
 def _select_prefix(
-    num_levels: int, runs: Sequence[SortedRun], count: int, reason: str
+    num_levels: int, runs: Sequence[SortedRun], count: int, reason: CompactReason
 ) -> RunSelection:
     """Return a pick and its output level (2.4); compaction never outputs level 0."""
     top = num_levels - 1
@@ -132,7 +141,7 @@ def force_up_level0(
     level0 = sum(run.level == 0 for run in runs)
     if found is not None or not level0:
         return found
-    return universal.extend(num_levels, runs, level0, force=True, reason="level 0")
+    return universal.extend(num_levels, runs, level0, force=True, reason=CompactReason.LEVEL_0)
 
 
 def move_up_level0_only(
@@ -147,7 +156,7 @@ def move_up_level0_only(
     level0 = sum(run.level == 0 for run in runs)
     if found is not None or not level0:
         return found
-    return _select_prefix(num_levels, runs, level0, "level 0")
+    return _select_prefix(num_levels, runs, level0, CompactReason.LEVEL_0)
 
 
 def select_minor_compaction(
@@ -178,7 +187,7 @@ def _min_level0_files(options: Options) -> int:
 
 def select_full_compaction(num_levels: int, runs: Sequence[SortedRun]) -> RunSelection | None:
     """Pick everything, to the highest level (2.8)."""
-    return RunSelection(len(runs), num_levels - 1, "full compaction") if runs else None
+    return RunSelection(len(runs), num_levels - 1, CompactReason.FULL) if runs else None
 
 
 def _interval_start(options: Options, now: datetime) -> int | None:

@@ -1,5 +1,6 @@
-"""Where work units run: the one contract, and the plain loop that keeps it without Spark."""
+"""Where work units run: the contract of executors, and an executor that needs no Spark."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -7,18 +8,17 @@ from typing import Protocol, TypeVar
 U = TypeVar("U")
 
 Progress = Callable[[int, int], None]
-"""Called with (units done, units in all), now and then, in the thread that called ``map``."""
-
+"""Called with (finished units, all units) from time to time, in the thread that called ``map``."""
 
 Undo = Callable[[list[bytes]], None]
-"""Takes back what finished units did."""
+"""Reverts what finished units did."""
 
 Join = Callable[[Sequence[bytes]], bytes]
-"""Makes one result of all pieces of one part, in whichever order they come."""
+"""Combines all pieces of one part into one result; the pieces are in no order."""
 
 
 class Executor(Protocol):
-    """Runs independent work units, perhaps at the same time and perhaps elsewhere."""
+    """Runs independent work units, possibly in parallel and in other processes."""
 
     def map(
         self,
@@ -31,13 +31,14 @@ class Executor(Protocol):
     ) -> list[bytes]:
         """Return ``run(unit)`` for each unit, in the order of the units.
 
-        A unit may run more than once, and a run may be killed half way: ``run`` writes only new,
-        uniquely named files, and names them in what it returns.
+        A unit may run more than once, and a run may be killed at any point: ``run`` writes only new,
+        uniquely named files, and names them in its result.
 
-        :param run: a pure function of a unit that can be pickled
-        :param label: what is being done, for error texts and the Spark UI
-        :param undo: called with the results that are there when another unit has failed
-        :raises PaimonError: the first failing unit's error, of the class that ``run`` raised
+        :param run: a pure function that can be pickled. What all units need belongs to it, as an argument of
+            ``functools.partial``: ``run`` is serialized once per job, and each unit by itself.
+        :param label: what is being done, for error messages and the Spark UI
+        :param undo: called with the results of the finished units if another unit fails
+        :raises PaimonError: the error of the first failing unit, of the class that ``run`` raised
         :raises CancelledError: if the work was cancelled
         """
         ...
@@ -52,10 +53,10 @@ class Executor(Protocol):
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Bring together what units found, and return ``join`` of each part's pieces, in the order of the parts.
+        """Split each unit into pieces and return ``join`` of the pieces of each part, in the order of the parts.
 
-        Pieces pass from unit to part without the caller, who holds no more than what ``join`` returns. Both functions
-        may run more than once, and neither writes anything. A part without pieces has no result.
+        Pieces move from task to task; the caller only holds the results of ``join``. Both functions may run more
+        than once and write nothing. A part without pieces has no result.
 
         :param split: a pure function of a unit; yields pieces, each with its part, below ``parts``
         :raises PaimonError: as :meth:`map`
@@ -64,7 +65,7 @@ class Executor(Protocol):
 
 
 class InProcessExecutor:
-    """Runs one unit after the other in the calling thread: for tests and small work."""
+    """Runs the units one after another in the calling thread: for tests and small work."""
 
     def map(
         self,
@@ -75,7 +76,7 @@ class InProcessExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return ``run(unit)`` for each unit; what ``run`` raises comes through as it is."""
+        """Return ``run(unit)`` for each unit; errors of ``run`` are raised unchanged."""
         results: list[bytes] = []
         try:
             for unit in units:
@@ -98,28 +99,26 @@ class InProcessExecutor:
         label: str,  # noqa: ARG002
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of each part's pieces; they are all in memory meanwhile."""
+        """Return ``join`` of the pieces of each part; all pieces are held in memory."""
         pieces: dict[int, list[bytes]] = {}
-        for done, unit in enumerate(units, 1):
+        for finished, unit in enumerate(units, 1):
             for part, piece in split(unit):
                 pieces.setdefault(part, []).append(piece)
             if progress is not None:
-                progress(done, len(units))
+                progress(finished, len(units))
         return [join(pieces[part]) for part in sorted(pieces)]
 
 
-_DEFAULT_MIN_UNITS = 16
+class ForwardingExecutor(ABC):
+    """Base of executors that pass their work to another executor."""
 
+    @abstractmethod
+    def choose_executor(self, unit_count: int) -> Executor:
+        """Return the executor that runs this number of units."""
 
-@dataclass(frozen=True, slots=True)
-class ThresholdExecutor:
-    """Does little work in the calling thread, and hands much of it to another executor, which it makes then.
-
-    For what most tables need little of: Spark would take longer to start than such a table to list.
-    """
-
-    make: Callable[[], Executor]
-    many: int = _DEFAULT_MIN_UNITS
+    def build_label(self, label: str) -> str:
+        """Return the label that the other executor receives."""
+        return label
 
     def map(
         self,
@@ -130,8 +129,9 @@ class ThresholdExecutor:
         progress: Progress | None = None,
         undo: Undo | None = None,
     ) -> list[bytes]:
-        """Return ``run(unit)`` for each unit, as the executor that fits does."""
-        executor = self._choose_executor(len(units))
+        """Return ``run(unit)`` for each unit; see :meth:`Executor.map`."""
+        executor = self.choose_executor(len(units))
+        label = self.build_label(label)
         return executor.map(run, units, label=label, progress=progress, undo=undo)
 
     def shuffle(
@@ -144,9 +144,27 @@ class ThresholdExecutor:
         label: str,
         progress: Progress | None = None,
     ) -> list[bytes]:
-        """Return ``join`` of each part's pieces, as the executor that fits does."""
-        executor = self._choose_executor(len(units))
+        """Return ``join`` of the pieces of each part; see :meth:`Executor.shuffle`."""
+        executor = self.choose_executor(len(units))
+        label = self.build_label(label)
         return executor.shuffle(split, units, join, parts=parts, label=label, progress=progress)
 
-    def _choose_executor(self, units: int) -> Executor:
-        return self.make() if units >= self.many else InProcessExecutor()
+
+_DEFAULT_MIN_UNITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdExecutor(ForwardingExecutor):
+    """Runs few units in the calling thread, and many on another executor.
+
+    For work that is small for most tables: starting Spark takes longer than listing such a table.
+    """
+
+    make: Callable[[], Executor]
+    """Returns the other executor; called only if it is needed."""
+    many: int = _DEFAULT_MIN_UNITS
+    """The number of units from which on the other executor is used."""
+
+    def choose_executor(self, unit_count: int) -> Executor:
+        """Return the other executor for many units."""
+        return self.make() if unit_count >= self.many else InProcessExecutor()

@@ -1,4 +1,4 @@
-"""Steps that lose a race: what they wrote is removed, and they plan again, as it may rest on files that are gone."""
+"""Conflicts with other commits: remove the files that were written, and plan again."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -14,22 +14,24 @@ from paimon_orch.table.write.commit_message import CommitMessage, discard_writte
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-_MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
-def retry_on_conflict(label: str, attempt: Callable[[int], R]) -> R:
-    """Return what ``attempt`` returns, which is given its number from 1.
+def retry_on_conflict(
+    label: str, attempt: Callable[[int], R], *, max_attempts: int = MAX_ATTEMPTS
+) -> R:
+    """Return the result of ``attempt``, which receives its number, from 1.
 
-    It is called again after a :class:`CommitConflictError`, three times at most; the last error is raised.
+    It is called again after a :class:`CommitConflictError`, at most ``max_attempts`` times; the last error is raised.
     """
 
     def warn(state: RetryCallState) -> None:
         error = None if state.outcome is None else state.outcome.exception()
-        logger.warning("%s: attempt %d lost: %s", label, state.attempt_number, error)
+        logger.warning("%s: attempt %d conflicted: %s", label, state.attempt_number, error)
 
     retrying = Retrying(
         retry=retry_if_exception_type(CommitConflictError),
-        stop=stop_after_attempt(_MAX_ATTEMPTS),
+        stop=stop_after_attempt(max_attempts),
         before_sleep=warn,
         reraise=True,
     )
@@ -41,9 +43,10 @@ def retry_on_conflict(label: str, attempt: Callable[[int], R]) -> R:
 
 @contextmanager
 def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -> Iterator[None]:
-    """Remove what tasks wrote if the commit inside is refused; after any other error it may have happened.
+    """Remove the files that tasks wrote if the commit inside is refused.
 
-    Raises :class:`UnsupportedError` if a task refused already.
+    After any other error the files are kept, as the commit may have succeeded. Raises :class:`UnsupportedError` if a
+    task reported a refusal.
     """
     messages = list(messages)
     try:
@@ -57,7 +60,10 @@ def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -
 
 
 def discard_results(table: Table, results: Iterable[bytes]) -> None:
-    """Remove what finished tasks wrote when another one failed; ``results`` are encoded messages."""
-    discard_written_files(
-        table.stores.reader(), [CommitMessage.decode(result) for result in results]
-    )
+    """Remove the files that finished tasks wrote; ``results`` are encoded messages."""
+    discard_messages(table, [CommitMessage.decode(result) for result in results])
+
+
+def discard_messages(table: Table, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files that finished tasks wrote."""
+    discard_written_files(table.stores.reader(), messages)

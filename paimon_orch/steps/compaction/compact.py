@@ -1,28 +1,33 @@
-"""Compaction: plan from metadata, one work unit a bucket or a part of one, one snapshot."""
+"""Compaction: the step for all tables."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.compaction import append as append_compact
-from paimon_orch.steps.compaction import primary_key as merge_compact
+from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.retry import discard_messages
+from paimon_orch.steps.common.step import Step, run_step
+from paimon_orch.steps.compaction import append, postpone, primary_key
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
     CompactionStrategy,
     CompactionUnit,
-    PartitionSpecs,
+    CompactRequest,
+    collect_work,
     run,
-    run_compaction,
 )
-from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED, MovePostponedRequest
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 __all__ = [
+    "COMPACT",
+    "CompactRequest",
     "CompactionPlan",
     "CompactionResult",
     "CompactionStrategy",
@@ -33,62 +38,68 @@ __all__ = [
     "compact_written_partitions",
     "plan",
     "run",
+    "run_compaction",
 ]
 
 
-def plan(
-    table: Table,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    strategy: CompactionStrategy = "minor",
-    now: datetime | None = None,
-) -> CompactionPlan:
-    """Choose what to compact in the newest snapshot, from metadata alone.
+def plan(table: Table, request: CompactRequest) -> CompactionPlan:
+    """Decide what to compact in the latest snapshot, from metadata only.
 
-    ``partitions`` are specs (``"dt=a"`` or mappings, full or partial), ``where`` a filter over partition columns.
-    ``minor`` follows the table's options: with deletion vectors level 0 always moves up, and files whose rows are
-    mostly hidden are rewritten; ``full`` rewrites everything to the highest level. An append table's small files are
-    packed: by ``minor`` when they are worth it, by ``full`` at once. Rows expire as of ``now``. Raises
+    ``minor`` follows the table's options: with deletion vectors, level 0 is always moved up, and files most of whose
+    rows are deleted are rewritten; small files of append tables are merged when there are enough of them. Raises
     :class:`UnsupportedError` for tables that cannot be compacted yet.
     """
-    if not table.schema.primary_keys:
-        return append_compact.plan(table, partitions=partitions, where=where, strategy=strategy)
-    return merge_compact.plan(table, partitions=partitions, where=where, strategy=strategy, now=now)
+    plan_table = primary_key.plan if table.schema.primary_keys else append.plan
+    plan = plan_table(table, request)
+    if not has_postpone_buckets(table.schema):
+        return plan
+    selection = MovePostponedRequest(partitions=request.partitions, where=request.where)
+    return replace(plan, postponed=postpone.plan(table, selection))
 
 
 def commit(
-    table: Table, planned: CompactionPlan, messages: Sequence[CommitMessage]
+    table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage]
 ) -> CompactionResult:
-    """Commit the results of all units, in their order, in one snapshot, and tell what was done.
+    """Commit the results of all units, in their order, in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit changed the same buckets; what was written is removed.
+    Raises :class:`CommitConflictError` if another commit changed the same buckets; the new files are removed.
     """
-    if not table.schema.primary_keys:
-        return append_compact.commit(table, planned, messages)
-    return merge_compact.commit(table, planned, messages)
+    commit_table = primary_key.commit if table.schema.primary_keys else append.commit
+    return commit_table(table, plan, messages)
 
 
-def compact_written_partitions(
-    table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
+COMPACT = Step(
+    title="compact",
+    plan=plan,
+    work=collect_work,
+    run=run,
+    decode=CommitMessage.decode,
+    commit=commit,
+    discard=discard_messages,
+)
+
+
+def run_compaction(
+    table: Table,
+    plan: CompactionPlan,
+    executor: Executor | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> CompactionResult:
-    """Compact the partitions that a commit wrote to, as ``minor`` does."""
-    schema, snapshot = table.schema, table.stores.snapshots.get(snapshot_id)
-    written = dict.fromkeys(
-        e.partition for e in table.stores.manifests.read_delta_entries(snapshot)
-    )
-    fields = schema.partition_fields
-    types = [field.type for field in fields]
-    specs = [
-        format_partition_values(deserialize_row(partition, types), fields, schema.typed_options)
-        for partition in written
-    ]
-    return compact(table, executor, partitions=specs if fields else None, progress=progress)
+    """Execute a plan: move its postponed rows, then compact.
+
+    Postponed rows add files to the buckets, so compaction is planned again after they were moved.
+    """
+    if plan.postponed:
+        run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)
+        assert isinstance(plan.request, CompactRequest)
+        plan = COMPACT.plan(table, plan.request)
+    return run_step(COMPACT, table, plan, executor, progress=progress)
 
 
 def compact(
     table: Table,
-    executor: Executor,
+    executor: Executor | None = None,
     *,
     partitions: PartitionSpecs | None = None,
     where: str | None = None,
@@ -96,19 +107,33 @@ def compact(
     progress: Progress | None = None,
     now: datetime | None = None,
 ) -> CompactionResult:
-    """Plan, run and commit a compaction; see :func:`plan` for the arguments.
+    """Compact a table, or some partitions, in one snapshot.
 
-    Rows that wait in postpone buckets are moved first. Idempotent: with nothing to do nothing is committed. A conflict
-    with another committer is answered by a fresh plan, three times at most, then :class:`CommitConflictError` is raised
-    and the table is unchanged.
+    Postponed rows are moved first, in a snapshot of their own. With nothing to do nothing is committed. After a
+    conflict with another commit the work is planned again, at most three times; then :class:`CommitConflictError` is
+    raised and the table is unchanged.
+
+    :param executor: runs the work units; by default this process
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param where: a filter over partition columns
+    :param strategy: ``minor`` follows the table's options, ``full`` rewrites everything to the highest level
+    :param now: the time as of which rows expire; None is the current time
     """
-    if has_postpone_buckets(table.schema):
-        move_postponed(table, executor, partitions=partitions, where=where, progress=progress)
+    request = CompactRequest(partitions=partitions, where=where, strategy=strategy, now=now)
+    return run_compaction(table, plan(table, request), executor, progress=progress)
 
-    def plan_again() -> CompactionPlan:
-        return plan(table, partitions=partitions, where=where, strategy=strategy, now=now)
 
-    def finish(planned: CompactionPlan, messages: Sequence[CommitMessage]) -> CompactionResult:
-        return commit(table, planned, messages)
-
-    return run_compaction(table, executor, plan=plan_again, commit=finish, progress=progress)
+def compact_written_partitions(
+    table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
+) -> CompactionResult:
+    """Compact the partitions that a commit wrote to, with strategy ``minor``."""
+    schema, snapshot = table.schema, table.stores.snapshots.get(snapshot_id)
+    entries = table.stores.manifests.read_delta_entries(snapshot)
+    partitions = dict.fromkeys(entry.partition for entry in entries)
+    fields = schema.partition_fields
+    types = [field.type for field in fields]
+    specs = [
+        format_partition_values(deserialize_row(partition, types), fields, schema.typed_options)
+        for partition in partitions
+    ]
+    return compact(table, executor, partitions=specs if fields else None, progress=progress)

@@ -1,52 +1,45 @@
-"""What every compaction shares: which files it takes, its units, its plan, its result, and the round of all three."""
+"""What all compactions share: the request, work units, the plan and the result."""
 
-import logging
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Literal, TypeVar
 
-from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.predicate import collect_columns
-from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_results, retry_on_conflict
+from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.step import StepOutcome, WorkUnits
+from paimon_orch.steps.compaction.postpone import PostponePlan
 from paimon_orch.table.commit.conflict_detection import BucketGuard
-from paimon_orch.table.filter.partition_spec import (
-    build_any_partition_matcher,
-    format_partition,
-    parse_partition_spec,
-)
-from paimon_orch.table.scan.file_pruner import build_spec_manifest_filter
-from paimon_orch.table.scan.scan_planner import (
-    BucketSplit,
-    ScanPlanner,
-    build_bucket_splits,
-    filter_partitions,
-)
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
-
-logger = logging.getLogger(__name__)
 
 CompactionStrategy = Literal["minor", "full"]
-PartitionSpecs = Sequence[str | Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest(PartitionRequest):
+    """What to compact."""
+
+    strategy: CompactionStrategy = "minor"
+    """``minor`` follows the table's options, ``full`` rewrites everything to the highest level."""
+    now: datetime | None = None
+    """The time as of which rows and partitions are expired; None is the current time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionUnit(ABC):
     """The work in one bucket, or in a part of one, independent of all others."""
 
-    reader: FileReader
     partition: bytes
     bucket: int
     total_buckets: int
-    reason: str
+    partition_text: str
+    """``k1=v1/k2=v2``, or an empty text."""
+    reason: CompactReason
+    reason_details: str = ""
+    """What is shown instead of the reason."""
 
     @property
     @abstractmethod
@@ -56,16 +49,11 @@ class CompactionUnit(ABC):
     @property
     @abstractmethod
     def output_level(self) -> int:
-        """Return the level that the result goes to."""
+        """Return the level of the new files."""
 
     @abstractmethod
-    def run(self) -> bytes:
-        """Do it and return a :class:`CommitMessage`, encoded. Running it twice is harmless."""
-
-    @property
-    def partition_text(self) -> str:
-        """Return ``k1=v1/k2=v2``, or an empty text."""
-        return format_partition(self.partition, self.reader.schema)
+    def run(self, reader: FileReader) -> bytes:
+        """Compact and return an encoded :class:`CommitMessage`. Can be repeated."""
 
     @property
     def files(self) -> int:
@@ -87,21 +75,37 @@ class CompactionUnit(ABC):
         """Return how many of the files are on level 0."""
         return sum(file.level == 0 for file in self.inputs)
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the unit as JSON values."""
+        return {
+            "partition": self.partition_text,
+            "bucket": self.bucket,
+            "reason": self.reason_details or self.reason.value,
+            "files": self.files,
+            "level0_files": self.level0_files,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "output_level": self.output_level,
+        }
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What a compaction would do; it is false when there is nothing to do. Also the dry run.
+    """What a compaction would do; false if there is nothing to do."""
 
-    ``skipped`` counts the buckets with nothing to do.
-    """
-
-    snapshot_id: int | None
+    request: PartitionRequest
+    snapshot_id: int | None = None
+    reader: FileReader | None = None
+    """Reads the files of all units; None in a plan for a table without snapshot."""
     units: tuple[CompactionUnit, ...] = ()
     guards: tuple[BucketGuard, ...] = ()
-    skipped: int = 0
+    skipped_buckets: int = 0
+    """The number of buckets with nothing to do."""
+    postponed: PostponePlan | None = None
+    """Rows in postpone buckets that are moved first; other work is planned again then."""
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to do."""
+        """Return whether there is anything to compact; postponed rows do not count."""
         return bool(self.units)
 
     @property
@@ -111,7 +115,7 @@ class CompactionPlan:
 
     @property
     def inputs(self) -> list[DataFileMeta]:
-        """Return the files to compact; slices of a bucket may share one."""
+        """Return the files to compact; several parts of a bucket may share one."""
         return list({file.file_name: file for unit in self.units for file in unit.inputs}.values())
 
     @property
@@ -120,39 +124,25 @@ class CompactionPlan:
         return sum(file.file_size for file in self.inputs)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan for people and machines: counts and bytes, a row a unit."""
+        """Return counts, bytes and all units as JSON values."""
         return {
             "snapshot_id": self.snapshot_id,
             "buckets": self.buckets,
-            "skipped_buckets": self.skipped,
+            "skipped_buckets": self.skipped_buckets,
             "files": len(self.inputs),
             "bytes": self.bytes,
-            "units": [
-                {
-                    "partition": unit.partition_text,
-                    "bucket": unit.bucket,
-                    "reason": unit.reason,
-                    "files": unit.files,
-                    "level0_files": unit.level0_files,
-                    "rows": unit.rows,
-                    "bytes": unit.bytes,
-                    "output_level": unit.output_level,
-                }
-                for unit in self.units
-            ],
+            "units": [unit.to_dict() for unit in self.units],
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
-    """What a compaction did; ``snapshot_id`` is None if there was nothing to do.
-
-    ``hidden_rows`` counts the rows that deletion vectors hide afterwards, in the buckets that were compacted. Sizes
-    are in bytes.
-    """
+class CompactionResult(StepOutcome):
+    """What a compaction did; sizes are in bytes."""
 
     plan: CompactionPlan
+    """The plan that was executed: another one than the caller's after a conflict."""
     snapshot_id: int | None = None
+    """None if there was nothing to do."""
     buckets: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -160,78 +150,39 @@ class CompactionResult:
     bytes_written: int = 0
     rows_written: int = 0
     deleted_rows: int = 0
+    """The rows that deletion vectors delete afterwards, in the compacted buckets."""
     level0_before: int = 0
     level0_after: int = 0
-    duration_seconds: float = 0.0
-    attempts: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures without the plan."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "plan"}
-        return values | {"duration_seconds": round(self.duration_seconds, 3)}
+        """Return the metrics as JSON values, without the plan."""
+        names = [each.name for each in fields(self) if each.name not in _NOT_METRICS]
+        values: dict[str, object] = {name: getattr(self, name) for name in names}
+        return values | {
+            "duration_seconds": round(self.duration_seconds, 3),
+            "attempts": self.attempts,
+        }
 
 
-def plan_splits(
-    table: Table,
-    schema: TableSchema,
-    snapshot: Snapshot,
-    partitions: PartitionSpecs | None,
-    where: str | None,
-) -> list[BucketSplit]:
-    """Return the buckets of the chosen partitions; manifests that can name none of these are not read."""
-    if partitions is None:
-        splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
-    else:
-        specs = [
-            parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
-            for spec in partitions
-        ]
-        matches = build_any_partition_matcher(specs, schema)
-        live = table.stores.manifests.live(
-            snapshot,
-            manifests=build_spec_manifest_filter(specs, schema),
-            partitions=lambda found: [partition for partition in found if matches(partition)],
-        )
-        splits = build_bucket_splits(live, table.stores.manifests.read_index_entries(snapshot))
-    if where is not None:
-        from paimon_orch.table.filter.sql_parser import parse_filter
-
-        predicate = parse_filter(where, schema)
-        others = collect_columns(predicate) - set(schema.partition_keys)
-        if others:
-            raise InputError(
-                f"filter {where!r}: {', '.join(sorted(others))} is no partition column; whole partitions are "
-                f"compacted, chosen by {', '.join(schema.partition_keys) or 'no column'}"
-            )
-        wanted = filter_partitions((split.partition for split in splits), schema, predicate)
-        splits = [split for split in splits if split.partition in wanted]
-    return splits
+_NOT_METRICS = ("plan", "duration_seconds", "attempts")
 
 
-def run(unit: CompactionUnit) -> bytes:
-    """Do the work of one unit; see :meth:`CompactionUnit.run`."""
-    return unit.run()
+def collect_work(
+    _table: Table, plan: CompactionPlan
+) -> WorkUnits[FileReader | None, CompactionUnit]:
+    """Return the units of a plan, which share its reader."""
+    return WorkUnits(shared=plan.reader, units=plan.units)
 
 
-def run_compaction(
-    table: Table,
-    executor: Executor,
-    plan: Callable[[], CompactionPlan],
-    commit: Callable[[CompactionPlan, Sequence[CommitMessage]], CompactionResult],
-    progress: Progress | None,
-) -> CompactionResult:
-    """Plan, run and commit; again from a fresh plan if another committer was faster (see :func:`retry_on_conflict`)."""
-    started, label = time.monotonic(), f"compact {table.identifier}"
+def run(reader: FileReader | None, unit: CompactionUnit) -> bytes:
+    """Run one unit; see :meth:`CompactionUnit.run`."""
+    assert reader is not None
+    return unit.run(reader)
 
-    def attempt(number: int) -> CompactionResult:
-        planned = plan()
-        if planned:
-            undo = partial(discard_results, table)
-            results = executor.map(run, planned.units, label=label, progress=progress, undo=undo)
-            done = commit(planned, [CommitMessage.decode(result) for result in results])
-        else:
-            logger.info("%s: nothing to compact", table.identifier)
-            done = CompactionResult(plan=planned)
-        return replace(done, duration_seconds=time.monotonic() - started, attempts=number)
 
-    return retry_on_conflict(label, attempt)
+UnitT = TypeVar("UnitT", bound=CompactionUnit)
+
+
+def order_by_size(units: Sequence[UnitT]) -> list[UnitT]:
+    """Return the units with the largest first."""
+    return sorted(units, key=lambda unit: -unit.bytes)

@@ -1,20 +1,21 @@
-"""Whether a compaction is worth its price now: what readers of a partition suffer, beside what would be rewritten."""
+"""Decides whether to compact a partition: read amplification against bytes to rewrite."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.options.value_type import parse_duration, parse_memory
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
-from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
-from paimon_orch.steps.compaction.plan import (
-    CompactionStrategy,
-    CompactionUnit,
+from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
     PartitionSpecs,
     plan_splits,
 )
+from paimon_orch.steps.compaction.append import check_compactable, plan_bucket_units
+from paimon_orch.steps.compaction.plan import CompactionStrategy, CompactionUnit
 from paimon_orch.steps.compaction.primary_key import plan_bucket_unit
 from paimon_orch.steps.inspection.health import (
     compute_deleted_ratio,
@@ -25,34 +26,37 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.table import Table
 
-_TABLE_OPTION_REASONS = frozenset({"optimization interval", "size threshold", "hidden rows"})
-"""Reasons of a plan that an option of the table gives: no threshold makes these wait."""
+_TABLE_OPTION_REASONS = frozenset(
+    {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
+)
+"""Reasons that an option of the table sets: these do not wait for a threshold of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPolicy:
-    """When a partition is compacted. What the table's options give no reason to compact is left alone.
+    """When a partition is compacted, if the table's options give a reason to compact it.
 
-    Any one of the thresholds is enough, and none is needed after :attr:`max_wait`.
-
-    :ivar level0_files: files that wait in level 0
-    :ivar sorted_runs: what readers merge in the bucket with the most
-    :ivar small_files: files of an append table far below the target size
-    :ivar deleted_ratio: share of rows that are stored but hidden or retracted; above it everything is rewritten. As the
-        rest is at most as much as what goes, the cost stays in proportion to what was written.
-    :ivar max_rewrite: a size such as ``10 gb``; a compaction that would read more is left to people
-    :ivar max_wait: how long work may wait for a threshold, such as ``1 h``
+    One threshold is enough, and none is needed after :attr:`max_wait`.
     """
 
     level0_files: int = 1
+    """The number of files on level 0."""
     sorted_runs: int = 5
+    """The number of sorted runs that readers merge in the bucket with the most."""
     small_files: int = 2
+    """The number of files of an append table far below the target size."""
     deleted_ratio: float = 0.5
+    """The share of stored rows that are deleted or retracted; above it everything is rewritten.
+
+    The remaining rows are fewer than the deleted ones then, so the cost is proportional to what was written.
+    """
     max_rewrite: str | None = None
+    """A size such as ``10 gb``; a compaction that would read more is never chosen."""
     max_wait: str = "1 h"
+    """How long work may wait for a threshold."""
 
     def __post_init__(self) -> None:
-        _ = self.wait_millis, self.rewrite_bytes  # refused here, not at the first tick
+        _ = self.wait_millis, self.rewrite_bytes  # refuse invalid texts here, not at the first tick
 
     @property
     def wait_millis(self) -> int:
@@ -70,7 +74,7 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionMetrics:
-    """One partition: what its readers suffer, and what a compaction would rewrite; sizes are in bytes."""
+    """Read amplification of a partition, and what a compaction would rewrite; sizes are in bytes."""
 
     files: int = 0
     bytes: int = 0
@@ -84,24 +88,22 @@ class CompactionMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDecision:
-    """What a policy says of one partition, an empty path for the one of an unpartitioned table.
-
-    :ivar waits: whether there is work that only a threshold holds back
-    """
+    """What a policy decides about one partition."""
 
     partition: str
+    """``k1=v1/k2=v2``, an empty text for an unpartitioned table."""
     compact: bool
     reason: str
-    figures: CompactionMetrics
+    metrics: CompactionMetrics
     strategy: CompactionStrategy = "minor"
     is_waiting: bool = False
+    """Whether there is work that waits for a threshold."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as JSON values."""
         verdict = self.strategy if self.compact else "not now"
-        figures = asdict(self.figures)
-        figures["deleted_ratio"] = round(self.figures.deleted_ratio, 4)
-        return {"partition": self.partition, "compact": verdict, "reason": self.reason, **figures}
+        metrics = asdict(self.metrics) | {"deleted_ratio": round(self.metrics.deleted_ratio, 4)}
+        return {"partition": self.partition, "compact": verdict, "reason": self.reason, **metrics}
 
     def __str__(self) -> str:
         verdict = f"{self.strategy} compaction" if self.compact else "not now"
@@ -110,10 +112,10 @@ class CompactionDecision:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedWork:
-    """What a compaction of one strategy would do in a partition; ``waiting`` are files of postpone buckets."""
+    """What a compaction with one strategy would do in a partition."""
 
     units: Sequence[CompactionUnit] = ()
-    waiting: int = 0
+    postponed_files: int = 0
 
     @property
     def files(self) -> int:
@@ -124,11 +126,11 @@ class _PlannedWork:
         return sum(unit.bytes for unit in self.units)
 
     @property
-    def reasons(self) -> set[str]:
+    def reasons(self) -> set[CompactReason]:
         return {unit.reason for unit in self.units}
 
     def __bool__(self) -> bool:
-        return bool(self.units) or self.waiting > 0
+        return bool(self.units) or self.postponed_files > 0
 
 
 def decide(
@@ -140,11 +142,12 @@ def decide(
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
 ) -> list[CompactionDecision]:
-    """Return what a policy says of each partition of the newest snapshot, in order.
+    """Return what a policy decides about each partition of the latest snapshot, in order; only manifests are read.
 
-    Only manifests are read, and of ``partitions`` (as :func:`paimon_orch.steps.compaction.compact.plan` takes them) those that may
-    name their files. ``overdue`` are paths that have waited for too long, None for all; without ``may_be_full`` nothing
-    but a minor compaction is advised.
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all partitions
+    :param where: a filter over partition columns
+    :param overdue: paths of partitions that have waited too long; None for all
+    :param may_be_full: whether full compactions may be chosen
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
@@ -154,15 +157,20 @@ def decide(
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return []
-    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
+    request = PartitionRequest(partitions=partitions, where=where)
+    splits = plan_splits(table, schema, snapshot, request)
     schemas = table.stores.schemas.get_all(
         file.schema_id for split in splits for file in split.files
     )
     reader = FileReader(table.io, table.paths, schema, schemas)
     return [
-        _decide_partition(
-            path, group, reader, policy, late=overdue is None or path in overdue, full=may_be_full
-        )
+        _PartitionPolicy(
+            path=path,
+            splits=group,
+            reader=reader,
+            policy=policy,
+            is_overdue=overdue is None or path in overdue,
+        ).decide(may_be_full=may_be_full)
         for path, group in _group_by_partition(splits, schema)
     ]
 
@@ -176,50 +184,65 @@ def _group_by_partition(
         yield path, list(group)
 
 
-def _decide_partition(
-    path: str,
-    splits: Sequence[BucketSplit],
-    reader: FileReader,
-    policy: CompactionPolicy,
-    *,
-    late: bool,
-    full: bool,
-) -> CompactionDecision:
-    work = _plan_work(splits, reader, "minor")
-    found = _compute_metrics(splits, reader.schema, work)
-    if full and found.deleted_ratio > policy.deleted_ratio:
-        everything = _plan_work(splits, reader, "full")
-        price = _compute_metrics(splits, reader.schema, everything)
-        if everything and not _exceeds_max_rewrite(price, policy):
-            reason = f"{found.deleted_ratio:.0%} of the rows are hidden or retracted, more than {policy.deleted_ratio:.0%}"
-            return CompactionDecision(
-                partition=path,
-                compact=True,
-                reason=f"{reason}; {_describe_cost(price)}",
-                figures=price,
-                strategy="full",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartitionPolicy:
+    path: str
+    splits: Sequence[BucketSplit]
+    reader: FileReader
+    policy: CompactionPolicy
+    is_overdue: bool
+
+    def decide(self, *, may_be_full: bool) -> CompactionDecision:
+        work = _plan_work(self.splits, self.reader, "minor")
+        metrics = _compute_metrics(self.splits, self.reader.schema, work)
+        if may_be_full and metrics.deleted_ratio > self.policy.deleted_ratio:
+            decision = self._decide_full(metrics.deleted_ratio)
+            if decision is not None:
+                return decision
+        if not work:
+            return self._wait(metrics, f"there is nothing to compact: {_describe_state(metrics)}")
+        if self._exceeds_max_rewrite(metrics):
+            limit = self.policy.max_rewrite
+            return self._wait(
+                metrics, f"too much to rewrite: {_describe_cost(metrics)}, limit {limit}"
             )
-    if not work:
+        cause = _describe_reached_thresholds(metrics, work, self.policy)
+        if not cause and self.is_overdue:
+            cause = f"it has waited longer than {self.policy.max_wait}"
+        if cause:
+            return self._compact(metrics, cause, "minor")
+        reason = f"not worth it yet: {_describe_state(metrics)}; {_describe_cost(metrics)}"
+        return replace(self._wait(metrics, reason), is_waiting=True)
+
+    def _decide_full(self, deleted_ratio: float) -> CompactionDecision | None:
+        """Choose a full compaction unless there is nothing to rewrite or too much."""
+        work = _plan_work(self.splits, self.reader, "full")
+        metrics = _compute_metrics(self.splits, self.reader.schema, work)
+        if not work or self._exceeds_max_rewrite(metrics):
+            return None
+        limit = self.policy.deleted_ratio
+        cause = f"{deleted_ratio:.0%} of the rows are deleted or retracted, more than {limit:.0%}"
+        return self._compact(metrics, cause, "full")
+
+    def _exceeds_max_rewrite(self, metrics: CompactionMetrics) -> bool:
+        limit = self.policy.rewrite_bytes
+        return limit is not None and metrics.rewrite_bytes > limit
+
+    def _wait(self, metrics: CompactionMetrics, reason: str) -> CompactionDecision:
         return CompactionDecision(
-            partition=path,
-            compact=False,
-            reason=f"there is nothing to compact: {_describe_state(found)}",
-            figures=found,
+            partition=self.path, compact=False, reason=reason, metrics=metrics
         )
-    if _exceeds_max_rewrite(found, policy):
-        reason = f"too much at once: {_describe_cost(found)}, at most {policy.max_rewrite}"
-        return CompactionDecision(partition=path, compact=False, reason=reason, figures=found)
-    why = _describe_reached_thresholds(found, work, policy) or (
-        f"it has waited longer than {policy.max_wait}" if late else ""
-    )
-    if why:
+
+    def _compact(
+        self, metrics: CompactionMetrics, cause: str, strategy: CompactionStrategy
+    ) -> CompactionDecision:
         return CompactionDecision(
-            partition=path, compact=True, reason=f"{why}; {_describe_cost(found)}", figures=found
+            partition=self.path,
+            compact=True,
+            reason=f"{cause}; {_describe_cost(metrics)}",
+            metrics=metrics,
+            strategy=strategy,
         )
-    reason = f"not worth it yet: {_describe_state(found)}; {_describe_cost(found)}"
-    return CompactionDecision(
-        partition=path, compact=False, reason=reason, figures=found, is_waiting=True
-    )
 
 
 def _plan_work(
@@ -227,11 +250,11 @@ def _plan_work(
 ) -> _PlannedWork:
     if not reader.schema.primary_keys:
         return _PlannedWork(
-            [u for split in splits for u in plan_bucket_units(reader, split, strategy)]
+            [unit for split in splits for unit in plan_bucket_units(reader, split, strategy)]
         )
     units = [plan_bucket_unit(reader, split, strategy) for split in splits if split.bucket >= 0]
-    waiting = sum(len(split.files) for split in splits if split.bucket < 0)
-    return _PlannedWork([unit for unit in units if unit is not None], waiting)
+    postponed_files = sum(len(split.files) for split in splits if split.bucket < 0)
+    return _PlannedWork([unit for unit in units if unit is not None], postponed_files)
 
 
 def _compute_metrics(
@@ -250,32 +273,27 @@ def _compute_metrics(
     )
 
 
-def _exceeds_max_rewrite(found: CompactionMetrics, policy: CompactionPolicy) -> bool:
-    most = policy.rewrite_bytes
-    return most is not None and found.rewrite_bytes > most
-
-
 def _describe_reached_thresholds(
-    found: CompactionMetrics, work: _PlannedWork, policy: CompactionPolicy
+    metrics: CompactionMetrics, work: _PlannedWork, policy: CompactionPolicy
 ) -> str:
-    """Say which thresholds are reached, an empty text for none."""
-    asked = sorted(work.reasons & _TABLE_OPTION_REASONS)
-    reached = [f"the table's options ask for it ({', '.join(asked)})"] if asked else []
-    if found.level0_files >= policy.level0_files and found.level0_files:
-        reached.append(f"level-0 files: {found.level0_files}, from {policy.level0_files} on")
-    if found.sorted_runs >= policy.sorted_runs:
-        reached.append(f"sorted runs: {found.sorted_runs}, from {policy.sorted_runs} on")
-    if "small files" in work.reasons and found.small_files >= policy.small_files:
-        reached.append(f"small files: {found.small_files}, from {policy.small_files} on")
+    """Return the thresholds that are reached; an empty text for none."""
+    by_options = sorted(work.reasons & _TABLE_OPTION_REASONS)
+    reached = [f"required by the table's options ({', '.join(by_options)})"] if by_options else []
+    if metrics.level0_files >= policy.level0_files and metrics.level0_files:
+        reached.append(f"level-0 files: {metrics.level0_files}, from {policy.level0_files} on")
+    if metrics.sorted_runs >= policy.sorted_runs:
+        reached.append(f"sorted runs: {metrics.sorted_runs}, from {policy.sorted_runs} on")
+    if CompactReason.SMALL_FILES in work.reasons and metrics.small_files >= policy.small_files:
+        reached.append(f"small files: {metrics.small_files}, from {policy.small_files} on")
     return ", ".join(reached)
 
 
-def _describe_state(found: CompactionMetrics) -> str:
+def _describe_state(metrics: CompactionMetrics) -> str:
     return (
-        f"level-0 files: {found.level0_files}, sorted runs: {found.sorted_runs}, "
-        f"small files: {found.small_files}, hidden or retracted rows: {found.deleted_ratio:.0%}"
+        f"level-0 files: {metrics.level0_files}, sorted runs: {metrics.sorted_runs}, "
+        f"small files: {metrics.small_files}, deleted or retracted rows: {metrics.deleted_ratio:.0%}"
     )
 
 
-def _describe_cost(found: CompactionMetrics) -> str:
-    return f"{found.rewrite_bytes / 1e6:,.1f} of {found.bytes / 1e6:,.1f} MB to rewrite"
+def _describe_cost(metrics: CompactionMetrics) -> str:
+    return f"{metrics.rewrite_bytes / 1e6:,.1f} of {metrics.bytes / 1e6:,.1f} MB to rewrite"

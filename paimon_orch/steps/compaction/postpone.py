@@ -1,11 +1,10 @@
-"""Moving rows that wait in ``bucket-postpone`` into real buckets, where readers see them.
+"""Moving rows from ``bucket-postpone`` into real buckets, where readers see them.
 
 See docs/format/postpone-buckets.md.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
@@ -19,8 +18,13 @@ from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_results
-from paimon_orch.steps.compaction.plan import PartitionSpecs, plan_splits
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
+    PartitionSpecs,
+    plan_splits,
+)
+from paimon_orch.steps.common.retry import discard_files_on_conflict, discard_messages
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
@@ -36,60 +40,84 @@ from paimon_orch.table.write.write_builder import WriteBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovePostponedRequest(PartitionRequest):
+    """The partitions whose postponed rows are moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PostponeUnit:
-    """The files that wait in one partition, in the order of their rows, and the buckets that it has.
+    """The postponed files of one partition, in the order of their rows."""
 
-    ``first_sequence`` numbers the rows of each bucket behind those that are there.
-    """
-
-    reader: FileReader
-    factory: FileWriterFactory
     partition: bytes
+    partition_text: str
+    """``k1=v1/k2=v2``, or an empty text."""
     files: tuple[DataFileMeta, ...]
     buckets: int
+    """The number of buckets that the partition has or gets."""
     first_sequence: Mapping[PartitionBucket, int]
+    """The next sequence number of each bucket that has files."""
 
     @property
-    def partition_text(self) -> str:
-        """Return ``k1=v1/k2=v2``, or an empty text."""
-        return format_partition(self.partition, self.factory.schema)
-
-
-@dataclass(frozen=True, slots=True)
-class PostponePlan:
-    """What would be moved; it is false when nothing waits. Also the dry run."""
-
-    snapshot_id: int | None
-    units: tuple[PostponeUnit, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Tell whether anything waits."""
-        return bool(self.units)
+    def rows(self) -> int:
+        """Return the number of postponed rows."""
+        return sum(file.row_count for file in self.files)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan for people and machines."""
+        """Return the unit as JSON values."""
         return {
-            "snapshot_id": self.snapshot_id,
-            "units": [
-                {
-                    "partition": unit.partition_text,
-                    "files": len(unit.files),
-                    "rows": sum(file.row_count for file in unit.files),
-                    "bytes": sum(file.file_size for file in unit.files),
-                    "buckets": unit.buckets,
-                }
-                for unit in self.units
-            ],
+            "partition": self.partition_text,
+            "files": len(self.files),
+            "rows": self.rows,
+            "bytes": sum(file.file_size for file in self.files),
+            "buckets": self.buckets,
         }
 
 
-def plan(
-    table: Table, *, partitions: PartitionSpecs | None = None, where: str | None = None
-) -> PostponePlan:
-    """Find the files that wait. A partition with buckets keeps their number, a new one gets what the options ask for.
+@dataclass(frozen=True, slots=True)
+class PostponeIo:
+    """What reads postponed files and writes the files of buckets."""
 
-    ``partitions`` and ``where`` choose as in :func:`paimon_orch.steps.compaction.compact.plan`. Raises :class:`InputError` for
-    tables without postpone buckets.
+    reader: FileReader
+    factory: FileWriterFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostponePlan:
+    """The postponed rows to move; false if there are none."""
+
+    request: MovePostponedRequest
+    snapshot_id: int | None = None
+    units: tuple[PostponeUnit, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there are postponed rows."""
+        return bool(self.units)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of postponed rows."""
+        return sum(unit.rows for unit in self.units)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "units": [unit.to_dict() for unit in self.units],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePostponedResult(StepOutcome):
+    """What was moved; ``snapshot`` is None if there were no postponed rows."""
+
+    plan: PostponePlan
+    snapshot: Snapshot | None = None
+
+
+def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
+    """Find the postponed files. A partition with buckets keeps their number; a new one gets it from the options.
+
+    Raises :class:`InputError` for tables without postpone buckets.
     """
     table.stores.check_step(StepKind.COMPACT)
     schema = table.schema
@@ -97,36 +125,47 @@ def plan(
         raise InputError(f"{table.identifier} has no postpone buckets ('bucket' = -2)")
     snapshot = table.snapshot()
     if snapshot is None:
-        return PostponePlan(None)
-    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
+        return PostponePlan(request=request)
+    splits = plan_splits(table, schema, snapshot, request)
     counts = {split.partition: split.total_buckets for split in splits if split.bucket >= 0}
-    sequences = WriteBuilder(table.stores).read_next_sequences()
+    postponed = [split for split in splits if split.bucket == POSTPONE_BUCKET]
+    sequences = WriteBuilder(table.stores).read_next_sequences() if postponed else {}
     units = tuple(
         PostponeUnit(
-            reader=table.stores.reader(),
-            factory=table.stores.build_writer_factory(),
             partition=split.partition,
+            partition_text=format_partition(split.partition, schema),
             files=tuple(sort_postponed_files(split.files)),
             buckets=counts.get(split.partition) or compute_bucket_count(schema, split.row_count),
             first_sequence={
-                at: number for at, number in sequences.items() if at[0] == split.partition
+                bucket_id: number
+                for bucket_id, number in sequences.items()
+                if bucket_id[0] == split.partition
             },
         )
-        for split in splits
-        if split.bucket == POSTPONE_BUCKET
+        for split in postponed
     )
-    return PostponePlan(snapshot.id, units)
+    return PostponePlan(request=request, snapshot_id=snapshot.id, units=units)
 
 
-def run(unit: PostponeUnit) -> bytes:
+def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | None, PostponeUnit]:
+    shared = (
+        PostponeIo(table.stores.reader(), table.stores.build_writer_factory()) if plan else None
+    )
+    return WorkUnits(shared=shared, units=plan.units)
+
+
+def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
     """Write the rows of one partition into its buckets and return an encoded :class:`CommitMessage`."""
+    assert shared is not None
     counts = PostponeBuckets({unit.partition: unit.buckets}, unit.buckets)
-    writer = TableWriter(factory=unit.factory, first_sequence=unit.first_sequence, postponed=counts)
-    fields = [VALUE_KIND, *unit.factory.schema.fields]
+    writer = TableWriter(
+        factory=shared.factory, first_sequence=unit.first_sequence, postponed=counts
+    )
+    fields = [VALUE_KIND, *shared.factory.schema.fields]
     try:
         for file in unit.files:
-            at = BucketFile(unit.partition, POSTPONE_BUCKET, file)
-            for batch in unit.reader.read(at, fields):
+            source = BucketFile(unit.partition, POSTPONE_BUCKET, file)
+            for batch in shared.reader.read(source, fields):
                 writer.write(pa.Table.from_batches([batch]))
         added = writer.close()
     except BaseException:
@@ -145,38 +184,47 @@ def run(unit: PostponeUnit) -> bytes:
     return CommitMessage(entries=(*removed, *added)).encode()
 
 
-def commit(table: Table, messages: Sequence[CommitMessage]) -> Snapshot | None:
-    """Commit the moved rows of all partitions in one snapshot; None if there are none.
+def commit(
+    table: Table, plan: PostponePlan, messages: Sequence[CommitMessage]
+) -> MovePostponedResult:
+    """Commit the moved rows of all partitions in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit moved the same files; what was written is removed.
+    Raises :class:`CommitConflictError` if another commit moved the same files; the new files are removed.
     """
     entries = tuple(entry for message in messages for entry in message.entries)
     if not entries:
-        return None
+        return MovePostponedResult(plan=plan)
+    changes = CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     with discard_files_on_conflict(table, messages):
-        return table.stores.new_commit(StepKind.COMPACT).commit(
-            CommitChanges(kind=CommitKind.COMPACT, entries=entries)
-        )
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    return MovePostponedResult(plan=plan, snapshot=snapshot)
+
+
+MOVE_POSTPONED = Step(
+    title="move postponed rows of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=CommitMessage.decode,
+    commit=commit,
+    discard=discard_messages,
+    max_attempts=1,
+)
 
 
 def move_postponed(
     table: Table,
-    executor: Executor,
+    executor: Executor | None = None,
     *,
     partitions: PartitionSpecs | None = None,
     where: str | None = None,
     progress: Progress | None = None,
 ) -> Snapshot | None:
-    """Plan, run and commit; return the snapshot, None if nothing waits.
+    """Move postponed rows into buckets; return the snapshot, None if there are none.
 
-    The rows arrive on level 0: tables with deletion vectors show them after their next compaction.
+    The rows are added to level 0: tables with deletion vectors show them after the next compaction.
     """
-    planned = plan(table, partitions=partitions, where=where)
-    results = executor.map(
-        run,
-        planned.units,
-        label=f"move postponed rows of {table.identifier}",
-        progress=progress,
-        undo=partial(discard_results, table),
-    )
-    return commit(table, [CommitMessage.decode(result) for result in results])
+    request = MovePostponedRequest(partitions=partitions, where=where)
+    return run_step(
+        MOVE_POSTPONED, table, plan(table, request), executor, progress=progress
+    ).snapshot

@@ -36,12 +36,16 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
+    PartitionSpecs,
+    plan_splits,
+)
 from paimon_orch.steps.common.retry import (
     discard_files_on_conflict,
     discard_results,
     retry_on_conflict,
 )
-from paimon_orch.steps.compaction.plan import PartitionSpecs, plan_splits
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
@@ -181,7 +185,8 @@ def plan(
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return FileIndexRewritePlan(None)
-    splits = plan_splits(table, schema, snapshot=snapshot, partitions=partitions, where=where)
+    request = PartitionRequest(partitions=partitions, where=where)
+    splits = plan_splits(table, schema, snapshot, request)
     splits = [split for split in splits if split.bucket >= 0]
     schemas = table.stores.schemas.get_all(
         file.schema_id for split in splits for file in split.files

@@ -19,7 +19,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 )
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.steps.compaction.append import copy_rows
+from paimon_orch.steps.common.copy_rows import copy_rows
 from paimon_orch.table.scan.scan_planner import BucketSplit
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -103,10 +103,12 @@ def _rewrite_files(
     for file in split.files:
         name = file.file_name
         if name in unit.deleted_by_file:
-            hidden = {name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)}
-            at = split.partition_bucket
+            deletions = {
+                name: unit.deleted_by_file[name] | vectors.get(name, EMPTY_DELETION_VECTOR)
+            }
+            bucket_id = split.partition_bucket
             written = copy_rows(
-                reader, at, files=(file,), hidden=hidden, source=source, writers=writers
+                reader, bucket_id, (file,), deletions=deletions, source=source, writers=writers
             )
             yield entry(FileKind.DELETE, file)
             for new in written:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.merge_model import RETRACT_FUNCTIONS, Change, Model, Row, Rules
+from support.steps import run_units
 from support.tables import assert_healthy, deletion_vectors_of, small_batches
 
 from paimon_orch import Catalog
@@ -28,7 +29,6 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.steps.compaction.primary_key import select_primary_key_units
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 
 EXECUTOR = InProcessExecutor()
 STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
@@ -385,8 +385,10 @@ def test_of_two_compactions_of_one_bucket_at_most_one_is_committed(
     for batch in range(4):
         rows = [{"k": k, "s": batch, "t": k, "v": None, "_kind": "+I"} for k in range(batch, 9)]
         driver.write([*rows, {"k": batch, "s": 0, "t": 0, "v": 0, "_kind": "-D"}])
-    plans = [step.plan(driver.table, strategy=strategy) for strategy in STRATEGIES]
-    done = [[CommitMessage.decode(step.run(u)) for u in planned.units] for planned in plans]
+    plans = [
+        step.plan(driver.table, step.CompactRequest(strategy=strategy)) for strategy in STRATEGIES
+    ]
+    done = [run_units(step.COMPACT, driver.table, planned) for planned in plans]
 
     step.commit(driver.table, plans[0], done[0])
     with pytest.raises(CommitConflictError):

@@ -86,9 +86,9 @@ def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
     assert moved.plan.units[0].level0_files == 1
     assert [v.cardinality for v in deletion_vectors_of(table).values()] == [70], "hidden only now"
 
-    planned = step.plan(table)
+    planned = step.plan(table, step.CompactRequest())
     assert [(unit.reason, unit.files, unit.rows) for unit in planned.units] == [
-        ("hidden rows", 1, 100)
+        ("deleted rows", 1, 100)
     ]
     result = step.compact(table, EXECUTOR)
 
@@ -97,7 +97,7 @@ def test_a_minor_compaction_rewrites_what_is_mostly_hidden_and_keeps_its_level(
     assert deletion_vectors_of(table) == {}
     assert rows_of(table) == expected(range(30))
     assert_healthy(table)
-    assert not step.plan(table)
+    assert not step.plan(table, step.CompactRequest())
 
 
 def test_it_is_rewritten_while_level_0_moves_up_and_hides_more_of_it(tmp_path: Path) -> None:

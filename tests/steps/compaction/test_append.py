@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.steps import run_units
 from support.tables import (
     Row,
     assert_healthy,
@@ -31,7 +32,14 @@ from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.manifest.manifest_entry import FileSource
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
-from paimon_orch.steps.compaction.compact import CompactionPlan, commit, compact, plan, run
+from paimon_orch.steps.compaction.compact import (
+    COMPACT,
+    CompactionPlan,
+    CompactRequest,
+    commit,
+    compact,
+    plan,
+)
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.schema_evolution.schema_changes import AddColumn, RenameColumn, SchemaChange
 from paimon_orch.table.table import Table
@@ -238,7 +246,7 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     table = five_files(tmp_path)
     before = stored_files(table)
 
-    planned = plan(table).to_dict()
+    planned = plan(table, CompactRequest()).to_dict()
 
     assert stored_files(table) == before
     assert (planned["snapshot_id"], planned["buckets"], planned["files"]) == (5, 1, 5)
@@ -252,13 +260,13 @@ def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
     for _ in range(5):
         table.append(table_of("p k", [(p, 1) for p in range(4)]))
 
-    by_spec = plan(table, partitions=["p=1", {"p": 2}])
-    by_filter = plan(table, where="p >= 3")
+    by_spec = plan(table, CompactRequest(partitions=["p=1", {"p": 2}]))
+    by_filter = plan(table, CompactRequest(where="p >= 3"))
 
     assert sorted(unit.partition_text for unit in by_spec.units) == ["p=1", "p=2"]
     assert [unit.partition_text for unit in by_filter.units] == ["p=3"]
-    with pytest.raises(InputError, match="k is no partition column"):
-        plan(table, where="k = 1")
+    with pytest.raises(InputError, match="not a partition column: k"):
+        plan(table, CompactRequest(where="k = 1"))
 
 
 def test_large_results_roll_into_files_of_the_target_size(tmp_path: Path) -> None:
@@ -292,7 +300,7 @@ def test_tables_whose_files_must_not_be_mixed_are_refused_by_name(tmp_path: Path
     table = append_table(tmp_path, row_tracking__enabled="true", data_evolution__enabled="true")
 
     with pytest.raises(UnsupportedError, match=r"data-evolution\.enabled"):
-        plan(table)
+        plan(table, CompactRequest())
 
 
 def test_a_crash_leaves_the_table_and_its_files_as_they_were(
@@ -322,8 +330,8 @@ def test_a_crash_leaves_the_table_and_its_files_as_they_were(
 # --- deletion vectors and races
 
 
-def results(planned: CompactionPlan) -> list[CommitMessage]:
-    return [CommitMessage.decode(run(unit)) for unit in planned.units]
+def results(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
+    return run_units(COMPACT, table, planned)
 
 
 @pytest.mark.parametrize("layout", [{}, BUCKETS], ids=["unaware", "bucketed"])
@@ -392,8 +400,8 @@ class RacingExecutor(InProcessExecutor):
 
 def test_rows_that_arrive_meanwhile_stay(tmp_path: Path) -> None:
     table = five_files(tmp_path)
-    planned = plan(table)
-    done = results(planned)
+    planned = plan(table, CompactRequest())
+    done = results(table, planned)
     append(table, range(50, 60))
 
     commit(table, planned, done)
@@ -404,8 +412,8 @@ def test_rows_that_arrive_meanwhile_stay(tmp_path: Path) -> None:
 
 def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
     table = five_files(tmp_path)
-    first, second = plan(table), plan(table)
-    done = results(first), results(second)
+    first, second = plan(table, CompactRequest()), plan(table, CompactRequest())
+    done = results(table, first), results(table, second)
     commit(table, first, done[0])
     before, rows = stored_files(table), rows_of(table)
     written = {entry.file.file_name for message in done[1] for entry in message.added}

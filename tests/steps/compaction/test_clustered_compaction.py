@@ -19,6 +19,7 @@ from support.golden import (
     golden_tables,
     table_name,
 )
+from support.steps import run_units
 from support.tables import (
     deletion_vectors_of,
     levels_of,
@@ -37,7 +38,6 @@ from paimon_orch.steps.inspection.check import check
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.table.schema_evolution.schema_changes import SetOption
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 
 STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
 COLUMNS = "k BIGINT, c STRING, v BIGINT"
@@ -216,12 +216,12 @@ def test_rows_are_right_after_the_clustering_columns_changed(tmp_path: Path) -> 
 def test_a_bucket_that_another_compaction_changed_is_planned_again(tmp_path: Path) -> None:
     table = clustered(tmp_path, merge_engine="first-row")
     table.upsert(table_of("k c v", [(1, "a", 1)]))
-    planned = step.plan(table)
+    planned = step.plan(table, step.CompactRequest())
     table.upsert(table_of("k c v", [(1, "b", 2), (2, "b", 2)]))
-    results = [step.run(unit) for unit in planned.units]
+    results = run_units(step.COMPACT, table, planned)
     compact(table, EXECUTOR)
     with pytest.raises(CommitConflictError):
-        step.commit(table, planned, [CommitMessage.decode(result) for result in results])
+        step.commit(table, planned, results)
     assert rows_of(table) == [(1, "a", 1), (2, "b", 2)]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from support.steps import commit_plan, run_units
 from support.tables import (
     assert_healthy,
     deletion_vectors_of,
@@ -28,7 +29,6 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import TableWriter, conform_rows
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
@@ -114,8 +114,8 @@ def test_an_empty_table_has_nothing_to_compact(tmp_path: Path) -> None:
 
 
 def test_a_filter_over_other_than_partition_columns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="v is no partition column"):
-        step.plan(compacted_deletion_vector_table(tmp_path), where="v = 'old'")
+    with pytest.raises(InputError, match="not a partition column: v"):
+        step.plan(compacted_deletion_vector_table(tmp_path), step.CompactRequest(where="v = 'old'"))
 
 
 def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_only_the_chosen_partitions_are_compacted(tmp_path: Path) -> None:
     )
     table.upsert(table_of("p k", [(p, k) for p in range(4) for k in range(3)]))
 
-    by_spec = step.plan(table, partitions=["p=1", {"p": 2}])
-    by_filter = step.plan(table, where="p >= 3")
+    by_spec = step.plan(table, step.CompactRequest(partitions=["p=1", {"p": 2}]))
+    by_filter = step.plan(table, step.CompactRequest(where="p >= 3"))
 
     assert sorted(unit.partition_text for unit in by_spec.units) == ["p=1", "p=2"]
     assert [unit.partition_text for unit in by_filter.units] == ["p=3"]
-    assert by_spec.skipped == 0
+    assert by_spec.skipped_buckets == 0
 
 
 def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     upsert_numbers(table, range(10), "x")
     before = stored_files(table)
 
-    planned = step.plan(table).to_dict()
+    planned = step.plan(table, step.CompactRequest()).to_dict()
 
     assert stored_files(table) == before
     assert (planned["snapshot_id"], planned["buckets"], planned["files"]) == (1, 1, 1)
@@ -193,13 +193,12 @@ def test_a_unit_that_runs_twice_harms_nothing(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(20), "a")
     upsert_numbers(table, range(10), "b")
-    planned = step.plan(table)
-    (unit,) = planned.units
-    step.run(unit)
+    planned = step.plan(table, step.CompactRequest())
+    run_units(step.COMPACT, table, planned)
 
-    snapshot = step.commit(table, planned, [CommitMessage.decode(step.run(unit))])
+    result = commit_plan(step.COMPACT, table, planned)
 
-    assert snapshot is not None
+    assert result.snapshot_id == 3
     assert_healthy(table)
     assert rows_of(table) == [(n, "b" if n < 10 else "a") for n in range(20)]
 

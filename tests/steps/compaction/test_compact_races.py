@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.steps import commit_plan, run_units
 from support.tables import (
     assert_healthy,
     levels_of,
@@ -20,22 +23,35 @@ from support.tables_with_deletion_vectors import (
 )
 
 from paimon_orch.errors import CommitConflictError
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
+from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
 pytestmark = pytest.mark.usefixtures("five_rows_a_batch")
 
 
-def results(planned: step.CompactionPlan) -> list[CommitMessage]:
-    return [CommitMessage.decode(step.run(unit)) for unit in planned.units]
+def results(table: Table, planned: step.CompactionPlan) -> list[CommitMessage]:
+    return run_units(step.COMPACT, table, planned)
+
+
+class CommittingFirst(InProcessExecutor):
+    """Calls a function before it runs units, so that another commit comes between plan and commit."""
+
+    def __init__(self, commit: Callable[[], object]) -> None:
+        self._commit = commit
+
+    def map(self, run: Any, units: Any, **named: Any) -> list[bytes]:
+        self._commit()
+        return super().map(run, units, **named)
 
 
 def test_of_two_compactions_of_one_snapshot_the_second_is_refused(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(100), "a")
     upsert_numbers(table, range(50), "b")
-    first, second = step.plan(table), step.plan(table)
-    done = results(first), results(second)
+    first, second = step.plan(table, step.CompactRequest()), step.plan(table, step.CompactRequest())
+    done = results(table, first), results(table, second)
     step.commit(table, first, done[0])
     before, rows = stored_files(table), rows_of(table)
     written = {entry.file.file_name for message in done[1] for entry in message.added}
@@ -57,12 +73,12 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
     upsert_numbers(table, range(10), "newer")
     step.compact(table, EXECUTOR)
     assert levels_of(table) == [4, 5]
-    upper = step.plan(table, strategy="full")
-    upper_done = results(upper)
+    upper = step.plan(table, step.CompactRequest(strategy="full"))
+    upper_done = results(table, upper)
     table.delete(table_of("k", [(50,)]))  # the row lies on level 5
     upsert_numbers(table, range(60, 61), "newest")
-    minor = step.plan(table)
-    minor_done = results(minor)
+    minor = step.plan(table, step.CompactRequest())
+    minor_done = results(table, minor)
     pairs = [(upper, upper_done), (minor, minor_done)]
     (winner, done), (loser, late) = pairs if order.startswith("upper") else pairs[::-1]
 
@@ -81,68 +97,104 @@ def test_vectors_do_not_come_loose_when_the_files_below_them_are_rewritten(
 def test_two_minor_compactions_that_mark_rows_of_one_file_do_not_both_win(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "one")
-    first = step.plan(table)
-    first_done = results(first)
+    first = step.plan(table, step.CompactRequest())
+    first_done = results(table, first)
     upsert_numbers(table, range(10, 20), "two")
-    second = step.plan(table)
-    second_done = results(second)
+    second = step.plan(table, step.CompactRequest())
+    second_done = results(table, second)
 
     step.commit(table, first, first_done)
     with pytest.raises(CommitConflictError):
         step.commit(table, second, second_done)
 
 
-def test_a_compaction_that_loses_plans_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compaction_plans_again_after_a_conflict(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(100), "a")
     upsert_numbers(table, range(50), "b")
-    run, raced = step.run, list[step.CompactionUnit]()
+    commits: list[step.CompactionResult] = []
 
-    def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
-        if not raced:
-            raced.append(unit)
-            other = step.plan(table, strategy="full")
-            step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
+    def commit_once() -> None:
+        if not commits:
+            plan = step.plan(table, step.CompactRequest(strategy="full"))
+            commits.append(commit_plan(step.COMPACT, table, plan))
             upsert_numbers(table, range(7), "c")
-        return run(unit)
 
-    monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
-    result = step.compact(table, EXECUTOR)
+    result = step.compact(table, CommittingFirst(commit_once))
 
     assert result.attempts == 2
     assert rows_of(table) == [(n, "c" if n < 7 else "b" if n < 50 else "a") for n in range(100)]
     assert_healthy(table)
 
 
-def test_a_compaction_that_always_loses_reports_the_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_plan_that_was_shown_is_executed(tmp_path: Path) -> None:
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(100), "a")
+    shown = step.plan(table, step.CompactRequest())
+
+    result = step.run_compaction(table, shown)
+
+    assert result.plan is shown
+    assert result.attempts == 1
+
+
+def test_rows_written_after_the_plan_was_shown_are_left_to_the_next_compaction(
+    tmp_path: Path,
 ) -> None:
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(100), "a")
+    shown = step.plan(table, step.CompactRequest())
+    upsert_numbers(table, range(50), "b")
+
+    result = step.run_compaction(table, shown)
+
+    assert result.plan is shown
+    assert levels_of(table) == [0, 5]
+
+
+def test_a_conflict_with_the_plan_that_was_shown_is_visible_in_the_attempts(
+    tmp_path: Path,
+) -> None:
+    table = deletion_vector_table(tmp_path)
+    upsert_numbers(table, range(100), "a")
+    request = step.CompactRequest(strategy="full")
+    shown = step.plan(table, request)
+    step.compact(table, EXECUTOR, strategy="full")
+    upsert_numbers(table, range(50), "b")
+
+    result = step.run_compaction(table, shown)
+
+    assert result.attempts == 2
+    assert result.plan is not shown
+    assert result.plan.request is request
+    assert levels_of(table) == [5]
+    assert_healthy(table)
+
+
+def test_a_compaction_that_always_conflicts_reports_it(tmp_path: Path) -> None:
     table = deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "a")
     upsert_numbers(table, range(5), "a")
-    run, number = step.run, iter(range(100, 200))
+    numbers = iter(range(100, 200))
 
-    def run_while_another_commits(unit: step.CompactionUnit) -> bytes:
-        other = step.plan(table, strategy="full")
-        step.commit(table, other, [CommitMessage.decode(run(unit)) for unit in other.units])
-        start = next(number)
+    def compact_and_write() -> None:
+        plan = step.plan(table, step.CompactRequest(strategy="full"))
+        commit_plan(step.COMPACT, table, plan)
+        start = next(numbers)
         upsert_numbers(table, range(start, start + 1), "c")
-        return run(unit)
 
-    monkeypatch.setattr("paimon_orch.steps.compaction.plan.run", run_while_another_commits)
     with pytest.raises(CommitConflictError):
-        step.compact(table, EXECUTOR)
+        step.compact(table, CommittingFirst(compact_and_write))
 
+    assert next(numbers) == 103
     assert_healthy(table)
 
 
 def test_rows_that_arrive_meanwhile_stay_on_level_0(tmp_path: Path) -> None:
     table = compacted_deletion_vector_table(tmp_path)
     upsert_numbers(table, range(10), "first")
-    planned = step.plan(table)
-    done = results(planned)
+    planned = step.plan(table, step.CompactRequest())
+    done = results(table, planned)
     upsert_numbers(table, range(5), "second")
 
     step.commit(table, planned, done)

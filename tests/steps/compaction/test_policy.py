@@ -11,7 +11,7 @@ from support.tables import new_table, table_of
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.compact import compact, plan
+from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
@@ -49,8 +49,8 @@ def test_by_default_each_file_in_level_0_is_enough(tmp_path: Path) -> None:
     assert found["dt=b"].compact
     assert found["dt=b"].strategy == "minor"
     assert "level-0 files: 1, from 1 on" in found["dt=b"].reason
-    assert found["dt=b"].figures.level0_files == 1
-    assert found["dt=b"].figures.rewrite_files == 1
+    assert found["dt=b"].metrics.level0_files == 1
+    assert found["dt=b"].metrics.rewrite_files == 1
 
 
 def test_work_waits_for_a_threshold_but_not_for_ever(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_the_tables_options_leave_alone_is_left_alone(tmp_path: Path) -> No
 
     found = said(table)["dt=a"]
 
-    assert not plan(table)
+    assert not plan(table, CompactRequest())
     assert (found.compact, found.is_waiting) == (False, False)
 
 
@@ -95,7 +95,7 @@ def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> No
     for value in "abc":
         upsert(table, "a", value=value)
         settle(table)
-    assert not plan(table)
+    assert not plan(table, CompactRequest())
 
     found = said(table)["dt=a"]
     [minor_only] = decide(table, may_be_full=False)
@@ -103,7 +103,7 @@ def test_more_garbage_than_rows_asks_for_a_full_compaction(tmp_path: Path) -> No
     settle(table, strategy="full")
 
     assert (found.compact, found.strategy) == (True, "full")
-    assert found.reason.startswith("67% of the rows are hidden or retracted, more than 50%")
+    assert found.reason.startswith("67% of the rows are deleted or retracted, more than 50%")
     assert not minor_only.compact
     assert not limited.compact
     assert not said(table)["dt=a"].compact
@@ -116,8 +116,8 @@ def test_what_is_too_much_at_once_is_left_to_people(tmp_path: Path) -> None:
     found = said(table, max_rewrite="100 b")["dt=a"]
 
     assert (found.compact, found.is_waiting) == (False, False)
-    assert found.reason.startswith("too much at once")
-    assert found.reason.endswith("at most 100 b")
+    assert found.reason.startswith("too much to rewrite")
+    assert found.reason.endswith("limit 100 b")
 
 
 def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_an_option_of_the_table_waits_for_no_threshold(tmp_path: Path) -> None:
 
     found = said(table, level0_files=9, sorted_runs=9, deleted_ratio=1.0)["dt=a"]
 
-    assert found.reason.startswith("the table's options ask for it (hidden rows)")
+    assert found.reason.startswith("required by the table's options (deleted rows)")
 
 
 def test_rows_that_wait_for_a_bucket_are_work(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_what_it_compacts_has_work_and_what_it_leaves_says_why(
             compact(table, InProcessExecutor(), strategy="full" if event == "full" else "minor")
 
     for found in decide(table, CompactionPolicy(level0_files=least)):
-        work = plan(table, partitions=[found.partition], strategy=found.strategy)
+        work = plan(table, CompactRequest(partitions=[found.partition], strategy=found.strategy))
         assert found.reason
         if found.compact or found.is_waiting:
             assert work

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.steps import commit_plan, run_units
 from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
@@ -19,7 +20,6 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact, postpone
 from paimon_orch.steps.inspection.check import check
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import sort_postponed_files
 
 Made = tuple[int, int]
@@ -153,7 +153,7 @@ def test_batches_go_to_real_buckets_by_default(tmp_path: Path) -> None:
 
     assert {count for _, count in placed(table)} == {2}
     assert [row[2] for row in rows_of(table)].count("b") == 2
-    assert not postpone.plan(table)
+    assert not postpone.plan(table, postpone.MovePostponedRequest())
     compact.compact(table, InProcessExecutor(), strategy="full")
     assert len(rows_of(table)) == 10
     assert_healthy(table)
@@ -191,14 +191,14 @@ def test_an_overwrite_replaces_what_waits_too(tmp_path: Path) -> None:
 def test_files_are_moved_once(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "a")]))
-    planned = postpone.plan(table)
-    messages = [CommitMessage.decode(postpone.run(unit)) for unit in planned.units]
-    again = [CommitMessage.decode(postpone.run(unit)) for unit in planned.units]
-    postpone.commit(table, messages)
+    planned = postpone.plan(table, postpone.MovePostponedRequest())
+    messages = run_units(postpone.MOVE_POSTPONED, table, planned)
+    again = run_units(postpone.MOVE_POSTPONED, table, planned)
+    postpone.commit(table, planned, messages)
     before = stored_files(table)
 
     with pytest.raises(CommitConflictError, match="removed by another commit"):
-        postpone.commit(table, again)
+        postpone.commit(table, planned, again)
 
     assert len(before - stored_files(table)) == 1
     assert rows_of(table) == [(1, 1, "a")]
@@ -207,10 +207,10 @@ def test_files_are_moved_once(tmp_path: Path) -> None:
 def test_files_are_moved_while_others_come_to_wait(tmp_path: Path) -> None:
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, k, "a") for k in range(9)]))
-    planned = postpone.plan(table)
+    planned = postpone.plan(table, postpone.MovePostponedRequest())
     table.upsert(table_of("p k v", [(1, 5, "b")]))
 
-    postpone.commit(table, [CommitMessage.decode(postpone.run(unit)) for unit in planned.units])
+    commit_plan(postpone.MOVE_POSTPONED, table, planned)
 
     assert rows_of(table) == [(1, k, "a") for k in range(9)]
     postpone.move_postponed(table, InProcessExecutor())
@@ -250,7 +250,7 @@ def test_what_does_not_go_with_postpone_buckets_is_refused_by_name(tmp_path: Pat
     with pytest.raises(UnsupportedError, match=r"postpone\.batch-write-fixed-bucket"):
         planned.write(shuffled.to_batches())
     with pytest.raises(InputError, match="has no postpone buckets"):
-        postpone.plan(new_table(tmp_path / "other"))
+        postpone.plan(new_table(tmp_path / "other"), postpone.MovePostponedRequest())
 
 
 @pytest.mark.parametrize(("target", "counts"), [("2", [3, 1]), ("5", [1, 1]), ("100", [1, 1])])
@@ -263,11 +263,13 @@ def test_new_partitions_get_buckets_by_the_rows_that_wait(
         postpone__default_bucket_num="7",
     )
     table.upsert(table_of("p k v", [(1, key, "a") for key in range(5)] + [(2, 1, "b")]))
-    assert [unit.buckets for unit in postpone.plan(table).units] == counts
+    assert [
+        unit.buckets for unit in postpone.plan(table, postpone.MovePostponedRequest()).units
+    ] == counts
     postpone.move_postponed(table, InProcessExecutor())
 
     table.upsert(table_of("p k v", [(1, key, "c") for key in range(50)]))
-    [unit] = postpone.plan(table).units
+    [unit] = postpone.plan(table, postpone.MovePostponedRequest()).units
     assert unit.buckets == counts[0], "a partition keeps its number of buckets"
 
 
@@ -275,4 +277,4 @@ def test_a_target_of_no_rows_per_bucket_is_refused(tmp_path: Path) -> None:
     table = waiting_table(tmp_path, postpone__target_row_num_per_bucket="0")
     table.upsert(table_of("p k v", [(1, 1, "a")]))
     with pytest.raises(InputError, match="must be at least 1"):
-        postpone.plan(table)
+        postpone.plan(table, postpone.MovePostponedRequest())

@@ -20,7 +20,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionPlan, compact
-from paimon_orch.steps.compaction.sort import SortOrder, commit, plan, plan_read_units
+from paimon_orch.steps.compaction.sort import SortOrder, SortRequest, commit, plan, plan_read_units
 from paimon_orch.steps.row_level.row_level import delete
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -51,10 +51,12 @@ def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
 def test_a_partition_becomes_one_overwrite_of_the_files_that_were_read(tmp_path: Path) -> None:
     table = three_files(tmp_path)
     before = rows_of(table)
-    planned = plan(table, BY_K, partitions=["p=a"])
+    planned = plan(table, SortRequest(order=BY_K, partitions=["p=a"]))
 
-    snapshot = commit(table, planned, sorted_rows(table, planned))
+    commit(table, planned, sorted_rows(table, planned))
 
+    snapshot = table.stores.snapshots.latest()
+    assert snapshot is not None
     assert snapshot.commit_kind is CommitKind.OVERWRITE
     assert rows_of(table) == before
     assert table.scan(filter="p = 'a'").to_arrow()["k"].to_pylist() == list(range(30))
@@ -65,7 +67,7 @@ def test_rows_inserted_while_a_sort_compaction_runs_are_not_lost_apache_paimon_4
     tmp_path: Path,
 ) -> None:
     table = three_files(tmp_path)
-    planned = plan(table, BY_K)
+    planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
     table.append(table_of("p k", [("a", 100), ("c", 101)]))
 
@@ -78,7 +80,7 @@ def test_rows_inserted_while_a_sort_compaction_runs_are_not_lost_apache_paimon_4
 
 def test_rows_deleted_while_a_sort_compaction_runs_do_not_come_back(tmp_path: Path) -> None:
     table = three_files(tmp_path, deletion_vectors__enabled="true")
-    planned = plan(table, BY_K)
+    planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
     delete(table, EXECUTOR, "k = 5")
     before, rows = stored_files(table), rows_of(table)
@@ -93,7 +95,7 @@ def test_rows_deleted_while_a_sort_compaction_runs_do_not_come_back(tmp_path: Pa
 
 def test_a_compaction_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     table = three_files(tmp_path)
-    planned = plan(table, BY_K)
+    planned = plan(table, SortRequest(order=BY_K))
     messages = sorted_rows(table, planned)
     compact(table, EXECUTOR, strategy="full")
 
@@ -105,7 +107,7 @@ def test_hidden_rows_and_their_vectors_go(tmp_path: Path) -> None:
     table = three_files(tmp_path, deletion_vectors__enabled="true")
     delete(table, EXECUTOR, "k < 5")
     before = rows_of(table)
-    planned = plan(table, BY_K, where="p = 'a'")
+    planned = plan(table, SortRequest(order=BY_K, where="p = 'a'"))
 
     commit(table, planned, sorted_rows(table, planned))
 
@@ -120,7 +122,9 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     table = three_files(tmp_path)
     before = stored_files(table)
 
-    planned = plan(table, SortOrder(("k",), "zorder"), partitions=["p=a"]).to_dict()
+    planned = plan(
+        table, SortRequest(order=SortOrder(("k",), "zorder"), partitions=["p=a"])
+    ).to_dict()
 
     assert stored_files(table) == before
     assert (planned["buckets"], planned["files"]) == (1, 3)
@@ -130,14 +134,14 @@ def test_a_plan_changes_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
 
 
 def test_an_empty_table_has_nothing_to_sort(tmp_path: Path) -> None:
-    assert not plan(new_table(tmp_path, key=(), bucket="-1"), BY_K)
+    assert not plan(new_table(tmp_path, key=(), bucket="-1"), SortRequest(order=BY_K))
 
 
 @pytest.mark.parametrize(
     ("columns", "error", "said"),
     [
         ((), InputError, "at least one column"),
-        (("p",), InputError, "a partition is sorted by itself"),
+        (("p",), InputError, "it is a partition column"),
         (("x",), NotFoundError, "x"),
     ],
 )
@@ -145,14 +149,14 @@ def test_columns_that_nothing_can_be_sorted_by_are_refused(
     tmp_path: Path, columns: tuple[str, ...], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        plan(three_files(tmp_path), SortOrder(columns))
+        plan(three_files(tmp_path), SortRequest(order=SortOrder(columns)))
 
 
 def test_nested_columns_are_refused(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, a ARRAY<INT>", key=(), bucket="-1")
 
     with pytest.raises(InputError, match="by column 'a'"):
-        plan(table, SortOrder(("k", "a")))
+        plan(table, SortRequest(order=SortOrder(("k", "a"))))
 
 
 @pytest.mark.parametrize("options", [{"key": ("k",)}, {"bucket": "2", "bucket_key": "k"}], ids=str)
@@ -162,7 +166,7 @@ def test_tables_whose_rows_have_their_places_are_refused(
     table = new_table(tmp_path, "k BIGINT, v STRING", **{"key": (), **options})  # type: ignore[arg-type]
 
     with pytest.raises(UnsupportedError, match="only append tables without buckets"):
-        plan(table, BY_K)
+        plan(table, SortRequest(order=BY_K))
 
 
 def test_keys_along_a_curve_compare_by_all_columns() -> None:

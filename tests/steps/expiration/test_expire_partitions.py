@@ -13,6 +13,7 @@ from support.damage import edit_files
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
+from paimon_orch.steps.compaction.compact import CompactRequest
 from paimon_orch.steps.compaction.compact import plan as compact_plan
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions, plan
 from paimon_orch.steps.inspection.check import check
@@ -153,7 +154,7 @@ def test_compaction_skips_expired_partitions_where_the_options_say_so(
     for _ in range(2):
         table.append(table_of("dt k", [("2020-01-01", 1), ("2999-01-01", 2)]))
 
-    planned = compact_plan(table, strategy="full")
+    planned = compact_plan(table, CompactRequest(strategy="full"))
 
     partitions = {unit.partition_text for unit in planned.units}
     expired = set() if (skips, strategy) == ("true", "values-time") else {"dt=2020-01-01"}

@@ -1,0 +1,20 @@
+"""Why files are compacted."""
+
+from enum import StrEnum
+
+
+class CompactReason(StrEnum):
+    """The reason of a compaction; the value is the text that users see."""
+
+    OPTIMIZATION_INTERVAL = "optimization interval"
+    SIZE_THRESHOLD = "size threshold"
+    SIZE_AMPLIFICATION = "size amplification"
+    SIZE_RATIO = "size ratio"
+    NUMBER_OF_RUNS = "number of runs"
+    LEVEL_0 = "level 0"
+    FULL = "full compaction"
+    DELETED_ROWS = "deleted rows"
+    DELETED_OR_EXPIRED_ROWS = "deleted or expired rows"
+    OVERLAPPING_FILES = "overlapping files"
+    SMALL_FILES = "small files"
+    SORT = "sort"

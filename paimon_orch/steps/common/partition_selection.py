@@ -1,0 +1,75 @@
+"""Which partitions a step works on: partition specs, and a filter over partition columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.predicate import collect_columns
+from paimon_orch.table.filter.partition_spec import (
+    build_any_partition_matcher,
+    parse_partition_spec,
+)
+from paimon_orch.table.scan.file_pruner import build_spec_manifest_filter
+from paimon_orch.table.scan.scan_planner import (
+    BucketSplit,
+    ScanPlanner,
+    build_bucket_splits,
+    filter_partitions,
+)
+from paimon_orch.table.table import Table
+
+PartitionSpecs = Sequence[str | Mapping[str, object]]
+"""Partition specs, full or partial: ``"dt=a/hour=1"`` or mappings of column to value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRequest:
+    """The base of requests that select partitions."""
+
+    partitions: PartitionSpecs | None = None
+    """The partitions to select; None selects all."""
+    where: str | None = None
+    """A filter over partition columns, in addition to ``partitions``."""
+
+
+def plan_splits(
+    table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
+) -> list[BucketSplit]:
+    """Return the buckets of the selected partitions; manifests that cannot name their files are not read.
+
+    Raises :class:`InputError` for a filter over other columns than partition columns.
+    """
+    if request.partitions is None:
+        splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot)
+    else:
+        splits = _plan_partition_splits(table, schema, snapshot, request.partitions)
+    if request.where is None:
+        return splits
+    from paimon_orch.table.filter.sql_parser import parse_filter
+
+    predicate = parse_filter(request.where, schema)
+    other_columns = collect_columns(predicate) - set(schema.partition_keys)
+    if other_columns:
+        raise InputError(
+            f"filter {request.where!r}: not a partition column: {', '.join(sorted(other_columns))}. Whole partitions "
+            f"are selected, by {', '.join(schema.partition_keys) or 'no column'}"
+        )
+    selected = filter_partitions((split.partition for split in splits), schema, predicate)
+    return [split for split in splits if split.partition in selected]
+
+
+def _plan_partition_splits(
+    table: Table, schema: TableSchema, snapshot: Snapshot, partitions: PartitionSpecs
+) -> list[BucketSplit]:
+    specs = [
+        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in partitions
+    ]
+    matches = build_any_partition_matcher(specs, schema)
+    live = table.stores.manifests.live(
+        snapshot,
+        manifests=build_spec_manifest_filter(specs, schema),
+        partitions=lambda candidates: [each for each in candidates if matches(each)],
+    )
+    return build_bucket_splits(live, table.stores.manifests.read_index_entries(snapshot))

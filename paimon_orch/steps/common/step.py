@@ -1,0 +1,196 @@
+"""The protocol of a maintenance step: plan, run, commit.
+
+Each step module defines a frozen request and three functions of the same shape, and one :class:`Step`
+that names them:
+
+``plan(table, request) -> Plan``
+    Reads metadata and decides what to do. Writes nothing, so a plan is also the dry run. A plan keeps its
+    request, and is false if there is nothing to do.
+``run(shared, unit) -> bytes``
+    Does one independent work unit, in any process, perhaps more than once. A unit names files; what all
+    units need (file system, schemas) is ``shared`` and is sent once per job.
+``commit(table, plan, results) -> Outcome``
+    Commits the results of all units, in the order of the units. Does nothing for a plan that is false.
+
+:func:`run_step` executes the plan that the caller holds, which is the plan that was shown to the user. It
+makes a new plan, from the plan's request, only if another commit was faster: ``attempts`` of the outcome
+counts how many plans were executed.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.retry import MAX_ATTEMPTS, retry_on_conflict
+from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyRequest:
+    """The request of a step that takes no arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What a step did; the base of all outcomes."""
+
+    duration_seconds: float = 0.0
+    attempts: int = 0
+    """The number of plans that were executed: above 1 after a conflict with another commit."""
+
+
+class StepPlan(Protocol):
+    """A plan: it keeps the request that it was made for, and is false if there is nothing to do."""
+
+    @property
+    def request(self) -> Any:
+        """Return the request that the plan was made for."""
+        ...
+
+    def __bool__(self) -> bool: ...
+
+
+RequestT = TypeVar("RequestT")
+PlanT = TypeVar("PlanT", bound=StepPlan)
+SharedT = TypeVar("SharedT")
+UnitT = TypeVar("UnitT")
+ResultT = TypeVar("ResultT")
+OutcomeT = TypeVar("OutcomeT", bound=StepOutcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkUnits(Generic[SharedT, UnitT]):
+    """The independent work of a plan."""
+
+    shared: SharedT
+    """What all units need; it is serialized once per job."""
+    units: Sequence[UnitT]
+
+
+def _no_units(_table: Table, _plan: StepPlan) -> WorkUnits[None, None]:
+    return WorkUnits(shared=None, units=())
+
+
+def _run_nothing(_shared: None, _unit: None) -> bytes:
+    raise NotImplementedError
+
+
+def _keep_plan(_table: Table, plan: PlanT) -> PlanT:
+    return plan
+
+
+def _commit_at_once(plan: PlanT) -> Iterable[PlanT]:
+    return (plan,)
+
+
+def _last_outcome(_before: OutcomeT, after: OutcomeT) -> OutcomeT:
+    return after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
+    """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``."""
+
+    title: str
+    """What the step does, to be followed by the table's name: ``compact``, ``expire snapshots of``."""
+    plan: Callable[[Table, RequestT], PlanT]
+    work: Callable[[Table, PlanT], WorkUnits[SharedT, UnitT]]
+    run: Callable[[SharedT, UnitT], bytes]
+    decode: Callable[[bytes], ResultT]
+    commit: Callable[[Table, PlanT, Sequence[ResultT]], OutcomeT]
+    discard: Callable[[Table, Sequence[ResultT]], None] | None = None
+    """Removes what finished units wrote when another unit failed."""
+    prepare: Callable[[Table, PlanT], PlanT] = _keep_plan
+    """Checks the plan again just before its units run; raises CommitConflictError if it is outdated."""
+    split: Callable[[PlanT], Iterable[PlanT]] = _commit_at_once
+    """Splits a plan into plans that are committed one after another."""
+    merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _last_outcome
+    """Returns the outcome of two plans."""
+    max_attempts: int = MAX_ATTEMPTS
+
+    def label(self, table: Table) -> str:
+        """Return what is shown in the Spark UI, in logs and in errors."""
+        return f"{self.title} {table.identifier}"
+
+
+def run_step(
+    step: Step[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT],
+    table: Table,
+    plan: PlanT,
+    executor: Executor | None = None,
+    *,
+    progress: Progress | None = None,
+) -> OutcomeT:
+    """Run the units of a plan and commit their results; the default executor is this process.
+
+    Raises :class:`CommitConflictError` if ``max_attempts`` plans lost against other commits.
+    """
+    outcome: OutcomeT | None = None
+
+    def attempt(current: PlanT) -> OutcomeT:
+        nonlocal outcome
+        for part in step.split(current):
+            done = _run_once(step, table, part, executor or InProcessExecutor(), progress)
+            outcome = done if outcome is None else step.merge(outcome, done)
+        assert outcome is not None
+        return outcome
+
+    return run_plan(
+        step.label(table),
+        plan,
+        replan=lambda lost: step.plan(table, lost.request),
+        attempt=attempt,
+        max_attempts=step.max_attempts,
+    )
+
+
+def run_plan(
+    label: str,
+    plan: PlanT,
+    *,
+    replan: Callable[[PlanT], PlanT],
+    attempt: Callable[[PlanT], OutcomeT],
+    max_attempts: int = MAX_ATTEMPTS,
+) -> OutcomeT:
+    """Execute a plan and return its outcome with duration and attempts; plan again after a conflict."""
+    started, current = time.monotonic(), plan
+
+    def execute(number: int) -> OutcomeT:
+        nonlocal current
+        if number > 1:
+            current = replan(current)
+        if not current:
+            logger.info("%s: nothing to do", label)
+        outcome = attempt(current)
+        return replace(outcome, duration_seconds=time.monotonic() - started, attempts=number)
+
+    return retry_on_conflict(label, execute, max_attempts=max_attempts)
+
+
+def _run_once(
+    step: Step[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT],
+    table: Table,
+    plan: PlanT,
+    executor: Executor,
+    progress: Progress | None,
+) -> OutcomeT:
+    current = step.prepare(table, plan) if plan else plan
+    work = step.work(table, current)
+    discard = step.discard
+
+    def undo(results: list[bytes]) -> None:
+        if discard is not None:
+            discard(table, [step.decode(result) for result in results])
+
+    results: list[bytes] = []
+    if work.units:
+        run = partial(step.run, work.shared)
+        label = step.label(table)
+        results = executor.map(run, work.units, label=label, progress=progress, undo=undo)
+    return step.commit(table, current, [step.decode(result) for result in results])
