@@ -205,8 +205,10 @@ def test_directories_in_place_of_files_are_named(
     for path in kinds(sound):
         spoil(sound, root, path, None)
         (root / path).mkdir()
+        before = content(root)
         for command in chance.sample(READS, 5):
             runner.run(*arguments_of(command, root))
+        assert content(root) == before, path
 
 
 def leaves() -> Iterator[tuple[list[str], typer.core.TyperCommand]]:

@@ -58,6 +58,7 @@ def defs() -> dg.Definitions:
 
 def test_they_load(defs: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(defs)
+    assert defs.resolve_all_asset_keys()
 
 
 def test_loading_is_quick_starts_no_spark_and_touches_no_warehouse(

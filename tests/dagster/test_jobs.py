@@ -249,12 +249,12 @@ def test_jobs_share_the_tables_pool_and_are_tagged(build: Callable[..., dg.JobDe
 def test_jobs_of_several_tables_live_in_one_location() -> None:
     jobs = [build(name) for build in BUILDERS for name in ("lake.orders", "lake.items")]
 
-    dg.Definitions.validate_loadable(
-        dg.Definitions(
-            jobs=jobs,
-            resources={
-                "paimon": PaimonCatalogResource(warehouse="/lake"),
-                "spark": SparkSessionResource(),
-            },
-        )
+    definitions = dg.Definitions(
+        jobs=jobs,
+        resources={
+            "paimon": PaimonCatalogResource(warehouse="/lake"),
+            "spark": SparkSessionResource(),
+        },
     )
+    dg.Definitions.validate_loadable(definitions)
+    assert len({job.name for job in jobs}) == len(jobs)

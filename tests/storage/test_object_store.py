@@ -282,4 +282,4 @@ def test_a_process_that_was_forked_opens_its_own_connections(s3: Bucket) -> None
         assert io.read_bytes(f"{root}/two") == b"child"
     """
     command = [sys.executable, "-c", textwrap.dedent(program), s3.root, s3.options["endpoint_url"]]
-    subprocess.run(command, check=True, timeout=60)
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0

@@ -182,8 +182,10 @@ def test_a_schema_with_a_value_of_another_type_is_refused_or_read(
     path = used(warehouse, "schema")[0]
     schema = json.loads(path.read_bytes())
     path.write_text(json.dumps(schema | {key: value}))
+    before = stored_files_below(warehouse)
     with suppress(PaimonError):
         read(warehouse)
+    assert stored_files_below(warehouse) == before
 
 
 def test_a_snapshot_that_names_a_schema_that_is_gone(warehouse: Path) -> None:
@@ -346,5 +348,7 @@ def test_rows_in_a_manifest_that_are_no_rows(
         warehouse,
         lambda file: replace(file, min_key=row, max_key=row, key_stats=stats, value_stats=stats),
     )
+    before = stored_files_below(warehouse)
     with suppress(PaimonError):
         rows_of(Catalog(str(warehouse)).table("db.t"), filter=filter)
+    assert stored_files_below(warehouse) == before
