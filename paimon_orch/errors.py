@@ -1,19 +1,21 @@
-"""The one exception tree of the library.
+"""The exceptions of the library.
 
 ::
 
     PaimonError
-    ├── TransientError               trying again may help
-    │   ├── CommitConflictError      another committer changed the same files first
-    │   └── StorageError             the file system failed
-    ├── InputError                   what the caller gave cannot be used
-    │   └── NotFoundError            a table, snapshot, tag or column that does not exist
-    ├── CorruptFileError             a stored file is not what the format says
-    │   └── MissingFileError         a stored file that another one names is not there
-    ├── UnsupportedError             valid Paimon, but newer or other than what is implemented
-    └── CancelledError               the work was cancelled by its caller
+    ├── TransientError                      a retry may succeed
+    │   ├── CommitConflictError             another committer changed the same files first
+    │   └── StorageError                    a file system call failed
+    │       └── CommitOutcomeUnknownError   the commit may have succeeded: do not retry blindly
+    ├── InputError                          an argument, option or input data cannot be used
+    │   └── NotFoundError                   a table, snapshot, tag or column does not exist
+    ├── CorruptFileError                    the content of a stored file violates the format
+    │   └── MissingFileError                a file that the metadata refers to does not exist
+    ├── UnsupportedError                    a feature or format version that is not implemented
+    └── CancelledError                      the caller cancelled the work
 
-Whether a caller may retry is decided by type alone: ``TransientError`` or not.
+The type decides whether a caller may retry: ``TransientError`` except
+``CommitOutcomeUnknownError``.
 """
 
 from collections.abc import Iterator
@@ -21,19 +23,27 @@ from contextlib import contextmanager
 
 
 class PaimonError(Exception):
-    """Base of every error that the library raises on purpose."""
+    """Base class of all errors of the library."""
 
 
 class TransientError(PaimonError):
-    """The same call may succeed when it is made again."""
+    """The same call may succeed if it is repeated."""
 
 
 class CommitConflictError(TransientError):
-    """Another committer won, and this commit's changes no longer fit the table. Plan again."""
+    """Another commit was first, and the changes of this one no longer fit the table. Plan again."""
 
 
 class StorageError(TransientError):
-    """A file system call failed for a reason that is not part of the format."""
+    """A file system or object store call failed."""
+
+
+class CommitOutcomeUnknownError(StorageError):
+    """A commit may or may not have succeeded: storage failed, and a later look was not possible.
+
+    Written files are kept. Look for the commit user in the newest snapshots before a retry, or
+    repeat the call with the same ``CommitId``, which commits at most once.
+    """
 
 
 class InputError(PaimonError):
@@ -45,9 +55,10 @@ class NotFoundError(InputError):
 
 
 class CorruptFileError(PaimonError):
-    """A stored file is damaged, or names something it must not name.
+    """A stored file is damaged or has invalid content.
 
-    :ivar path: the file that cannot be believed
+    :ivar path: the damaged file
+    :ivar reason: what is wrong with it
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -60,22 +71,22 @@ class CorruptFileError(PaimonError):
 
 
 class MissingFileError(CorruptFileError):
-    """A file that metadata names does not exist: removed by a concurrent expiration, or lost."""
+    """A file that the metadata refers to does not exist: expired concurrently, or lost."""
 
 
 class UnsupportedError(PaimonError):
-    """The table uses a feature or a format version that this library does not implement."""
+    """The table uses a feature or a format version that the library does not implement."""
 
 
 class CancelledError(PaimonError):
-    """The work was cancelled before it was done; nothing was committed."""
+    """The work was cancelled before its end; nothing was committed."""
 
 
 @contextmanager
 def wrap_decode_errors(path: str) -> Iterator[None]:
-    """Turn whatever a decoder raises on garbage into a :class:`CorruptFileError` naming ``path``.
+    """Raise the errors of a decoder as :class:`CorruptFileError` with ``path``.
 
-    What the system or a network raises says nothing of the content: it becomes a :class:`StorageError`.
+    Errors of the operating system or the network become :class:`StorageError`.
     """
     try:
         yield
@@ -88,7 +99,7 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
     except (ConnectionError, TimeoutError) as error:
         raise StorageError(f"{path}: cannot be read ({error})") from error
     except OSError as error:
-        if error.errno is None:  # not the system's: Arrow has no other class for some damages
+        if error.errno is None:  # raised by Arrow for damaged files, not by the system
             raise CorruptFileError(path, f"cannot be decoded: {error}") from error
         raise StorageError(f"{path}: cannot be read ({error.strerror})") from error
     except MemoryError as error:

@@ -5,7 +5,12 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from paimon_orch.errors import CancelledError, TransientError, UnsupportedError
+from paimon_orch.errors import (
+    CancelledError,
+    CommitOutcomeUnknownError,
+    TransientError,
+    UnsupportedError,
+)
 
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
@@ -26,6 +31,8 @@ def raise_dagster_errors(
     """
     try:
         yield
+    except CommitOutcomeUnknownError as error:  # a retry could commit the same rows twice
+        raise _build_failure(table, error) from error
     except (TransientError, OSError) as error:
         if context is None:
             raise

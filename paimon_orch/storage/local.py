@@ -8,9 +8,8 @@ from typing import IO
 from uuid import uuid4
 
 from paimon_orch.errors import CorruptFileError, StorageError, UnsupportedError
+from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import FileInfo, check_path
-
-_OPEN_ATTEMPTS = 3
 
 
 class LocalFileIO:
@@ -156,14 +155,13 @@ def _make_parents(path: str) -> None:
 
 
 def _open_new(path: str) -> IO[bytes]:
-    """Create a file; when maintenance removed its empty directory in that very moment, make that once more."""
-    for _ in range(_OPEN_ATTEMPTS):
+    """Create a file and its directory; a concurrent cleanup may delete the directory while it is empty."""
+
+    def create() -> IO[bytes]:
         _make_parents(path)
-        try:
-            return open(path, "xb")
-        except FileNotFoundError:
-            continue
-    return open(path, "xb")
+        return open(path, "xb")
+
+    return LOCAL_CREATE.call(create, retry_on=lambda error: isinstance(error, FileNotFoundError))
 
 
 def _write_temporary(path: str, data: bytes) -> str:

@@ -11,8 +11,6 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
-
 from paimon_orch.errors import (
     CorruptFileError,
     InputError,
@@ -20,6 +18,7 @@ from paimon_orch.errors import (
     StorageError,
     UnsupportedError,
 )
+from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY, OBJECT_READ
 from paimon_orch.storage.base import FileInfo, check_path
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
@@ -37,8 +36,6 @@ _PACKAGE_BY_SCHEME = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"
 _DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
     name: {"max_concurrency": 1} for name in ("s3", "s3a")
 }
-_READ_ATTEMPTS = 2  # the packages try again themselves: more would only multiply the waiting
-_PUT_ATTEMPTS = 6
 _LOCK_SECONDS = 60
 _PART_BYTES = (
     16 << 20
@@ -128,7 +125,9 @@ class FsspecFileIO:
             return self._create_under_lock(fs, path, data)
         self._verify_exclusive_create(fs, path)
         try:
-            _retry_while_busy(lambda: fs.pipe_file(path, data, mode="create"))
+            OBJECT_PUT_WHILE_BUSY.call(
+                lambda: fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
+            )
         except Exception as error:  # noqa: BLE001 - the outcome is looked up
             return self._resolve_create_outcome(path, data, error)
         return True
@@ -323,12 +322,9 @@ class FsspecFileIO:
     def _retry_read(self, path: str, done: str, call: Callable[[], T]) -> T:
         """Call what may be called again, and do so when the store has a bad moment."""
         with self._wrap_errors(path, done):
-            return Retrying(
-                retry=retry_if_exception(lambda error: not isinstance(error, _PERMANENT_ERRORS)),
-                stop=stop_after_attempt(_READ_ATTEMPTS),
-                wait=wait_exponential(multiplier=0.1, max=2) + wait_random(0, 0.1),
-                reraise=True,
-            )(call)
+            return OBJECT_READ.call(
+                call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)
+            )
 
     @contextmanager
     def _wrap_errors(self, path: str, done: str) -> Iterator[None]:
@@ -378,14 +374,9 @@ def open_object_store(uri: str, options: Mapping[str, Any]) -> tuple[FsspecFileI
     return FsspecFileIO(root, StorageOptions.of(options)), root
 
 
-def _retry_while_busy(put: Callable[[], object]) -> None:
-    """Repeat a conditional put while the store says that it is busy with this name: nothing is decided then."""
-    Retrying(
-        retry=retry_if_exception(lambda e: isinstance(e, OSError) and e.errno == errno.EBUSY),
-        stop=stop_after_attempt(_PUT_ATTEMPTS),
-        wait=wait_exponential(multiplier=0.05, max=1) + wait_random(0, 0.05),
-        reraise=True,
-    )(put)
+def _is_busy(error: BaseException) -> bool:
+    """Return whether another put of the same name is in progress, so that this one had no effect."""
+    return isinstance(error, OSError) and error.errno == errno.EBUSY
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:

@@ -20,10 +20,16 @@ from py4j.protocol import Py4JError
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from paimon_orch import errors
-from paimon_orch.errors import CancelledError, CommitConflictError, PaimonError, TransientError
+from paimon_orch.errors import (
+    CancelledError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    PaimonError,
+    TransientError,
+)
+from paimon_orch.retry_policy import SPARK_JOB
 from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
 from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
 from paimon_orch.spark.execution.tasks import ArrowTask, lighten_worker_after, map_units_in_spark
@@ -39,7 +45,6 @@ RESULT_COLUMNS = "id bigint, result binary, error string"
 _RESULT_SCHEMA = pa.schema({"id": pa.int64(), "result": pa.binary(), "error": pa.string()})
 _POLL_SECONDS = 0.1
 _FAILED_PART = -1  # the part of units that failed
-_JOB_ATTEMPTS = 3
 
 
 class SparkExecutor:
@@ -119,16 +124,14 @@ class SparkExecutor:
         because it would have to repeat an earlier stage is run again, on a new frame that reads the rows anew.
         """
 
-        def warn(_: RetryCallState) -> None:
+        def warn(_number: int, _error: BaseException) -> None:
             logger.warning("%s: executors died with rows of an earlier stage; runs again", label)
 
-        retrying = Retrying(
-            retry=retry_if_exception(_is_stage_lost),
-            stop=stop_after_attempt(_JOB_ATTEMPTS),
-            before_sleep=warn,
-            reraise=True,
+        rows = SPARK_JOB.call(
+            partial(self._collect, frame_of, tasks, label, progress),
+            retry_on=_is_stage_lost,
+            before_retry=warn,
         )
-        rows = retrying(self._collect, frame_of, tasks, label, progress)
         if progress is not None:
             progress(tasks, tasks)
         return _unpack_results(rows, label, undo)
@@ -184,7 +187,7 @@ class SparkExecutor:
             return future.result()
         if self._cancelled.is_set():
             raise _build_cancelled_error(label) from error
-        raise translate_failure(label, error, _JOB_ATTEMPTS) from error
+        raise translate_failure(label, error, SPARK_JOB.attempts) from error
 
 
 def _is_finished(future: "Future[pa.Table]") -> bool:
@@ -285,7 +288,7 @@ def _is_retryable(error: Exception, attempts: int) -> bool:
 
 
 def _is_transient(error: Exception) -> bool:
-    if isinstance(error, CommitConflictError):
+    if isinstance(error, (CommitConflictError, CommitOutcomeUnknownError)):
         return False
     return isinstance(error, (TransientError, OSError))
 

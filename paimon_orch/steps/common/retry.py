@@ -3,18 +3,19 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
-
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.retry_policy import STEP_ON_CONFLICT
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 
 
 def retry_on_conflict(
@@ -25,20 +26,15 @@ def retry_on_conflict(
     It is called again after a :class:`CommitConflictError`, at most ``max_attempts`` times; the last error is raised.
     """
 
-    def warn(state: RetryCallState) -> None:
-        error = None if state.outcome is None else state.outcome.exception()
-        logger.warning("%s: attempt %d conflicted: %s", label, state.attempt_number, error)
+    def warn(number: int, error: BaseException) -> None:
+        logger.warning("%s: attempt %d conflicted: %s", label, number, error)
 
-    retrying = Retrying(
-        retry=retry_if_exception_type(CommitConflictError),
-        stop=stop_after_attempt(max_attempts),
-        before_sleep=warn,
-        reraise=True,
+    numbers = count(1)
+    return replace(STEP_ON_CONFLICT, attempts=max_attempts).call(
+        lambda: attempt(next(numbers)),
+        retry_on=lambda error: isinstance(error, CommitConflictError),
+        before_retry=warn,
     )
-    for state in retrying:
-        with state:
-            result = attempt(state.retry_state.attempt_number)
-    return result
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.retry_policy import STEP_ON_CONFLICT
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.file_deletion import DeletionResult, delete_files, delete_in_threads
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
@@ -43,8 +44,6 @@ from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, Snapshot
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
-
-_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,29 +300,35 @@ def expire_snapshots(
     Raises :class:`CommitConflictError` if tags or branches come faster than they are looked at.
     """
     started = time.monotonic()
-    for _ in range(_MAX_ATTEMPTS):
+
+    def attempt() -> SnapshotExpirationResult | None:
         planned = plan(table, **limits)
         if not planned:
-            delete_in_threads(
-                SafeDeleter(io=table.io, roots=(table.paths.root,)), planned.consumers
-            )
+            deleter = SafeDeleter(io=table.io, roots=(table.paths.root,))
+            delete_in_threads(deleter, planned.consumers)
             return SnapshotExpirationResult(duration_seconds=time.monotonic() - started)
         final = advance_hint_and_recheck(table, planned)
-        if final is not None:
-            return _run_expiration(
-                table,
-                final,
-                executor=executor or InProcessExecutor(),
-                progress=progress,
-                started=started,
+        if final is None:
+            logger.info(
+                "%s: a tag or branch was created during the expiration; planning again",
+                table.identifier,
             )
-        logger.info(
-            "%s: a tag or branch came while snapshots expired; planning again", table.identifier
+            return None
+        return _run_expiration(
+            table,
+            final,
+            executor=executor or InProcessExecutor(),
+            progress=progress,
+            started=started,
         )
-    raise CommitConflictError(
-        f"{table.identifier}: tags and branches changed {_MAX_ATTEMPTS} times while snapshots were to expire; no file "
-        "was deleted. Try again"
-    )
+
+    result = STEP_ON_CONFLICT.call_until_result(attempt)
+    if result is None:
+        raise CommitConflictError(
+            f"{table.identifier}: tags and branches changed {STEP_ON_CONFLICT.attempts} times "
+            "during the expiration of snapshots; no file was deleted. Try again"
+        )
+    return result
 
 
 def _run_expiration(

@@ -6,7 +6,6 @@ only what is optional by the format may be missing.
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.retry_policy import REFERENCE_READ, SNAPSHOT_LISTING
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -30,8 +30,6 @@ from paimon_orch.table.metadata.snapshot_store import (
 )
 
 CHANGELOG_PREFIX = "changelog-"
-_MAX_ROUNDS = 5
-_PAUSE_SECONDS = 0.05
 
 
 class RetainedSnapshotKind(StrEnum):
@@ -129,16 +127,23 @@ class RetainedSnapshotStore:
 
         One that goes while it is read may have gone for another that was not there to be listed.
         """
-        for _ in range(_MAX_ROUNDS):
-            vanished: list[str] = []
-            found = {
-                v.path: v for paths in self.branches() for v in self.read_branch(paths, vanished)
-            }
-            if not vanished:
-                return found
-        raise StorageError(
-            f"{self.root}: snapshots go faster than they are read; nothing was deleted. Try again"
-        )
+        versions = SNAPSHOT_LISTING.call_until_result(self._read_stable)
+        if versions is None:
+            raise StorageError(
+                f"{self.root}: snapshots are expiring faster than they can be listed; nothing was "
+                "deleted. Try again"
+            )
+        return versions
+
+    def _read_stable(self) -> dict[str, RetainedSnapshot] | None:
+        """Read all versions; None if one of them was deleted meanwhile."""
+        vanished: list[str] = []
+        versions = {
+            version.path: version
+            for paths in self.branches()
+            for version in self.read_branch(paths, vanished)
+        }
+        return None if vanished else versions
 
     def read_branch(
         self, paths: TablePaths, vanished: list[str] | None = None
@@ -292,7 +297,6 @@ class ReferencedFiles:
     """
 
     store: RetainedSnapshotStore
-    sleep: Callable[[float], None] = time.sleep
     names: set[str] = field(default_factory=set)
     versions: dict[str, RetainedSnapshot] = field(default_factory=dict)
     _opened: set[str] = field(default_factory=set)
@@ -318,16 +322,19 @@ class ReferencedFiles:
         something that it needs is missing is an error: an expiration under way is given a moment, then
         :class:`MissingFileError` names the file.
         """
-        failure: PaimonError | None = None
-        for attempt in range(_MAX_ROUNDS):
+        has_new_versions = False
+
+        def read_pending() -> None:
+            nonlocal has_new_versions
             pending = self._pending()
-            failure = self._read(pending)
-            if failure is None:
-                self._reader = None  # the lists of these versions are needed no more
-                return bool(pending) or attempt > 0
-            self.sleep(_PAUSE_SECONDS * 2**attempt)
-        assert failure is not None
-        raise failure
+            has_new_versions |= bool(pending)
+            self._read(pending)
+
+        REFERENCE_READ.call(
+            read_pending, retry_on=lambda error: isinstance(error, MissingFileError)
+        )
+        self._reader = None  # the manifest lists of these versions are not needed any more
+        return has_new_versions
 
     def _lists(self) -> ReferenceReader:
         if self._reader is None:
@@ -341,7 +348,8 @@ class ReferencedFiles:
             v for path, v in found.items() if not _has_same_snapshot(self.versions.get(path), v)
         ]
 
-    def _read(self, pending: Sequence[RetainedSnapshot]) -> PaimonError | None:
+    def _read(self, pending: Sequence[RetainedSnapshot]) -> None:
+        """Read versions; raises the last :class:`MissingFileError` after all were tried."""
         reader, failure = self._lists(), None
         for version in pending:
             try:
@@ -351,7 +359,8 @@ class ReferencedFiles:
                 failure = error
             else:
                 self.versions[version.path] = version
-        return failure
+        if failure is not None:
+            raise failure
 
     def _add(self, reader: ReferenceReader, version: RetainedSnapshot) -> None:
         names = list_metadata_names(reader, version)

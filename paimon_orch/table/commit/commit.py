@@ -1,4 +1,4 @@
-"""Committing: one new snapshot, atomically, or nothing.
+"""Commits: create one new snapshot atomically, or change nothing.
 
 See docs/format/commit.md.
 """
@@ -11,22 +11,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
-from tenacity import (
-    Retrying,
-    retry_if_result,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_exponential,
-    wait_random,
-)
-
 from paimon_orch.errors import (
     CommitConflictError,
+    CommitOutcomeUnknownError,
     InputError,
     NotFoundError,
+    PaimonError,
     StorageError,
-    UnsupportedError,
 )
+from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     COMMIT_MAX_RETRIES,
     COMMIT_MAX_RETRY_WAIT,
@@ -36,6 +29,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from paimon_orch.retry_policy import RetryPolicy
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.snapshot_builder import SnapshotBuilder
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
@@ -44,21 +38,24 @@ from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
 
 logger = logging.getLogger(__name__)
 
-_MAX_UNKNOWN_OUTCOMES = 3  # of one commit; then the caller is told
+_MAX_UNKNOWN_OUTCOMES = 3
+"""Attempts of one commit whose outcome may be unknown before the commit fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitId:
-    """Names one commit of one job: committed a second time, after a crash say, it changes nothing.
+    """Identifies one commit of a job, so that a repeated commit, e.g. after a crash, has no effect.
 
-    ``user`` is the job's name, the same in all its runs and no other job's; ``identifier`` grows from commit to commit,
-    such as a date or an offset. What is not above the newest identifier of the user counts as committed.
+    An identifier that is not greater than the newest one of the user counts as committed.
 
     See docs/format/commit.md#duplicates-after-a-restart.
     """
 
     user: str
+    """The name of the job: the same in all its runs, and unique to it."""
+
     identifier: int
+    """A number that increases with each commit, such as a date or an offset."""
 
     def __post_init__(self) -> None:
         if not self.user.strip():
@@ -70,7 +67,7 @@ class CommitId:
 
 
 def create_commit_user(schema: TableSchema) -> str:
-    """Return a fresh commit user, as batch commits must use.
+    """Return a new unique commit user, as batch commits must use.
 
     See docs/format/commit.md#duplicates-after-a-restart.
     """
@@ -80,27 +77,28 @@ def create_commit_user(schema: TableSchema) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _CommitState:
-    """What the attempts at one commit have done so far.
-
-    ``seen`` is the newest snapshot that was there at the last attempt, ``written`` the delta lists of attempts that may
-    have become a snapshot, ``uncertain`` how many times that stayed unknown.
-    """
+    """The progress of the attempts of one commit."""
 
     changes: CommitChanges
     count: int = 0
-    seen: int = 0
-    written: set[str] = field(default_factory=set)
+    """Number of attempts started."""
+
+    latest_id: int = 0
+    """Newest snapshot at the start of the last attempt, 0 without snapshots."""
+
+    delta_lists: set[str] = field(default_factory=set)
+    """Delta manifest lists of attempts that may have become a snapshot."""
+
     unknown_outcomes: int = 0
+    """Number of attempts whose outcome was unknown at their end."""
+
+    unresolved_id: int | None = None
+    """Id of a snapshot that an attempt may have created, until its file was looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TableCommit:
-    """Commits changes to one table and branch for one commit user.
-
-    After a commit ``attempts`` tells how many times it was tried. ``duplicate`` tells that the user had committed this
-    identifier before, by another call: the files of this one are no part of the table then. ``check`` refuses a schema
-    whose options forbid the step; each attempt calls it, as options may change meanwhile.
-    """
+    """Commits changes to one table or branch for one commit user."""
 
     schemas: SchemaStore
     snapshots: SnapshotStore
@@ -108,44 +106,45 @@ class TableCommit:
     user: str
     clock: Callable[[], float] = time.time
     check: Callable[[TableSchema], None] = lambda _: None
+    """Refuses a schema whose options forbid the step; called by each attempt, as options can change."""
+
     attempts: int = field(default=0, init=False)
+    """Number of attempts of the last commit."""
+
     is_duplicate: bool = field(default=False, init=False)
+    """Whether another call had committed the identifier before: the new files are not in the table."""
 
     def commit(self, changes: CommitChanges) -> Snapshot:
-        """Make one new snapshot and return it; or the one that is there, if these changes were committed before.
+        """Create one new snapshot and return it; if it is committed already, return that snapshot.
 
-        Raises :class:`CommitConflictError` if another committer changed the same files, or if ``commit.max-retries``
-        attempts in a row, or those of ``commit.timeout``, lost the race for the next snapshot id. In both cases the table is
-        unchanged and the manifests written for the attempt are removed; data files stay for the caller to remove.
-        Raises :class:`StorageError` if storage fails; where the outcome stays unknown, the text says so.
+        Raises :class:`CommitConflictError` if another committer changed the same files, or if all
+        attempts (``commit.max-retries``, ``commit.timeout``) lost the race for the next snapshot id.
+        The table is then unchanged and the manifests of the attempt are deleted; the caller deletes
+        the data files.
+
+        Raises :class:`CommitOutcomeUnknownError` if storage failed and the commit may have
+        succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed before.
         """
-        options = self.schemas.latest().typed_options
-        retries = options.get(COMMIT_MAX_RETRIES)
-        shortest = options.get(COMMIT_MIN_RETRY_WAIT).total_seconds()
-        patience = options.get(COMMIT_TIMEOUT, timedelta(days=365)).total_seconds()
-        longest = options.get(COMMIT_MAX_RETRY_WAIT).total_seconds()
-        retrying = Retrying(
-            retry=retry_if_result(lambda snapshot: snapshot is None),
-            stop=stop_after_attempt(retries + 1) | stop_after_delay(patience),
-            wait=wait_exponential(multiplier=shortest, max=longest) + wait_random(0, shortest),
-            retry_error_callback=lambda _: None,
-        )
         state = _CommitState(changes=changes)
+        policy = _build_retry_policy(self.schemas.latest().typed_options)
         try:
-            snapshot: Snapshot | None = retrying(self._attempt, state)
-        except UnsupportedError as error:
-            if state.written:
-                raise StorageError(
-                    f"{error}; it is not known whether the commit happened"
-                ) from error
+            snapshot = policy.call_until_result(lambda: self._attempt(state))
+        except CommitOutcomeUnknownError:
+            raise
+        except (PaimonError, OSError) as error:
+            if state.unresolved_id is not None:
+                raise self._build_unknown_outcome(state.unresolved_id, error) from error
             raise
         self.attempts = state.count
         if snapshot is None:
+            if state.unresolved_id is not None:
+                raise self._build_unknown_outcome(state.unresolved_id, "no attempt is left")
             raise CommitConflictError(
-                f"{self.snapshots.paths.root}: {self.attempts} attempts lost the race for the next snapshot; the "
-                "table is unchanged. Try again, or raise the options 'commit.max-retries' and 'commit.timeout'."
+                f"{self.snapshots.paths.root}: {self.attempts} attempts lost the race for the next "
+                "snapshot; the table is unchanged. Try again, or raise the options "
+                "'commit.max-retries' and 'commit.timeout'."
             )
-        self.is_duplicate = snapshot.delta_manifest_list not in state.written
+        self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
         logger.info(
             "committed snapshot %d (%s) to %s, attempt %d",
             snapshot.id,
@@ -156,51 +155,62 @@ class TableCommit:
         return snapshot
 
     def find_committed(self, identifier: int) -> Snapshot | None:
-        """Return the snapshot by which this user has committed an identifier, or a later one; None if it has not."""
-        found = None
+        """Return the snapshot in which this user committed an identifier, or the next greater one.
+
+        None if the identifier is not committed.
+        """
+        committed = None
         for snapshot in self.snapshots.walk_back():
             if snapshot.commit_user != self.user:
                 continue
             if snapshot.commit_identifier < identifier:
                 break
-            found = snapshot
+            committed = snapshot
             if snapshot.commit_identifier == identifier:
                 break
-        return found
+        return committed
+
+    def _build_unknown_outcome(self, snapshot_id: int, reason: object) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"{self.snapshots.path(snapshot_id)}: it is not known whether the commit happened "
+            f"({reason}). No file was deleted. Before a retry, look for the commit user {self.user} "
+            "in the newest snapshots."
+        )
 
     def _find_earlier_commit(self, state: _CommitState, latest: Snapshot | None) -> Snapshot | None:
-        """Return the snapshot that these very changes have become already."""
+        """Return the snapshot of an earlier attempt or call that committed the same changes."""
         changes = state.changes
         if state.count == 1 and changes.identifier != BATCH_COMMIT_IDENTIFIER:
             return self.find_committed(changes.identifier)
         if state.count == 1 or latest is None:
             return None
-        if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.written:
-            return None  # every attempt is known to have lost, and the user is ours alone
-        mine = self.user, changes.identifier, changes.kind
-        for snapshot_id in range(state.seen + 1, latest.id + 1):
+        if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.delta_lists:
+            return None  # every attempt is known to have lost, and no other job has this user
+        commit_key = self.user, changes.identifier, changes.kind
+        for snapshot_id in range(state.latest_id + 1, latest.id + 1):
             try:
                 snapshot = self.snapshots.get(snapshot_id)
-            except NotFoundError as error:  # expired in these seconds, and perhaps with it our own
-                raise StorageError(
-                    f"{error}: it is not known whether the commit happened"
-                ) from error
-            if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == mine:
+            except NotFoundError as error:  # expired since the last attempt; it may be this commit
+                raise self._build_unknown_outcome(snapshot_id, error) from error
+            other_key = snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind
+            if other_key == commit_key:
                 return snapshot
         return None
 
     def _attempt(self, state: _CommitState) -> Snapshot | None:
-        """Try once; None if it is to be tried again."""
+        """Try once; None if another attempt is needed."""
         state.count += 1
         latest = self.snapshots.latest()
         earlier = self._find_earlier_commit(state, latest)
         if earlier is not None:
             return earlier
-        state.seen = 0 if latest is None else latest.id
+        state.latest_id = 0 if latest is None else latest.id
+        if state.unresolved_id is not None and state.latest_id >= state.unresolved_id:
+            state.unresolved_id = None  # it is the snapshot of another commit
         schema = self.schemas.latest()
         self.check(schema)
         writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
-        coming = SnapshotBuilder(
+        builder = SnapshotBuilder(
             changes=state.changes,
             latest=latest,
             schema=schema,
@@ -208,42 +218,48 @@ class TableCommit:
             manifests=self.manifests,
         )
         try:
-            snapshot = coming.write(writer, self.user, int(self.clock() * 1000))
+            snapshot = builder.write(writer, self.user, int(self.clock() * 1000))
         except BaseException:
             writer.remove()
             raise
-        state.written.add(snapshot.delta_manifest_list)
+        state.delta_lists.add(snapshot.delta_manifest_list)
         created = self._create_snapshot_file(snapshot, state)
         if created is False:
-            state.written.remove(snapshot.delta_manifest_list)
+            state.delta_lists.remove(snapshot.delta_manifest_list)
             writer.remove()
         if not created:
             return None
         try:
             self.snapshots.write_hint(LATEST, snapshot.id)
-        except (OSError, StorageError) as error:  # the commit has happened; the hint only helps
-            logger.warning("snapshot %d is committed, its hint is not: %s", snapshot.id, error)
+        except (OSError, StorageError) as error:  # the hint only speeds up reads
+            logger.warning("snapshot %d is committed, but not its hint: %s", snapshot.id, error)
         return snapshot
 
     def _create_snapshot_file(self, snapshot: Snapshot, state: _CommitState) -> bool | None:
-        """Create the snapshot file; None if it is not known whether it is there now, or will be.
+        """Create the snapshot file; None if it is unknown whether it exists or will exist.
 
-        An unknown outcome is settled by the next attempt: it finds the snapshot, or creates one of the same id, which
-        only one of the two can get. Until then nothing may be removed.
+        The next attempt resolves an unknown outcome: it finds the snapshot, or tries to create one
+        with the same id, which only one of the two can get. Until then no file may be deleted.
         """
         path, data = self.snapshots.path(snapshot.id), snapshot.to_json()
+        io = self.snapshots.io
         try:
-            if self.snapshots.io.create(path, data):
-                return True
-            return self.snapshots.io.read_bytes(path) == data
+            return io.create(path, data) or io.read_bytes(path) == data
         except (OSError, StorageError) as error:
             with suppress(OSError, StorageError):
-                return self.snapshots.io.read_bytes(path) == data
+                return io.read_bytes(path) == data
+            state.unresolved_id = snapshot.id
             state.unknown_outcomes += 1
             if state.unknown_outcomes < _MAX_UNKNOWN_OUTCOMES:
-                logger.warning("%s: asked again, the outcome is unknown (%s)", path, error)
+                logger.warning("%s: trying again, as the outcome is unknown (%s)", path, error)
                 return None
-            raise StorageError(
-                f"{path}: it is not known whether the commit happened ({error}). Nothing was removed; if it did "
-                f"not, a new attempt is safe. Look for commit user {snapshot.commit_user}."
-            ) from error
+            raise self._build_unknown_outcome(snapshot.id, error) from error
+
+
+def _build_retry_policy(options: Options) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=options.get(COMMIT_MAX_RETRIES) + 1,
+        min_wait=options.get(COMMIT_MIN_RETRY_WAIT).total_seconds(),
+        max_wait=options.get(COMMIT_MAX_RETRY_WAIT).total_seconds(),
+        timeout=options.get(COMMIT_TIMEOUT, timedelta(days=365)).total_seconds(),
+    )

@@ -33,6 +33,7 @@ from paimon_orch.format.types.data_types import (
     parse_type,
     type_to_sql,
 )
+from paimon_orch.retry_policy import SCHEMA_CHANGE
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_evolution.schema_changes import (
     AddColumn,
@@ -50,7 +51,6 @@ from paimon_orch.table.schema_evolution.schema_changes import (
     UpdateType,
 )
 
-_MAX_ATTEMPTS = 10
 _PATH_STEPS = "a row's field by name, 'element' of an array, 'value' of a map"
 
 
@@ -67,18 +67,23 @@ def alter_schema(
     the table is unchanged then.
     """
     changes = list(changes)
-    for _ in range(_MAX_ATTEMPTS):
+
+    def create_next() -> TableSchema | None:
         old = store.latest()
         new = apply_schema_changes(
             old, changes, has_snapshots=has_snapshots(), time_millis=time_millis
         )
         if replace(new, id=old.id, time_millis=old.time_millis) == old:
             return old
-        if store.create(new):
-            return new
-    raise CommitConflictError(
-        f"{store.paths.root}: {_MAX_ATTEMPTS} attempts lost the race for the next schema; the table is unchanged"
-    )
+        return new if store.create(new) else None
+
+    schema = SCHEMA_CHANGE.call_until_result(create_next)
+    if schema is None:
+        raise CommitConflictError(
+            f"{store.paths.root}: {SCHEMA_CHANGE.attempts} attempts lost the race for the next "
+            "schema; the table is unchanged"
+        )
+    return schema
 
 
 def apply_schema_changes(

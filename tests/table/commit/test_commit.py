@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog, CommitId
-from paimon_orch.errors import CommitConflictError, InputError, StorageError
+from paimon_orch.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    InputError,
+    StorageError,
+)
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
@@ -142,6 +147,7 @@ def test_a_commit_that_always_loses_gives_up_and_removes_its_files(
 
 def test_a_commit_gives_up_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(tmp_path, commit__timeout="0 ms")
+    Path(table.paths.snapshot_dir).mkdir()
     replace_create(
         monkeypatch, lambda _: lambda _self, path, _data: bool(Path(path).write_bytes(b""))
     )
@@ -385,7 +391,7 @@ def failing_create(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_create(monkeypatch, failing)
 
 
-def test_an_uncertain_outcome_is_told_and_nothing_is_removed(
+def test_an_unknown_outcome_is_raised_and_no_file_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request may still be on its way: the files that its snapshot names have to stay."""
@@ -394,7 +400,9 @@ def test_an_uncertain_outcome_is_told_and_nothing_is_removed(
     before = stored_files(table)
     with monkeypatch.context() as patch:
         failing_create(patch)
-        with pytest.raises(StorageError, match="not known whether the commit happened"):
+        with pytest.raises(
+            CommitOutcomeUnknownError, match="not known whether the commit happened"
+        ):
             table.upsert(table_of("k v", [(2, "b")]))
 
     kinds = sorted(Path(path).name.split("-")[0] for path in stored_files(table) - before)
@@ -404,7 +412,34 @@ def test_an_uncertain_outcome_is_told_and_nothing_is_removed(
     assert rows_of(table) == [(1, "a"), (3, "c")]
 
 
-def test_an_uncertain_ingest_keeps_its_data_files(
+@pytest.mark.parametrize("is_created", [True, False])
+def test_an_unknown_outcome_without_attempts_left_is_no_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created: bool
+) -> None:
+    """A conflict would delete the data files, which the snapshot may refer to."""
+    table = new_table(tmp_path, commit__max_retries="0")
+
+    def lose_answer(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            if is_created:
+                original(self, path, data)
+                patch.setattr(LocalFileIO, "read_bytes", fail)
+            raise StorageError("the connection broke")
+
+        return create
+
+    def fail(_: LocalFileIO, path: str) -> bytes:
+        raise StorageError(f"{path}: no answer")
+
+    with monkeypatch.context() as patch:
+        replace_create(patch, lose_answer)
+        with pytest.raises(CommitOutcomeUnknownError, match="no attempt is left"):
+            table.append(table_of("k v", [(1, "a")]))
+
+    assert rows_of(table) == ([(1, "a")] if is_created else [])
+
+
+def test_an_ingest_with_an_unknown_outcome_keeps_its_data_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path)
@@ -412,7 +447,7 @@ def test_an_uncertain_ingest_keeps_its_data_files(
     done = planned.write(table_of("k v", [(1, "a")]).to_batches())
     failing_create(monkeypatch)
 
-    with pytest.raises(StorageError, match="not known"):
+    with pytest.raises(CommitOutcomeUnknownError, match="not known"):
         ingest.commit(table, planned, [done], 0.0)
 
     assert [path for path in stored_files(table) if "/bucket-0/" in path]

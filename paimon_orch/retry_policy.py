@@ -1,0 +1,109 @@
+"""How often and how fast calls are repeated: the policy of every retry in the library."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    retry_if_result,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential,
+    wait_random,
+)
+from tenacity.stop import stop_base
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a call is tried, and how long to wait in between.
+
+    The wait before attempt ``n`` is ``min_wait * 2 ** (n - 2)`` seconds, at most ``max_wait``, plus
+    a random time of up to ``min_wait``. No attempt starts later than ``timeout`` seconds after the
+    first.
+    """
+
+    attempts: int
+    min_wait: float = 0.0
+    max_wait: float = 0.0
+    timeout: float | None = None
+
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        retry_on: Callable[[BaseException], bool],
+        before_retry: Callable[[int, BaseException], None] | None = None,
+    ) -> T:
+        """Return the result of ``function``, called again after the errors that ``retry_on`` accepts.
+
+        ``before_retry`` gets the number of the failed attempt, from 1, and its error. Raises the
+        error of the last attempt.
+        """
+
+        def notify(state: RetryCallState) -> None:
+            error = None if state.outcome is None else state.outcome.exception()
+            if before_retry is not None and error is not None:
+                before_retry(state.attempt_number, error)
+
+        retrying = Retrying(
+            retry=retry_if_exception(retry_on),
+            stop=self._stop,
+            wait=self._wait,
+            before_sleep=notify,
+            reraise=True,
+        )
+        return retrying(function)
+
+    def call_until_result(self, function: Callable[[], T | None]) -> T | None:
+        """Return the first result of ``function`` that is not None; None if no attempt has one.
+
+        Errors are raised at the first attempt that has one.
+        """
+        retrying = Retrying(
+            retry=retry_if_result(lambda result: result is None),
+            stop=self._stop,
+            wait=self._wait,
+            retry_error_callback=lambda _: None,
+        )
+        return retrying(function)
+
+    @property
+    def _stop(self) -> stop_base:
+        stop = stop_after_attempt(self.attempts)
+        return stop if self.timeout is None else stop | stop_after_delay(self.timeout)
+
+    @property
+    def _wait(self) -> Callable[[RetryCallState], float]:
+        exponential = wait_exponential(multiplier=self.min_wait, max=self.max_wait)
+        return exponential + wait_random(0, self.min_wait)
+
+
+OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0)
+"""Reads of an object store. Few, because the packages of fsspec retry too."""
+
+OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0)
+"""Conditional puts that the store refused because another put of the same name is in progress."""
+
+LOCAL_CREATE = RetryPolicy(attempts=4)
+"""Creation of local files whose empty directory was deleted by a concurrent cleanup."""
+
+STEP_ON_CONFLICT = RetryPolicy(attempts=3)
+"""Steps that lost a race and plan again."""
+
+SCHEMA_CHANGE = RetryPolicy(attempts=10, min_wait=0.01, max_wait=0.1)
+"""Changes of a schema that another writer changed first."""
+
+SNAPSHOT_LISTING = RetryPolicy(attempts=5)
+"""Listings of snapshots during which snapshots expired."""
+
+REFERENCE_READ = RetryPolicy(attempts=5, min_wait=0.05, max_wait=1.0)
+"""Reads of all referenced files while metadata files that are still listed are missing."""
+
+SPARK_JOB = RetryPolicy(attempts=3)
+"""Spark jobs that failed because the output of an earlier stage was lost."""

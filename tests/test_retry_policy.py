@@ -1,0 +1,56 @@
+"""Retry policies: how often a call is repeated, and after which errors."""
+
+import pytest
+
+from paimon_orch.retry_policy import RetryPolicy
+
+
+def fail_until(successful: int, calls: list[int]) -> int:
+    calls.append(len(calls) + 1)
+    if len(calls) < successful:
+        raise OSError(f"attempt {len(calls)}")
+    return len(calls)
+
+
+def test_a_call_is_repeated_after_the_named_errors() -> None:
+    calls, failures = list[int](), list[tuple[int, str]]()
+
+    result = RetryPolicy(attempts=3).call(
+        lambda: fail_until(3, calls),
+        retry_on=lambda error: isinstance(error, OSError),
+        before_retry=lambda number, error: failures.append((number, str(error))),
+    )
+
+    assert result == 3
+    assert failures == [(1, "attempt 1"), (2, "attempt 2")]
+
+
+def test_the_error_of_the_last_attempt_is_raised() -> None:
+    calls = list[int]()
+    with pytest.raises(OSError, match="attempt 2"):
+        RetryPolicy(attempts=2).call(lambda: fail_until(3, calls), retry_on=lambda _: True)
+
+
+def test_other_errors_are_raised_immediately() -> None:
+    calls = list[int]()
+    with pytest.raises(OSError, match="attempt 1"):
+        RetryPolicy(attempts=3).call(lambda: fail_until(3, calls), retry_on=lambda _: False)
+    assert calls == [1]
+
+
+def test_a_call_is_repeated_until_it_has_a_result() -> None:
+    results = iter([None, None, "done"])
+    assert RetryPolicy(attempts=3).call_until_result(lambda: next(results)) == "done"
+    assert RetryPolicy(attempts=2).call_until_result(lambda: None) is None
+
+
+def test_waits_double_up_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = list[float]()
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+
+    RetryPolicy(attempts=5, min_wait=1, max_wait=3).call_until_result(lambda: None)
+
+    assert [1 <= waits[0] <= 2, 2 <= waits[1] <= 3, 3 <= waits[2] <= 4, len(waits)] == [
+        *[True] * 3,
+        4,
+    ]
