@@ -1,32 +1,19 @@
-"""A small partitioned table, and the resources of a run without Spark."""
+"""A small partitioned table, and resources of runs without Spark."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from support.dagster.spark_resources import InProcessSparkResource
 
-from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor
+from paimon_orch.dagster import PaimonCatalogResource
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 Upsert = Callable[..., None]
-
-
-class InProcessSparkResource(SparkSessionResource):
-    """Runs work units in the process; whoever asks for a session fails."""
-
-    def session(self) -> "SparkSession":
-        raise AssertionError("this run must not start Spark")
-
-    def executor(self) -> Executor:
-        return InProcessExecutor()
 
 
 @pytest.fixture
@@ -41,7 +28,7 @@ def resources(paimon: PaimonCatalogResource) -> dict[str, object]:
 
 @pytest.fixture
 def create(paimon: PaimonCatalogResource) -> Callable[[], Table]:
-    """Creates lake.orders, or another of the same kind."""
+    """Creates lake.orders, or another table with the same columns."""
 
     def create_table(name: str = "lake.orders", partition_by: tuple[str, ...] = ("dt",)) -> Table:
         return paimon.catalog().create_table(
@@ -87,12 +74,12 @@ def compact_all() -> Callable[[Table], None]:
 
 @pytest.fixture
 def roll_back() -> Callable[[Table, int], None]:
-    """Makes a snapshot the newest one again."""
+    """Deletes all snapshots after the given one."""
 
-    def undo(table: Table, snapshot_id: int) -> None:
+    def delete_later_snapshots(table: Table, snapshot_id: int) -> None:
         for later in table.stores.snapshots.ids():
             if later > snapshot_id:
                 table.io.delete(table.stores.snapshots.path(later))
         table.stores.snapshots.write_hint("LATEST", snapshot_id)
 
-    return undo
+    return delete_later_snapshots

@@ -1,12 +1,14 @@
-"""Options that forbid a step end a run with their names, unless the run is allowed to leave other systems stale."""
+"""Table options with stale external systems stop a run, unless an allowance permits it."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from support.dagster.asset_runs import observation_metadata
+from support.dagster.spark_resources import NoSessionSparkResource
+from support.dagster.ticks import evaluate_schedule, evaluate_sensor
 
 from paimon_orch.dagster import (
     PaimonArrowIOManager,
@@ -22,13 +24,13 @@ ICEBERG = "metadata.iceberg.storage"
 STALE = f"{ICEBERG}=table-location"
 KEY = dg.AssetKey(["lake", "orders"])
 DAY = "2026-01-01"
-# Dagster does that itself where one resource holds another.
+# raised by Dagster for a resource that contains another resource
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated")
 
 
 @pytest.fixture
 def orders(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
-    """A table with deletion vectors that Java Paimon would also publish as an Iceberg table, with work for all jobs."""
+    """A table with Iceberg metadata and with work for the compaction and all jobs."""
     table = paimon.catalog().create_table(
         "lake.orders",
         "dt STRING, id BIGINT, amount INT",
@@ -47,15 +49,15 @@ def orders(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
 
 
 def component(**attributes: Any) -> dg.Definitions:
-    given = {
+    defaults = {
         "table": "lake.orders",
         "snapshot_expiration": {"retain_min": 1, "retain_max": 1, "retain_for": "1 ms"},
         "orphan_files": {},
         "partition_expiration": {"expiration_time": "9000 d", "strategy": "update-time"},
         "file_index": True,
-        **attributes,
     }
-    return PaimonTableComponent.from_attributes_dict(attributes=given).definitions()
+    component = PaimonTableComponent.from_attributes_dict(attributes=defaults | attributes)
+    return component.definitions()
 
 
 def assets_of(defs: dg.Definitions) -> list[dg.AssetsDefinition]:
@@ -67,7 +69,7 @@ def jobs_of(defs: dg.Definitions) -> list[dg.JobDefinition]:
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:
-    """The one failure of a run, which asked for no other attempt."""
+    """The error message of a run that failed without a retry."""
     assert not result.success
     kinds = [event.event_type for event in result.all_events]
     assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
@@ -79,23 +81,17 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
 
 
 def events_of(result: dg.ExecuteInProcessResult) -> list[Mapping[str, Any]]:
-    """Metadata of all observations and materializations."""
-    found: list[Mapping[str, Any]] = [
-        {
-            key: value.value
-            for key, value in event.asset_observation_data.asset_observation.metadata.items()
-        }
-        for event in result.all_events
-        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    """The metadata of all observations and materializations."""
+    return [
+        *observation_metadata(result),
+        *(
+            {key: value.value for key, value in event.materialization.metadata.items()}
+            for event in result.get_asset_materialization_events()
+        ),
     ]
-    found += [
-        {key: value.value for key, value in event.materialization.metadata.items()}
-        for event in result.get_asset_materialization_events()
-    ]
-    return found
 
 
-def test_compaction_of_a_table_that_iceberg_reads_fails_by_the_name_of_the_option(
+def test_compaction_of_table_with_iceberg_metadata_fails_with_the_option(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
     result = dg.materialize(
@@ -112,7 +108,7 @@ def test_compaction_of_a_table_that_iceberg_reads_fails_by_the_name_of_the_optio
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_jobs_that_delete_fail_by_the_name_of_the_option(
+def test_jobs_that_delete_fail_with_the_option(
     orders: Table, resources: Mapping[str, object], dry_run: bool
 ) -> None:
     for job in jobs_of(component()):
@@ -127,14 +123,14 @@ def test_jobs_that_delete_fail_by_the_name_of_the_option(
     assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
-def test_component_that_allows_it_names_the_stale_options_in_the_metadata_of_each_run(
+def test_runs_of_component_with_allowance_report_stale_options_as_metadata(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
     defs = component(allow_stale_external=True)
 
     [compacted, indexed] = events_of(dg.materialize(assets_of(defs), resources=resources))
     assert compacted["paimon/stale_external_options"] == STALE
-    assert "paimon/stale_external_options" not in indexed  # nothing was to be done
+    assert "paimon/stale_external_options" not in indexed  # there was nothing to do
     assert inspect(orders).level0_files == 0
     for job in jobs_of(defs):
         action = job.tags["paimon/action"]
@@ -144,14 +140,14 @@ def test_component_that_allows_it_names_the_stale_options_in_the_metadata_of_eac
     assert len(orders.stores.snapshots.ids()) == 1
 
 
-def test_dry_run_leaves_nothing_stale(orders: Table, resources: Mapping[str, object]) -> None:
+def test_dry_run_reports_no_stale_options(orders: Table, resources: Mapping[str, object]) -> None:
     for job in jobs_of(component(allow_stale_external=True)):
         [metadata] = events_of(job.execute_in_process(resources=dict(resources)))
         assert "paimon/stale_external_options" not in metadata
     assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
-def test_what_is_allowed_is_logged_as_a_warning(
+def test_stale_options_are_logged_as_a_warning(
     orders: Table, resources: Mapping[str, object], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert orders.stores.snapshots.ids()
@@ -162,16 +158,14 @@ def test_what_is_allowed_is_logged_as_a_warning(
         selection=["lake/orders/compaction"],
     )
 
-    logged = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
     assert any(
         f"lake.orders: external systems were not updated and are stale; options: {STALE}" in line
-        for line in logged
+        for line in warnings
     )
 
 
-def test_one_run_may_be_allowed_in_the_launchpad(
-    orders: Table, resources: Mapping[str, object]
-) -> None:
+def test_launchpad_can_allow_a_single_run(orders: Table, resources: Mapping[str, object]) -> None:
     config = {"ops": {"lake__orders__compaction": {"config": {"allow_stale_external": True}}}}
 
     result = dg.materialize(
@@ -193,17 +187,17 @@ def test_allowances_of_the_component_are_in_the_default_config_of_its_jobs() -> 
         assert op["config"]["allow_unknown_options"] is True
 
 
-def test_sensor_requests_no_run_that_would_be_refused_and_says_why(
+def test_sensor_does_not_request_refused_runs_and_reports_the_reason(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     assert orders.stores.snapshots.ids()
     results = []
     for allowed in (False, True):
         [sensor] = component(allow_stale_external=allowed).sensors or []
-        with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
-            found = sensor(context)
-        assert isinstance(found, dg.SensorResult)
-        results.append(found)
+        assert isinstance(sensor, dg.SensorDefinition)
+        result = evaluate_sensor(sensor, paimon, instance)
+        assert isinstance(result, dg.SensorResult)
+        results.append(result)
 
     refused, allowed_result = results
     assert not refused.run_requests
@@ -213,40 +207,32 @@ def test_sensor_requests_no_run_that_would_be_refused_and_says_why(
     assert allowed_result.run_requests
 
 
-def test_work_that_was_refused_is_requested_once_it_is_allowed(
+def test_refused_compaction_is_requested_after_it_is_allowed(
     orders: Table, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     assert orders.stores.snapshots.ids()
     cursor, overdue = None, {"max_wait": "1 ms"}
     for allowed in (False, False, True):
         [sensor] = component(allow_stale_external=allowed, compaction=overdue).sensors or []
-        with dg.build_sensor_context(
-            instance, cursor=cursor, resources={"paimon": paimon}
-        ) as context:
-            found = sensor(context)
-        assert isinstance(found, dg.SensorResult)
-        assert bool(found.run_requests) is allowed
-        cursor = found.cursor
+        assert isinstance(sensor, dg.SensorDefinition)
+        result = evaluate_sensor(sensor, paimon, instance, cursor)
+        assert isinstance(result, dg.SensorResult)
+        assert bool(result.run_requests) is allowed
+        cursor = result.cursor
 
 
-def test_daily_schedule_requests_no_run_that_would_be_refused(
+def test_daily_schedule_does_not_request_refused_runs(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     assert orders.stores.snapshots.ids()
-    found = []
+    results = []
     for allowed in (False, True):
         defs = component(allow_stale_external=allowed, trigger="schedule")
         [schedule] = [s for s in defs.schedules or [] if s.name.startswith("compaction__")]
         assert isinstance(schedule, dg.ScheduleDefinition)
-        with (
-            dg.DagsterInstance.local_temp() as instance,
-            dg.build_schedule_context(
-                instance, datetime(2026, 1, 4, tzinfo=UTC), resources={"paimon": paimon}
-            ) as context,
-        ):
-            found.append(schedule(context))
+        results.append(evaluate_schedule(schedule, paimon))
 
-    refused, requests = found
+    refused, requests = results
     assert isinstance(refused, dg.SkipReason)
     assert ICEBERG in str(refused.skip_message)
     assert isinstance(requests, list)
@@ -265,9 +251,7 @@ def producer() -> dg.AssetsDefinition:
     return orders
 
 
-def test_io_manager_fails_without_another_attempt(
-    orders: Table, paimon: PaimonCatalogResource
-) -> None:
+def test_io_manager_fails_without_retry(orders: Table, paimon: PaimonCatalogResource) -> None:
     manager = PaimonArrowIOManager(paimon=paimon)
 
     result = dg.materialize([producer()], resources={"io_manager": manager}, raise_on_error=False)
@@ -276,7 +260,7 @@ def test_io_manager_fails_without_another_attempt(
     assert orders.stores.snapshots.latest_id() == 3
 
 
-def test_resource_allows_what_the_io_manager_writes(
+def test_allowance_of_the_resource_applies_to_the_io_manager(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
@@ -288,7 +272,7 @@ def test_resource_allows_what_the_io_manager_writes(
     assert orders.stores.snapshots.latest_id() == 4
 
 
-def test_io_manager_reports_rows_that_readers_do_not_see_before_a_compaction(
+def test_io_manager_reports_rows_not_visible_before_a_compaction(
     orders: Table, paimon: PaimonCatalogResource, capfd: pytest.CaptureFixture[str]
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
@@ -301,13 +285,9 @@ def test_io_manager_reports_rows_that_readers_do_not_see_before_a_compaction(
     assert "10 records of lake.orders are not compacted yet" in capfd.readouterr().err
 
 
-def test_load_reports_rows_that_readers_do_not_see_and_compaction_that_none_is_left(
+def test_load_reports_rows_not_visible_and_compaction_reports_none(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
-    class Session(type(resources["spark"])):  # type: ignore[misc]
-        def session(self) -> None:
-            return None
-
     def load(catalog: Any, session: object, keys: object) -> list[IngestResult]:
         snapshot = catalog.table("lake.orders").upsert(
             pa.Table.from_pylist([{"dt": DAY, "id": 9, "amount": 9}])
@@ -325,7 +305,7 @@ def test_load_reports_rows_that_readers_do_not_see_and_compaction_that_none_is_l
         allow_stale_external=True,
     )
     loaded, compacted = events_of(
-        dg.materialize(assets, resources={"paimon": paimon, "spark": Session()})
+        dg.materialize(assets, resources={"paimon": paimon, "spark": NoSessionSparkResource()})
     )
 
     assert loaded["paimon/rows_not_visible"] == 10

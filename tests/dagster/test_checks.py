@@ -44,7 +44,7 @@ def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
     return {event.asset_key for event in result.get_asset_materialization_events()}
 
 
-def test_a_sound_table_passes_all_default_checks(
+def test_healthy_table_passes_all_default_checks(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -58,7 +58,7 @@ def test_a_sound_table_passes_all_default_checks(
     assert "paimon/value" not in found["file_index_coverage"].metadata
 
 
-def test_a_limit_that_is_passed_says_what_to_do(
+def test_failed_check_describes_the_remedy(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     for amount in range(3):
@@ -74,7 +74,7 @@ def test_a_limit_that_is_passed_says_what_to_do(
     assert found["sorted_runs"].passed
 
 
-def test_a_blocking_error_stops_what_is_downstream_and_a_warning_does_not(
+def test_blocking_error_stops_downstream_assets_and_warning_does_not(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -88,7 +88,7 @@ def test_a_blocking_error_stops_what_is_downstream_and_a_warning_does_not(
     assert materialized(stopped) == {KEY}
 
 
-def test_references_are_verified_if_they_are_asked_for(
+def test_file_references_are_checked_if_limits_contain_the_check(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -105,7 +105,7 @@ def test_references_are_verified_if_they_are_asked_for(
     assert data.name in (damaged.description or "")
 
 
-def test_some_checks_can_be_run_alone(
+def test_subset_of_checks_can_be_run(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -134,7 +134,7 @@ def test_some_checks_can_be_run_alone(
         ("manifest_count", TableHealth(manifests=500), TableHealth(manifests=501)),
     ],
 )
-def test_each_default_limit_is_the_last_good_figure(
+def test_value_equal_to_the_default_limit_passes_and_next_value_fails(
     name: str, good: TableHealth, bad: TableHealth
 ) -> None:
     measure, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
@@ -145,13 +145,13 @@ def test_each_default_limit_is_the_last_good_figure(
         assert measure.is_within_limit(value, limit) is holds
 
 
-def test_an_empty_table_passes() -> None:
+def test_empty_table_passes() -> None:
     for name, limit in DEFAULT_LIMITS.items():
         value = HEALTH_METRICS[name].read(TableHealth())
         assert value is None or HEALTH_METRICS[name].is_within_limit(value, limit.limit)
 
 
-def test_a_table_that_is_not_there_fails_with_its_name(paimon: PaimonCatalogResource) -> None:
+def test_checks_of_missing_table_fail_with_its_name(paimon: PaimonCatalogResource) -> None:
     result = run(paimon, raise_on_error=False)
 
     failure = result.failure_data_for_node("checks__lake__orders")
@@ -160,6 +160,6 @@ def test_a_table_that_is_not_there_fails_with_its_name(paimon: PaimonCatalogReso
     assert "lake.orders" in failure.error.message
 
 
-def test_a_check_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_unknown_check_is_refused_with_the_list_of_checks() -> None:
     with pytest.raises(InputError, match=r"too_big; the checks are level0_backlog"):
         build_paimon_table_checks("lake.orders", limits={"too_big": Limit(limit=1)})

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from support.dagster.asset_runs import (
     Resources,
-    UnavailableSparkResource,
     materialize,
     materialize_range,
     metadata_by_partition,
 )
+from support.dagster.spark_resources import UnavailableSparkResource
 from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
@@ -42,7 +42,7 @@ def compaction() -> dg.AssetsDefinition:
     return build_compaction_asset("lake.orders", partitions_def=PARTITIONS)
 
 
-def test_it_compacts_its_partition_alone(
+def test_compaction_of_a_partition_changes_no_other_partition(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -57,7 +57,7 @@ def test_it_compacts_its_partition_alone(
     assert (latest.id, latest.commit_kind) == (2, CommitKind.COMPACT)
 
 
-def test_hours_that_the_table_keeps_as_numbers_are_asked_for_and_reported(
+def test_hours_stored_as_numbers_are_requested_and_reported(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance, resources: Resources
 ) -> None:
     """The directory is called hh=5, the key hh=05."""
@@ -84,7 +84,7 @@ def test_hours_that_the_table_keeps_as_numbers_are_asked_for_and_reported(
     )
 
 
-def test_it_reports_what_it_decided_and_what_came_of_it(
+def test_compaction_reports_its_plan_and_result(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -105,7 +105,7 @@ def test_it_reports_what_it_decided_and_what_came_of_it(
     assert record.data["files"] == 2
 
 
-def test_it_reports_the_state_before_and_after_and_what_it_cost(
+def test_compaction_reports_state_before_and_after_and_its_cost(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -130,7 +130,7 @@ def test_it_reports_the_state_before_and_after_and_what_it_cost(
     assert {"paimon/bytes_rewritten", "paimon/bytes_written", "paimon/bytes"} <= numbers
 
 
-def test_its_columns_are_those_of_the_table_and_come_from_them(
+def test_compaction_reports_columns_of_the_table_and_their_lineage(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -144,7 +144,7 @@ def test_its_columns_are_those_of_the_table_and_come_from_them(
     assert lineage["amount"] == [dg.TableColumnDep(table, "amount")]
 
 
-def test_partitions_of_two_dimensions_are_compacted_by_both(
+def test_partition_of_two_dimensions_is_compacted(
     paimon: PaimonCatalogResource, resources: Resources
 ) -> None:
     table = paimon.catalog().create_table(
@@ -175,7 +175,7 @@ def test_partitions_of_two_dimensions_are_compacted_by_both(
     ]
 
 
-def test_a_second_run_commits_nothing_and_says_so(
+def test_second_compaction_commits_nothing_and_reports_it(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -190,7 +190,7 @@ def test_a_second_run_commits_nothing_and_says_so(
     assert "paimon/plan" not in metadata
 
 
-def test_a_range_is_one_commit_with_figures_for_each_partition(
+def test_range_of_partitions_is_one_commit_with_metadata_for_each_partition(
     orders: Table,
     upsert: Upsert,
     compaction: dg.AssetsDefinition,
@@ -213,7 +213,7 @@ def test_a_range_is_one_commit_with_figures_for_each_partition(
     assert {len(metadata["paimon/plan"].records) for metadata in found.values()} == {1}
 
 
-def test_a_long_range_is_committed_in_groups(
+def test_long_range_of_partitions_is_committed_in_groups(
     orders: Table, upsert: Upsert, resources: Resources, instance: dg.DagsterInstance
 ) -> None:
     asset = build_compaction_asset(
@@ -228,7 +228,7 @@ def test_a_long_range_is_committed_in_groups(
     assert inspect(orders).level0_files == 0
 
 
-def test_a_full_compaction_can_be_asked_for_in_the_launchpad(
+def test_full_compaction_can_be_configured_in_the_launchpad(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     upsert(orders, DAYS[0])
@@ -244,7 +244,7 @@ def test_a_full_compaction_can_be_asked_for_in_the_launchpad(
     assert metadata["dagster/partition_row_count"] == 3
 
 
-def test_without_partitions_it_compacts_the_whole_table(
+def test_unpartitioned_compaction_compacts_the_whole_table(
     orders: Table, upsert: Upsert, resources: Resources
 ) -> None:
     asset = build_compaction_asset("lake.orders")
@@ -257,7 +257,7 @@ def test_without_partitions_it_compacts_the_whole_table(
     assert inspect(orders).level0_files == 0
 
 
-def test_small_files_of_an_append_table_are_packed(
+def test_small_files_of_an_append_table_are_merged(
     paimon: PaimonCatalogResource, resources: Resources
 ) -> None:
     table = paimon.catalog().create_table(
@@ -279,7 +279,7 @@ def test_small_files_of_an_append_table_are_packed(
     assert record.data["files"] == 3
 
 
-def test_a_run_with_nothing_to_do_starts_no_spark(
+def test_compaction_without_work_does_not_start_spark(
     orders: Table, compaction: dg.AssetsDefinition, paimon: PaimonCatalogResource
 ) -> None:
     assert materialize(
@@ -297,7 +297,7 @@ def test_a_run_with_nothing_to_do_starts_no_spark(
         (ZeroDivisionError("a bug"), 1),
     ],
 )
-def test_only_what_another_attempt_may_cure_is_retried(
+def test_only_transient_errors_are_retried(
     orders: Table,
     resources: Resources,
     monkeypatch: pytest.MonkeyPatch,
@@ -325,7 +325,7 @@ def test_only_what_another_attempt_may_cure_is_retried(
 @pytest.mark.parametrize(
     "stop", [KeyboardInterrupt(), dg.DagsterExecutionInterruptedError(), CancelledError("stopped")]
 )
-def test_a_run_that_is_told_to_stop_is_not_tried_again(
+def test_terminated_run_is_not_retried(
     orders: Table,
     resources: Resources,
     monkeypatch: pytest.MonkeyPatch,
@@ -346,7 +346,7 @@ def test_a_run_that_is_told_to_stop_is_not_tried_again(
     assert len(calls) == 1
 
 
-def test_a_table_that_is_not_there_fails_at_once_with_what_to_do(
+def test_compaction_of_missing_table_fails_without_retry(
     compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
     result = materialize(compaction, resources, DAYS[0], raise_on_error=False)
@@ -357,7 +357,7 @@ def test_a_table_that_is_not_there_fails_at_once_with_what_to_do(
     assert "there is no table lake.orders" in failure.error.message
 
 
-def test_the_compaction_lies_downstream_of_its_table() -> None:
+def test_compaction_is_downstream_of_its_table() -> None:
     asset = build_compaction_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
 
     assert asset.key == dg.AssetKey(["prod", "lake", "orders", "compaction"])

@@ -56,12 +56,12 @@ def defs() -> dg.Definitions:
     return defs()
 
 
-def test_they_load(defs: dg.Definitions) -> None:
+def test_definitions_can_be_loaded(defs: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(defs)
     assert defs.resolve_all_asset_keys()
 
 
-def test_loading_is_quick_starts_no_spark_and_touches_no_warehouse(
+def test_loading_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
     repository: Path, tmp_path: Path
 ) -> None:
     code = (
@@ -87,7 +87,7 @@ def test_loading_is_quick_starts_no_spark_and_touches_no_warehouse(
     assert found["cpu"] < 3, "seconds of the processor, the interpreter's start included"
 
 
-def test_without_the_variable_the_warehouse_lies_in_the_users_cache() -> None:
+def test_default_warehouse_is_in_the_user_cache() -> None:
     assert default_warehouse().endswith("warehouse")
     assert "paimon-orch" in Path(default_warehouse()).parts
 
@@ -110,7 +110,7 @@ def test_each_month_of_the_board_is_a_partition_of_all_assets(defs: dg.Definitio
         assert tuple(partitions.get_partition_keys()) == MONTHS
 
 
-def test_sensors_and_schedules_of_all_tables_are_there_and_run(defs: dg.Definitions) -> None:
+def test_sensors_and_schedules_of_all_tables_are_running(defs: dg.Definitions) -> None:
     repository = defs.get_repository_def()
     sensors = {sensor.name: sensor.default_status for sensor in repository.sensor_defs}
     schedules = {schedule.name: schedule.default_status for schedule in repository.schedule_defs}
@@ -134,7 +134,7 @@ def test_sensors_and_schedules_of_all_tables_are_there_and_run(defs: dg.Definiti
     )
 
 
-def test_the_health_of_each_table_is_checked(defs: dg.Definitions) -> None:
+def test_each_maintained_table_has_checks(defs: dg.Definitions) -> None:
     keys = defs.get_repository_def().asset_graph.asset_check_keys
 
     assert {tuple(key.asset_key.path) for key in keys} == {
@@ -142,7 +142,7 @@ def test_the_health_of_each_table_is_checked(defs: dg.Definitions) -> None:
     }
 
 
-def test_the_external_writer_says_nothing_to_dagster(
+def test_external_writer_does_not_report_to_dagster(
     defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     job = defs.resolve_job_def("external_writer")
@@ -160,7 +160,7 @@ def test_the_external_writer_says_nothing_to_dagster(
     assert not instance.get_asset_keys()
 
 
-def test_planes_are_upserted_and_delays_computed_from_what_a_reader_sees(
+def test_planes_are_upserted_and_delays_computed_from_visible_rows(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     from definitions.assets import delays_by_carrier, planes_by_tail
@@ -186,7 +186,7 @@ def test_planes_are_upserted_and_delays_computed_from_what_a_reader_sees(
 
 
 @pytest.mark.timeout(300)
-def test_a_month_of_flights_is_loaded_in_three_waves_and_compacted(
+def test_month_of_flights_is_written_in_three_waves_and_compacted(
     spark: "SparkSession", paimon: PaimonCatalogResource
 ) -> None:
     from definitions.assets import flight_board, months

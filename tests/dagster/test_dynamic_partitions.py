@@ -1,4 +1,4 @@
-"""Dynamic partition definitions follow the table that the sensor watches."""
+"""The sensor adds and deletes the partitions of a dynamic definition."""
 
 from collections.abc import Callable
 from datetime import date
@@ -18,8 +18,8 @@ CompactAll = Callable[[Table], None]
 RollBack = Callable[[Table, int], None]
 
 
-def grown(ticks: SensorTicks) -> tuple[set[str], set[str], list[str | None]]:
-    """What a tick does to the definition, keys that were added and deleted, and requests."""
+def tick(ticks: SensorTicks) -> tuple[set[str], set[str], list[str | None]]:
+    """The keys that a tick adds and deletes, and the partitions that it requests."""
     before = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
     requested = ticks.requested_partitions()
     after = ticks.instance.get_dynamic_partitions("paimon/lake.orders")
@@ -32,31 +32,31 @@ def dynamic(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Sens
     return SensorTicks(sensor, paimon, instance)
 
 
-def test_a_dynamic_definition_gets_the_partitions_of_the_table_in_order(
+def test_partitions_of_the_table_are_added_in_order(
     dynamic: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[3], DAYS[1])
     compact_all(orders)
     upsert(orders, DAYS[2])
 
-    first = grown(dynamic)
+    first = tick(dynamic)
     upsert(orders, DAYS[0])
-    second = grown(dynamic)
+    second = tick(dynamic)
 
     assert first == ({*DAYS[1:4]}, set(), [DAYS[2]])
     assert second == ({DAYS[0]}, set(), [DAYS[0]])
     assert dynamic.instance.get_dynamic_partitions("paimon/lake.orders") == [*DAYS[1:4], DAYS[0]]
 
 
-def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
+def test_only_dropped_partitions_are_deleted(
     dynamic: SensorTicks, orders: Table, upsert: Upsert, instance: dg.DagsterInstance
 ) -> None:
     upsert(orders, DAYS[0], DAYS[1])
-    grown(dynamic)
+    tick(dynamic)
     instance.add_dynamic_partitions("paimon/lake.orders", ["still to be loaded"])
     orders.drop_partitions([{"dt": DAYS[0]}])
 
-    added, deleted, _ = grown(dynamic)
+    added, deleted, _ = tick(dynamic)
 
     assert (added, deleted) == (set(), {DAYS[0]})
     assert set(instance.get_dynamic_partitions("paimon/lake.orders")) == {
@@ -66,48 +66,48 @@ def test_a_dynamic_definition_loses_partitions_that_were_dropped_and_no_others(
 
 
 @pytest.fixture
-def stale(dynamic: SensorTicks, orders: Table, upsert: Upsert) -> SensorTicks:
-    """A definition that has two days of the table."""
+def ticks_with_two_days(dynamic: SensorTicks, orders: Table, upsert: Upsert) -> SensorTicks:
+    """Ticks of a table whose definition has two days."""
     upsert(orders, DAYS[0], DAYS[1])
     dynamic.result()
     return dynamic
 
 
-def test_a_table_that_was_created_anew_keeps_no_partition_of_the_old_one(
-    stale: SensorTicks, create: Callable[[], Table], upsert: Upsert
+def test_partitions_of_the_previous_table_are_deleted_after_it_is_recreated(
+    ticks_with_two_days: SensorTicks, create: Callable[[], Table], upsert: Upsert
 ) -> None:
-    stale.paimon.catalog().drop_table("lake.orders")
+    ticks_with_two_days.paimon.catalog().drop_table("lake.orders")
     upsert(create(), DAYS[4])
 
-    assert grown(stale) == ({DAYS[4]}, {DAYS[0], DAYS[1]}, [DAYS[4]])
+    assert tick(ticks_with_two_days) == ({DAYS[4]}, {DAYS[0], DAYS[1]}, [DAYS[4]])
 
 
-def test_partitions_that_went_while_snapshots_expired_are_deleted(
-    stale: SensorTicks, orders: Table, upsert: Upsert
+def test_partitions_dropped_in_expired_snapshots_are_deleted(
+    ticks_with_two_days: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     orders.drop_partitions([{"dt": DAYS[0]}])
     upsert(orders, DAYS[2])
     for expired in (1, 2):
         orders.io.delete(orders.stores.snapshots.path(expired))
 
-    added, deleted, _ = grown(stale)
+    added, deleted, _ = tick(ticks_with_two_days)
 
     assert (added, deleted) == ({DAYS[2]}, {DAYS[0]})
 
 
-def test_partitions_that_a_rollback_undid_are_deleted(
-    stale: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
+def test_partitions_removed_by_a_rollback_are_deleted(
+    ticks_with_two_days: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[2])
-    grown(stale)
+    tick(ticks_with_two_days)
     roll_back(orders, 1)
 
-    added, deleted, _ = grown(stale)
+    added, deleted, _ = tick(ticks_with_two_days)
 
     assert (added, deleted) == (set(), {DAYS[2]})
 
 
-def test_the_values_of_a_dynamic_dimension_grow_with_the_table(
+def test_values_of_a_dynamic_dimension_are_added(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     table = paimon.catalog().create_table(
@@ -128,7 +128,7 @@ def test_the_values_of_a_dynamic_dimension_grow_with_the_table(
     days = [date(2026, 1, 1), date(2026, 1, 2), date(1999, 1, 1)]
     table.upsert(pa.table({"region": ["us", "eu", "eu"], "dt": days, "id": [1, 2, 3]}))
 
-    requests = ticks.requests()
+    requests = ticks.new_run_requests()
 
     assert instance.get_dynamic_partitions("paimon/lake.sales/region") == ["eu", "us"]
     assert [r.partition_key for r in requests] == ["2026-01-02|eu", "2026-01-01|us"]

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
-from support.dagster.asset_runs import Resources, UnavailableSparkResource, metadata_by_partition
+from support.dagster.asset_runs import Resources, metadata_by_partition
+from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
 from paimon_orch.steps.inspection.health import compute_health
@@ -23,7 +24,7 @@ def orders(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Tabl
     return paimon.load_table("lake.orders")
 
 
-def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(
+def test_only_files_of_the_partition_of_the_run_are_indexed(
     orders: Table, resources: Resources
 ) -> None:
     asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS)
@@ -40,7 +41,7 @@ def test_files_of_its_partition_alone_get_the_indexes_that_the_table_asks_for(
     assert record.data["partition"] == f"dt={DAYS[1]}"
 
 
-def test_a_second_run_commits_nothing_and_starts_no_spark(
+def test_second_run_commits_nothing_and_does_not_start_spark(
     orders: Table, resources: Resources, paimon: PaimonCatalogResource
 ) -> None:
     asset = build_file_index_asset("lake.orders")
@@ -57,7 +58,7 @@ def test_a_second_run_commits_nothing_and_starts_no_spark(
     assert "paimon/plan" not in metadata
 
 
-def test_a_range_is_cut_into_commits_and_reported_by_partition(
+def test_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
     orders: Table, resources: Resources, instance: dg.DagsterInstance
 ) -> None:
     asset = build_file_index_asset(
@@ -78,7 +79,7 @@ def test_a_range_is_cut_into_commits_and_reported_by_partition(
     assert orders.stores.snapshots.latest_id() == 3
 
 
-def test_it_shares_pool_and_partitions_with_the_compaction_that_it_follows() -> None:
+def test_file_index_asset_has_pool_and_dependency_of_the_compaction() -> None:
     asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
 
     assert asset.key == dg.AssetKey(["prod", "lake", "orders", "file_index"])

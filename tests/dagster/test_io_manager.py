@@ -70,7 +70,7 @@ def stored(table: Table) -> list[tuple[str, int]]:
     ],
     ids=["arrow", "batches", "pandas", "polars"],
 )
-def test_what_an_asset_returns_is_stored(
+def test_value_of_an_asset_is_written(
     table: Table, paimon: PaimonCatalogResource, convert: Callable[[pa.Table], Any]
 ) -> None:
     run(paimon, producer(convert(rows(1, 2))))
@@ -83,7 +83,7 @@ def test_what_an_asset_returns_is_stored(
     [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pd.DataFrame | None],
     ids=str,
 )
-def test_an_input_is_loaded_in_the_form_that_it_asks_for(
+def test_input_is_loaded_as_the_annotated_type(
     table: Table, paimon: PaimonCatalogResource, form: type
 ) -> None:
     seen: list[Any] = []
@@ -98,7 +98,7 @@ def test_an_input_is_loaded_in_the_form_that_it_asks_for(
     assert isinstance(seen[0], form)
 
 
-def test_a_partition_is_overwritten_and_loaded_alone(
+def test_only_the_partition_of_the_run_is_overwritten_and_loaded(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
@@ -126,7 +126,7 @@ ROWS: dict[str, Callable[[pa.Table], Any]] = {
 
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
-def test_each_form_is_stored_in_each_mode_in_its_partition(
+def test_each_type_is_written_in_each_mode(
     create: Create, paimon: PaimonCatalogResource, form: str, mode: str
 ) -> None:
     table = create("lake.sales")
@@ -172,7 +172,7 @@ def test_several_partitions_are_written_and_loaded_in_one_run(
 
 
 @pytest.mark.parametrize("dynamic", ["true", "false"])
-def test_several_partitions_are_replaced_and_no_other(
+def test_only_the_partitions_of_the_run_are_replaced(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance, dynamic: str
 ) -> None:
     table = paimon.catalog().create_table(
@@ -197,7 +197,7 @@ def test_several_partitions_are_replaced_and_no_other(
     assert stored(table) == [(DAYS[0], 7), ("2026-01-03", 3)]
 
 
-def test_before_the_first_partition_there_is_nothing_to_load(
+def test_input_before_the_first_partition_is_empty(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(pa.concat_tables([rows(1, 2), rows(7, day=DAYS[1])]))
@@ -219,7 +219,7 @@ def test_before_the_first_partition_there_is_nothing_to_load(
     assert seen == [[], [1, 2]]
 
 
-def test_many_partitions_of_two_columns_are_one_filter_by_each_first_one(
+def test_filter_groups_partitions_by_the_first_column(
     paimon: PaimonCatalogResource,
 ) -> None:
     table = paimon.catalog().create_table(
@@ -275,7 +275,7 @@ KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "definition", "key", "values"), KINDS)
-def test_a_partition_of_any_type_is_loaded_and_overwritten_alone(
+def test_only_the_partition_of_the_run_is_overwritten_and_loaded_for_each_type(
     paimon: PaimonCatalogResource,
     kind: str,
     definition: dg.PartitionsDefinition[str],
@@ -299,7 +299,9 @@ def test_a_partition_of_any_type_is_loaded_and_overwritten_alone(
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3, 5]
 
 
-def test_two_dimensions_are_two_columns(paimon: PaimonCatalogResource) -> None:
+def test_partition_of_two_dimensions_is_overwritten_and_loaded(
+    paimon: PaimonCatalogResource,
+) -> None:
     table = paimon.catalog().create_table(
         "lake.sales", "dt DATE, region STRING, id BIGINT", partition_by=["dt", "region"]
     )
@@ -326,7 +328,7 @@ def test_two_dimensions_are_two_columns(paimon: PaimonCatalogResource) -> None:
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
 
 
-def test_a_partition_that_is_not_there_is_loaded_empty(
+def test_missing_partition_is_loaded_as_an_empty_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(rows(7, day=DAYS[1]))
@@ -343,7 +345,7 @@ def test_a_partition_that_is_not_there_is_loaded_empty(
     assert seen[0].column_names == ["dt", "id", "amount"]
 
 
-def test_an_unpartitioned_overwrite_replaces_the_table(
+def test_unpartitioned_overwrite_replaces_the_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     table.append(rows(7, day=DAYS[1]))
@@ -353,7 +355,7 @@ def test_an_unpartitioned_overwrite_replaces_the_table(
     assert stored(table) == [(DAYS[0], 3)]
 
 
-def test_the_run_can_choose_the_mode_and_reports_what_was_written(
+def test_run_can_set_the_write_mode_and_reports_written_rows(
     create: Create, paimon: PaimonCatalogResource
 ) -> None:
     table = create("lake.sales")
@@ -371,7 +373,7 @@ def test_the_run_can_choose_the_mode_and_reports_what_was_written(
     assert table.stores.snapshots.latest_id() == 1
 
 
-def test_a_step_that_is_retried_after_its_commit_adds_nothing_twice(
+def test_step_retried_after_its_commit_does_not_write_rows_again(
     table: Table, paimon: PaimonCatalogResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, calls = Table.append, list[int]()
@@ -391,7 +393,7 @@ def test_a_step_that_is_retried_after_its_commit_adds_nothing_twice(
     assert stored(table) == [(DAYS[0], 1)]
 
 
-def test_two_outputs_of_a_step_may_go_to_one_table(
+def test_two_outputs_of_a_step_can_be_written_to_one_table(
     table: Table, paimon: PaimonCatalogResource
 ) -> None:
     outs = {name: dg.AssetOut(key=[name, "lake", "sales"]) for name in ("shop", "web")}
@@ -405,12 +407,12 @@ def test_two_outputs_of_a_step_may_go_to_one_table(
     assert stored(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
-def test_a_mode_that_does_not_exist_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
+def test_unknown_write_mode_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="'replace' must be one of append"):
         run(paimon, producer(rows(1), metadata={"write_mode": "replace"}))
 
 
-def test_a_value_that_is_no_table_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
+def test_value_of_another_type_is_refused(table: Table, paimon: PaimonCatalogResource) -> None:
     with pytest.raises(InputError, match="not <class 'dict'>"):
         run(paimon, producer({"a": 1}))
 

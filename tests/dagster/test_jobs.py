@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
@@ -31,21 +32,14 @@ BUILDERS = [
 ]
 
 
-class NeverStarted(SparkSessionResource):
-    """Fails whoever asks for a session or an executor."""
-
-    def session(self) -> Any:
-        raise AssertionError("this run must not start Spark")
-
-
 @pytest.fixture
 def resources(paimon: PaimonCatalogResource) -> Mapping[str, object]:
-    return {"paimon": paimon, "spark": NeverStarted()}
+    return {"paimon": paimon, "spark": UnavailableSparkResource()}
 
 
 @pytest.fixture
 def snapshots(orders: Table, upsert: Upsert, compact_all: CompactAll) -> Table:
-    """A table of twelve snapshots whose first files are in no later one."""
+    """A table of twelve snapshots; the last one references none of the first files."""
     for amount in range(11):
         upsert(orders, DAY, amount=amount)
     compact_all(orders)
@@ -54,12 +48,12 @@ def snapshots(orders: Table, upsert: Upsert, compact_all: CompactAll) -> Table:
 
 @pytest.fixture
 def orphan(orders: Table, upsert: Upsert, paimon: PaimonCatalogResource) -> Path:
-    """A file in a bucket that no snapshot names, ten days old."""
+    """An unreferenced file in a bucket, ten days old."""
     upsert(orders, DAY)
     path = Path(paimon.warehouse, "lake.db/orders", f"dt={DAY}", "bucket-0", "data-lost.parquet")
     path.write_bytes(b"lost")
-    then = time.time() - 10 * 24 * 3600
-    os.utime(path, (then, then))
+    modified = time.time() - 10 * 24 * 3600
+    os.utime(path, (modified, modified))
     return path
 
 
@@ -78,7 +72,7 @@ def run(
 
 
 def observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of the one observation of the table's asset."""
+    """The metadata of the only observation, which is of the table's asset."""
     [observation] = [
         event.asset_observation_data.asset_observation
         for event in result.all_events
@@ -88,7 +82,7 @@ def observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {key: value.value for key, value in observation.metadata.items()}
 
 
-def test_expiration_is_a_dry_run_unless_told_otherwise(
+def test_expiration_is_a_dry_run_by_default(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
     metadata = observed(
@@ -102,7 +96,9 @@ def test_expiration_is_a_dry_run_unless_told_otherwise(
     assert kinds[:11] == ["snapshot"] * 10 + ["metadata"]
 
 
-def test_expiration_reports_what_went(snapshots: Table, resources: Mapping[str, object]) -> None:
+def test_expiration_reports_deleted_files(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
     job = build_expire_snapshots_job("lake.orders")
 
     metadata = observed(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
@@ -114,7 +110,9 @@ def test_expiration_reports_what_went(snapshots: Table, resources: Mapping[str, 
     assert metadata["paimon/expire_snapshots_bytes"] > 0
 
 
-def test_snapshots_are_kept_for_a_time(snapshots: Table, resources: Mapping[str, object]) -> None:
+def test_snapshots_younger_than_retain_for_are_retained(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
     job = build_expire_snapshots_job("lake.orders")
 
     run(job, resources, dry_run=False, retain_min=1, retain_for="1 h")
@@ -122,7 +120,7 @@ def test_snapshots_are_kept_for_a_time(snapshots: Table, resources: Mapping[str,
     assert len(snapshots.stores.snapshots.ids()) == 12
 
 
-def test_orphans_are_shown_before_they_go(orphan: Path, resources: Mapping[str, object]) -> None:
+def test_dry_run_shows_orphan_files(orphan: Path, resources: Mapping[str, object]) -> None:
     metadata = observed(run(build_remove_orphan_files_job("lake.orders"), resources))
 
     assert orphan.exists()
@@ -131,30 +129,32 @@ def test_orphans_are_shown_before_they_go(orphan: Path, resources: Mapping[str, 
     assert record.data["path"].endswith("data-lost.parquet")
 
 
-def test_orphans_go_or_are_put_aside(
+def test_orphan_files_are_deleted_or_moved_to_quarantine(
     orphan: Path, orders: Table, resources: Mapping[str, object]
 ) -> None:
     job = build_remove_orphan_files_job("lake.orders")
 
-    aside = observed(run(job, resources, dry_run=False, quarantine=True))
+    quarantined = observed(run(job, resources, dry_run=False, quarantine=True))
     assert not orphan.exists()
     Quarantine(orders.io, orders.paths.root).restore()
     assert orphan.exists()
     os.utime(orphan, (0, 0))
-    gone = observed(run(job, resources, dry_run=False))
+    deleted = observed(run(job, resources, dry_run=False))
 
     assert not orphan.exists()
-    for metadata in (aside, gone):
+    for metadata in (quarantined, deleted):
         assert metadata["paimon/remove_orphan_files_files"] == 1
 
 
-def test_younger_files_are_no_orphans(orphan: Path, resources: Mapping[str, object]) -> None:
+def test_files_younger_than_older_than_are_not_deleted(
+    orphan: Path, resources: Mapping[str, object]
+) -> None:
     run(build_remove_orphan_files_job("lake.orders"), resources, dry_run=False, older_than="30 d")
 
     assert orphan.exists()
 
 
-def test_nothing_is_removed_from_a_damaged_table(
+def test_no_file_of_a_damaged_table_is_deleted(
     orphan: Path, resources: Mapping[str, object]
 ) -> None:
     [data] = [path for path in orphan.parent.glob("data-*") if path != orphan]
@@ -170,7 +170,7 @@ def test_nothing_is_removed_from_a_damaged_table(
     assert data.name in failure.error.message
 
 
-def test_partitions_are_dropped_by_their_age(
+def test_expired_partitions_are_dropped(
     orders: Table, upsert: Upsert, resources: Mapping[str, object]
 ) -> None:
     upsert(orders, "2000-01-01", "2999-01-01")
@@ -178,11 +178,13 @@ def test_partitions_are_dropped_by_their_age(
 
     planned = observed(run(job, resources, expiration_time="30 d"))
     assert orders.stores.snapshots.latest_id() == 1
-    done = observed(run(job, resources, expiration_time="30 d", dry_run=False))
+    dropped = observed(run(job, resources, expiration_time="30 d", dry_run=False))
 
     assert planned["paimon/expire_partitions_planned_rows"] == 3
-    assert done["paimon/expire_partitions_partitions"] == 1
-    assert [record.data["partition"] for record in done["paimon/plan"].records] == ["dt=2000-01-01"]
+    assert dropped["paimon/expire_partitions_partitions"] == 1
+    assert [record.data["partition"] for record in dropped["paimon/plan"].records] == [
+        "dt=2000-01-01"
+    ]
     assert {bucket.partition for bucket in inspect(orders).buckets} == {"dt=2999-01-01"}
 
 
@@ -196,10 +198,10 @@ def test_manifests_are_merged(snapshots: Table, resources: Mapping[str, object])
     assert snapshots.scan().to_arrow().equals(before)
 
 
-def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatalogResource) -> None:
+def test_spark_runs_the_work_with_use_spark(orphan: Path, paimon: PaimonCatalogResource) -> None:
     labels = list[str]()
 
-    class Recorded(InProcessExecutor):
+    class RecordedExecutor(InProcessExecutor):
         def map(self, run: Any, units: Any, *, label: str, **options: Any) -> list[bytes]:
             labels.append(label)
             return super().map(run, units, label=label, **options)
@@ -208,12 +210,12 @@ def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatal
             labels.append(options["label"])
             return super().shuffle(split, units, join, **options)
 
-    class WithRecorded(SparkSessionResource):
+    class RecordedSparkResource(SparkSessionResource):
         def executor(self) -> Executor:
-            return Recorded()
+            return RecordedExecutor()
 
     job = build_remove_orphan_files_job("lake.orders")
-    resources = {"paimon": paimon, "spark": WithRecorded()}
+    resources = {"paimon": paimon, "spark": RecordedSparkResource()}
     result = run(job, resources, dry_run=False, use_spark=True)
 
     assert labels[0].startswith("list the files of lake.orders and read its manifests ")
@@ -223,7 +225,7 @@ def test_spark_runs_the_work_if_it_is_asked_to(orphan: Path, paimon: PaimonCatal
     assert not orphan.exists()
 
 
-def test_a_duration_that_cannot_be_read_fails_at_once(
+def test_invalid_duration_fails_without_retry(
     orphan: Path, resources: Mapping[str, object]
 ) -> None:
     job = build_remove_orphan_files_job("lake.orders")
@@ -237,7 +239,7 @@ def test_a_duration_that_cannot_be_read_fails_at_once(
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_jobs_share_the_tables_pool_and_are_tagged(build: Callable[..., dg.JobDefinition]) -> None:
+def test_jobs_have_the_pool_of_the_table_and_tags(build: Callable[..., dg.JobDefinition]) -> None:
     job = build("lake.orders", key_prefix=["prod"])
 
     action = job.tags["paimon/action"]
@@ -246,7 +248,7 @@ def test_jobs_share_the_tables_pool_and_are_tagged(build: Callable[..., dg.JobDe
     assert job.graph.node_named(action).definition.pool == "paimon/lake.orders"  # type: ignore[attr-defined]
 
 
-def test_jobs_of_several_tables_live_in_one_location() -> None:
+def test_jobs_of_several_tables_can_be_in_one_code_location() -> None:
     jobs = [build(name) for build in BUILDERS for name in ("lake.orders", "lake.items")]
 
     definitions = dg.Definitions(

@@ -36,19 +36,19 @@ SPECS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=3)
 
 
 @given(SPECS)
-def test_a_key_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str]) -> None:
+def test_rendered_key_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
     keys = PartitionKeys(columns=tuple(spec))
 
     assert spec == keys.parse(keys.render(spec))
 
 
 @given(SPECS)
-def test_a_path_parses_to_the_partition_it_was_rendered_from(spec: dict[str, str]) -> None:
+def test_formatted_path_is_parsed_to_the_same_partition(spec: dict[str, str]) -> None:
     assert spec == parse_partition_path(format_partition_path(spec))
 
 
 @given(SPECS)
-def test_keys_and_paths_translate_into_each_other(spec: dict[str, str]) -> None:
+def test_key_of_a_path_is_converted_back_to_the_path(spec: dict[str, str]) -> None:
     keys = PartitionKeys(columns=tuple(spec))
     path = format_partition_path(spec)
 
@@ -56,7 +56,7 @@ def test_keys_and_paths_translate_into_each_other(spec: dict[str, str]) -> None:
 
 
 @given(st.text())
-def test_any_text_parses_or_is_refused_with_our_error(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_a_paimon_error(text: str) -> None:
     for columns in (("dt",), ("dt", "region")):
         try:
             spec = PartitionKeys(columns=columns).parse(text)
@@ -65,7 +65,7 @@ def test_any_text_parses_or_is_refused_with_our_error(text: str) -> None:
         assert columns == tuple(spec)
 
 
-def test_the_key_of_one_column_is_the_value_as_stored() -> None:
+def test_key_of_one_column_is_the_value() -> None:
     keys = PartitionKeys(columns=("flight_month",))
 
     assert keys.key_of("flight_month=2013-01") == "2013-01"
@@ -73,7 +73,7 @@ def test_the_key_of_one_column_is_the_value_as_stored() -> None:
     assert keys.key_of("flight_month=2013-01-01 00%3A00") == "2013-01-01 00:00"
 
 
-def test_the_key_of_several_columns_is_the_directory_path_in_the_tables_order() -> None:
+def test_key_of_several_columns_is_the_path_in_the_order_of_the_table() -> None:
     keys = PartitionKeys(columns=("dt", "region"))
 
     assert (
@@ -85,7 +85,7 @@ def test_the_key_of_several_columns_is_the_directory_path_in_the_tables_order() 
     "key",
     ["", "2026-01-01", "dt=a", "dt=a/region=", "region=a/dt=b", "dt=a/region=b/x=c", "dt=a/dt=b"],
 )
-def test_a_key_that_does_not_fit_the_table_is_refused(key: str) -> None:
+def test_key_that_does_not_match_the_columns_is_refused(key: str) -> None:
     with pytest.raises(InputError):
         PartitionKeys(columns=("dt", "region")).parse(key)
 
@@ -93,12 +93,12 @@ def test_a_key_that_does_not_fit_the_table_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "spec", [{}, {"dt": "a"}, {"dt": "a", "region": ""}, {"dt": "a", "x": "b"}]
 )
-def test_an_incomplete_partition_has_no_key(spec: dict[str, str]) -> None:
+def test_incomplete_partition_is_refused(spec: dict[str, str]) -> None:
     with pytest.raises(InputError, match="dt, region"):
         PartitionKeys(columns=("dt", "region")).render(spec)
 
 
-def test_an_unpartitioned_table_has_no_keys() -> None:
+def test_unpartitioned_table_is_refused() -> None:
     schema = build_table_schema(
         parse_columns("id INT"), primary_key=["id"], options={"bucket": "1"}
     )
@@ -116,7 +116,7 @@ def table_schema(columns: str, *keys: str, **options: str) -> TableSchema:
     return build_table_schema(found, partition_by=keys, options={"bucket": "-1"} | named)
 
 
-def test_days_that_directories_number_are_dates_in_keys() -> None:
+def test_day_numbers_in_directories_are_dates_in_keys() -> None:
     keys = PartitionKeys.of(table_schema("dt DATE, region STRING", "dt", "region"))
 
     assert keys.key_of("dt=19723/region=eu") == "dt=2024-01-01/region=eu"
@@ -126,13 +126,13 @@ def test_days_that_directories_number_are_dates_in_keys() -> None:
 
 
 @given(st.integers(-800_000, 2_932_896).map(str) | st.sampled_from(DATES))
-def test_a_numbered_day_survives_its_key(text: str) -> None:
+def test_day_number_is_unchanged_by_conversion_to_key_and_back(text: str) -> None:
     keys = PartitionKeys.of(table_schema("dt DATE", "dt"))
 
     assert keys.parse(keys.render({"dt": text})) == {"dt": text}
 
 
-def test_days_that_directories_name_stay_as_they_are() -> None:
+def test_dates_in_directories_are_dates_in_keys() -> None:
     schema = table_schema("dt DATE", "dt", partition__legacy_name="false")
 
     assert PartitionKeys.of(schema).key_of("dt=2024-01-01") == "2024-01-01"
@@ -148,7 +148,9 @@ MULTI = dg.MultiPartitionsDefinition(
 
 
 @pytest.mark.parametrize("columns", [("dt", "region"), ("region", "dt")])
-def test_each_key_of_two_dimensions_survives_its_path(columns: tuple[str, ...]) -> None:
+def test_key_of_two_dimensions_is_unchanged_by_conversion_to_path_and_back(
+    columns: tuple[str, ...],
+) -> None:
     keys = PartitionKeys.of(table_schema("dt DATE, region STRING", *columns), MULTI)
     found = MULTI.get_partition_keys()
 
@@ -158,7 +160,7 @@ def test_each_key_of_two_dimensions_survives_its_path(columns: tuple[str, ...]) 
 
 
 @given(VALUES, VALUES)
-def test_any_two_values_have_a_key_of_two_dimensions_or_are_refused(one: str, two: str) -> None:
+def test_any_two_values_have_a_two_dimensional_key_or_are_refused(one: str, two: str) -> None:
     keys = PartitionKeys(columns=("a", "b"), dimensions=("b", "a"))
     try:
         key = keys.render({"a": one, "b": two})
@@ -169,12 +171,12 @@ def test_any_two_values_have_a_key_of_two_dimensions_or_are_refused(one: str, tw
 
 
 @pytest.mark.parametrize("key", ["", "a", "a|", "|", "a|b|c"])
-def test_a_key_of_other_dimensions_is_refused(key: str) -> None:
+def test_key_with_another_number_of_dimensions_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="does not match"):
         PartitionKeys(columns=("a", "b"), dimensions=("a", "b")).parse(key)
 
 
-def test_dimensions_are_the_partition_columns() -> None:
+def test_dimensions_that_are_not_the_partition_columns_are_refused() -> None:
     with pytest.raises(InputError, match="dimensions dt, region must be the partition columns day"):
         PartitionKeys.of(table_schema("day STRING", "day"), MULTI)
 
@@ -193,7 +195,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("definition", "count"), TIMES)
-def test_each_hour_day_and_month_survives_its_path(
+def test_time_keys_are_unchanged_by_conversion_to_path_and_back(
     definition: dg.PartitionsDefinition[str], count: int
 ) -> None:
     keys = PartitionKeys.of(table_schema("dt STRING", "dt"), definition)
@@ -203,7 +205,7 @@ def test_each_hour_day_and_month_survives_its_path(
     assert [keys.key_of(keys.path_of(key)) for key in found] == found
 
 
-def test_hours_may_be_kept_in_two_columns() -> None:
+def test_hours_can_be_stored_in_two_columns() -> None:
     keys = PartitionKeys.of(table_schema("dt STRING, hh STRING", "dt", "hh"))
     definition = dg.HourlyPartitionsDefinition(
         "dt=2024-01-01/hh=00", end_date="dt=2024-01-02/hh=00", fmt="dt=%Y-%m-%d/hh=%H"
@@ -227,13 +229,13 @@ def test_hours_may_be_kept_in_two_columns() -> None:
         ("INT", "__DEFAULT_PARTITION__", "__DEFAULT_PARTITION__"),
     ],
 )
-def test_a_value_in_another_spelling_is_that_of_the_directory(
+def test_value_in_another_spelling_is_converted_to_the_directory_name(
     kind: str, key: str, directory: str
 ) -> None:
     assert PartitionKeys.of(table_schema(f"p {kind}", "p")).parse(key) == {"p": directory}
 
 
-def test_a_key_that_is_no_value_of_its_column_is_refused() -> None:
+def test_key_that_is_not_a_value_of_its_column_is_refused() -> None:
     """Else an asset by Dagster's own spelling of hours would be loaded empty, and compacted never."""
     keys = PartitionKeys.of(table_schema("p TIMESTAMP(3)", "p"))
 
@@ -253,7 +255,7 @@ STORED = [
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
 @pytest.mark.parametrize(("kind", "values"), STORED)
-def test_the_key_of_a_stored_partition_finds_its_files(
+def test_key_of_an_existing_partition_selects_its_files(
     tmp_path: Path, kind: str, values: list[object], legacy: str
 ) -> None:
     """By the compaction's own choice of partitions, for each value that a table really has."""
@@ -273,7 +275,7 @@ def test_the_key_of_a_stored_partition_finds_its_files(
         assert found.partition == path
 
 
-def test_dagster_takes_the_keys_of_paths() -> None:
+def test_dagster_accepts_keys_of_several_columns() -> None:
     keys = PartitionKeys(columns=("dt", "region"))
     rendered = [
         keys.render({"dt": "2026-01-01", "region": name}) for name in ("eu west", "a|b", "é")

@@ -4,7 +4,7 @@ import pytest
 from paimon_orch.dagster.progress import build_progress_logger
 
 
-def test_progress_is_logged_no_more_often_than_the_interval(
+def test_progress_is_logged_at_most_once_per_interval(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     context = dg.build_op_context()

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_missing_table_is_said_to_be_missing(paimon: PaimonCatalogResource) -> None:
+def test_missing_table_is_refused(paimon: PaimonCatalogResource) -> None:
     with pytest.raises(NotFoundError, match=r"there is no table lake\.orders"):
         paimon.load_table("lake.orders")
 
 
-def test_the_warehouse_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warehouse_can_be_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WAREHOUSE", "/somewhere")
 
     @dg.asset
@@ -29,7 +29,7 @@ def test_the_warehouse_may_come_from_the_environment(monkeypatch: pytest.MonkeyP
     assert result.output_for_node("where") == "/somewhere"
 
 
-def test_storage_options_reach_the_store_and_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_options_are_used_but_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.setenv("SOME_SECRET", "very-secret-word")
 
@@ -49,19 +49,19 @@ def test_storage_options_reach_the_store_and_no_text(monkeypatch: pytest.MonkeyP
     assert result.output_for_node("options") == {"secret": "very-secret-word", "anon": True}
 
 
-def test_settings_of_spark_are_in_no_text() -> None:
+def test_spark_settings_are_not_printed() -> None:
     resource = SparkSessionResource(spark_config={"spark.hadoop.fs.s3a.secret.key": "very-secret"})
 
     assert "very-secret" not in repr(resource)
 
 
-def test_no_units_need_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executor_without_units_does_not_start_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(SparkSessionResource, "session")
 
     assert SparkSessionResource().executor().map(lambda _: b"", [], label="nothing") == []
 
 
-def test_a_session_that_runs_already_is_used_and_left_running(spark: "SparkSession") -> None:
+def test_active_session_is_used_and_not_stopped(spark: "SparkSession") -> None:
     @dg.asset
     def length(spark: SparkSessionResource) -> int:
         results = spark.executor().map(bytes, [3], label="bytes")
@@ -90,7 +90,7 @@ def test_a_session_that_runs_already_is_used_and_left_running(spark: "SparkSessi
         ),
     ],
 )
-def test_where_spark_is_takes_configuration_alone(
+def test_spark_session_is_started_with_the_configuration(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], asked: tuple[object, ...]
 ) -> None:
     calls: list[tuple[object, ...]] = []

@@ -25,7 +25,7 @@ Upsert = Callable[..., None]
 DAY = "2026-01-01"
 
 
-def test_a_run_and_its_spark_job_name_each_other(
+def test_run_and_its_spark_job_reference_each_other(
     spark: "SparkSession", orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
     upsert(orders, DAY)
@@ -43,7 +43,7 @@ def test_a_run_and_its_spark_job_name_each_other(
     assert any(name in text for text in described)
 
 
-def test_the_user_interface_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"application_id": "local-1", "ui": "http://spark:4040"}
     monkeypatch.setattr(SparkSessionResource, "links", lambda _: found)
 
@@ -53,7 +53,7 @@ def test_the_user_interface_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_without_a_session_there_are_no_links() -> None:
+def test_there_are_no_links_without_a_session() -> None:
     code = (
         "from paimon_orch.dagster import SparkSessionResource as R; import sys;"
         "print(R().links(), 'pyspark' in sys.modules)"
@@ -71,7 +71,7 @@ def assert_untouched(table: Table, folder: Path) -> None:
     assert compact(table, InProcessExecutor()).snapshot_id == 2
 
 
-def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
+def test_interrupted_run_cancels_its_spark_job_and_commits_nothing(
     spark: "SparkSession", orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
     upsert(orders, DAY)
@@ -91,7 +91,7 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 @pytest.mark.xdist_group("connect")  # its server listens at the one port that Spark gives it
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_same_on_spark_connect(
+def test_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
     repository: Path, orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:
     """In a process of its own: one process has either kind of session. It is terminated."""

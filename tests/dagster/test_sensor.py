@@ -1,4 +1,4 @@
-"""The sensor on the LATEST hint: what it requests after which commits, and what it reports of them."""
+"""The requests of the sensor after commits, and the events that it reports."""
 
 import json
 from collections.abc import Callable
@@ -32,14 +32,14 @@ def ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> Sensor
 def settled(
     ticks: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> SensorTicks:
-    """Ticks over a table whose three partitions are compacted, all of it seen."""
+    """Ticks of a table with three compacted partitions, after the first tick."""
     upsert(orders, *DAYS[:3])
     compact_all(orders)
     ticks.result()
     return ticks
 
 
-def test_new_commits_request_exactly_the_partitions_they_touched(
+def test_new_commits_request_only_the_partitions_that_they_changed(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[2], amount=2)
@@ -50,29 +50,29 @@ def test_new_commits_request_exactly_the_partitions_they_touched(
     assert settled.requested_partitions() == []
 
 
-def test_the_sensors_own_compactions_request_nothing(
+def test_compactions_do_not_cause_requests(
     settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     settled.requested_partitions()
     compact_all(orders)
 
-    assert settled.skipped() == "lake.orders: nothing to compact up to snapshot 4"
-    assert settled.skipped() == "lake.orders: snapshot 4 already handled"
+    assert settled.skip_message() == "lake.orders: nothing to compact up to snapshot 4"
+    assert settled.skip_message() == "lake.orders: snapshot 4 already handled"
 
 
-def test_a_touched_partition_without_work_is_left_alone(
+def test_changed_partition_with_nothing_to_compact_is_not_requested(
     settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     compact_all(orders)
-    compact_all(orders)  # once more for the file whose rows are all hidden now
+    compact_all(orders)  # again, for the file whose rows are all deleted now
     upsert(orders, DAYS[1], amount=2)
 
     assert settled.requested_partitions() == [DAYS[1]]
 
 
-def test_a_partition_is_requested_again_by_each_commit(
+def test_each_commit_requests_the_partition_again(
     settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     for amount in (2, 3):
@@ -81,25 +81,24 @@ def test_a_partition_is_requested_again_by_each_commit(
         compact_all(orders)
 
 
-def test_a_tick_that_is_repeated_requests_the_same_run_keys(
+def test_repeated_tick_requests_the_same_run_keys(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     cursor = settled.cursor
     assert settled.requested_partitions() == [DAYS[0]]
-    settled.cursor = cursor  # as if the daemon had died before it saved the new one
+    settled.cursor = cursor  # as if the daemon stopped before it saved the new cursor
 
     assert settled.requested_partitions() == []
 
 
-def test_run_requests_name_table_partition_and_snapshot(
+def test_run_requests_have_tags_for_table_partition_and_snapshot(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    found = settled.result()
+    result = settled.result()
 
-    assert isinstance(found, dg.SensorResult)
-    [request] = found.run_requests or []
+    [request] = result.run_requests or []
     assert request.tags["paimon/table"] == "lake.orders"
     assert request.tags["paimon/action"] == "compaction"
     assert request.tags["paimon/partition"] == f"dt={DAYS[0]}"
@@ -128,17 +127,17 @@ class RecordedCatalogResource(PaimonCatalogResource):
         return catalog
 
 
-def test_a_tick_with_nothing_new_reads_the_newest_snapshot_and_no_other_file(
+def test_tick_without_new_snapshots_reads_only_the_newest_snapshot(
     settled: SensorTicks,
 ) -> None:
     settled.paimon = RecordedCatalogResource(warehouse=settled.paimon.warehouse)
     RECORDER.reads.clear()
 
-    assert settled.skipped() == "lake.orders: snapshot 2 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 2 already handled"
     assert RECORDER.reads == ["snapshot-2"]
 
 
-def test_a_first_tick_takes_up_what_waits(
+def test_first_tick_requests_partitions_of_existing_commits(
     ticks: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, *DAYS[:2])
@@ -147,18 +146,18 @@ def test_a_first_tick_takes_up_what_waits(
     assert ticks.requested_partitions() == []
 
 
-def test_without_the_table_a_tick_is_skipped_and_the_cursor_kept(ticks: SensorTicks) -> None:
-    ticks.cursor = "kept"
+def test_tick_of_missing_table_is_skipped_and_keeps_the_cursor(ticks: SensorTicks) -> None:
+    ticks.cursor = "previous"
 
-    assert "no database 'lake'" in ticks.skipped()
-    assert ticks.cursor == "kept"
-
-
-def test_a_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
-    assert ticks.skipped() == "lake.orders has no snapshot yet"
+    assert "no database 'lake'" in ticks.skip_message()
+    assert ticks.cursor == "previous"
 
 
-def test_expired_snapshots_make_it_look_at_all_partitions(
+def test_table_without_snapshots_is_skipped(ticks: SensorTicks, orders: Table) -> None:
+    assert ticks.skip_message() == "lake.orders has no snapshot yet"
+
+
+def test_all_partitions_are_evaluated_after_unread_snapshots_expired(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -170,19 +169,18 @@ def test_expired_snapshots_make_it_look_at_all_partitions(
     assert settled.requested_partitions() == []
 
 
-def test_an_expired_cursor_snapshot_alone_is_no_gap(
+def test_expired_snapshot_of_the_cursor_does_not_prevent_reading_later_snapshots(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     orders.io.delete(orders.stores.snapshots.path(2))
 
-    found = settled.result()
-    assert isinstance(found, dg.SensorResult)
-    assert json.loads(str(found.cursor))["handled"]["snapshot_id"] == 3
-    assert [r.partition_key for r in found.run_requests or []] == [DAYS[0]]
+    result = settled.result()
+    assert json.loads(str(result.cursor))["handled"]["snapshot_id"] == 3
+    assert [r.partition_key for r in result.run_requests or []] == [DAYS[0]]
 
 
-def test_after_a_rollback_what_is_open_again_is_requested_again(
+def test_partition_is_requested_again_after_rollback_of_its_compaction(
     settled: SensorTicks,
     orders: Table,
     upsert: Upsert,
@@ -199,7 +197,7 @@ def test_after_a_rollback_what_is_open_again_is_requested_again(
     assert settled.requested_partitions() == []
 
 
-def test_a_rollback_hidden_by_new_commits_is_noticed(
+def test_rollback_followed_by_new_commits_is_detected(
     settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -211,14 +209,13 @@ def test_a_rollback_hidden_by_new_commits_is_noticed(
     assert settled.requested_partitions() == DAYS[1:3]
 
 
-def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
+def test_all_partitions_of_a_recreated_table_are_evaluated(
     settled: SensorTicks, orders: Table, create: Callable[[], Table], upsert: Upsert
 ) -> None:
     settled.paimon.catalog().drop_table("lake.orders")
-    again = create()
-    upsert(again, DAYS[4])
-    upsert(again, DAYS[5])
-    upsert(again, DAYS[6])
+    recreated = create()
+    for day in DAYS[4:7]:
+        upsert(recreated, day)
 
     assert settled.requested_partitions() == DAYS[4:7]
 
@@ -226,7 +223,7 @@ def test_a_table_that_was_created_anew_is_looked_at_as_a_whole(
 @pytest.mark.parametrize(
     "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
 )
-def test_an_unknown_cursor_starts_afresh(
+def test_unknown_cursor_is_ignored(
     ticks: SensorTicks, orders: Table, upsert: Upsert, cursor: str
 ) -> None:
     upsert(orders, DAYS[0])
@@ -247,7 +244,7 @@ def test_an_unknown_cursor_starts_afresh(
     ],
     ids=str,
 )
-def test_a_damaged_cursor_starts_afresh(
+def test_damaged_cursor_is_ignored(
     ticks: SensorTicks, orders: Table, upsert: Upsert, damage: dict[str, object]
 ) -> None:
     upsert(orders, DAYS[0])
@@ -257,7 +254,7 @@ def test_a_damaged_cursor_starts_afresh(
     assert ticks.requested_partitions() == [DAYS[0]]
 
 
-def test_many_partitions_are_requested_over_several_ticks(
+def test_requests_above_the_limit_are_postponed_to_later_ticks(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     sensor = build_latest_snapshot_sensor(
@@ -269,7 +266,7 @@ def test_many_partitions_are_requested_over_several_ticks(
     assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
 
 
-def test_many_snapshots_are_walked_over_several_ticks(
+def test_snapshots_above_the_limit_are_read_by_later_ticks(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     sensor = build_latest_snapshot_sensor(
@@ -284,7 +281,7 @@ def test_many_snapshots_are_walked_over_several_ticks(
     assert [ticks.requested_partitions() for _ in range(4)] == [DAYS[:2], DAYS[2:4], DAYS[4:5], []]
 
 
-def test_a_partition_that_the_asset_does_not_have_is_left_out(
+def test_partition_without_a_key_of_the_asset_is_not_requested(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, "1999-12-31", DAYS[0], amount=2)
@@ -292,25 +289,23 @@ def test_a_partition_that_the_asset_does_not_have_is_left_out(
     assert settled.requested_partitions() == [DAYS[0]]
 
 
-def test_new_data_is_observed_with_its_version_and_maintenance_is_not(
+def test_observations_report_new_data_but_not_compactions(
     settled: SensorTicks, orders: Table, upsert: Upsert, compact_all: CompactAll
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
-    found = settled.result()
-    assert isinstance(found, dg.SensorResult)
-    [observation] = found.asset_events
+    result = settled.result()
+    [observation] = result.asset_events
     assert isinstance(observation, dg.AssetObservation)
     assert observation.asset_key == dg.AssetKey(["lake", "orders"])
     assert observation.tags == {"dagster/data_version": "3"}
 
     compact_all(orders)
-    found = settled.result()
-    assert isinstance(found, dg.SensorResult)
-    assert found.asset_events == []
+    result = settled.result()
+    assert result.asset_events == []
 
 
 @pytest.mark.parametrize("partition_by", [(), ("dt",)])
-def test_an_unpartitioned_asset_gets_one_request_for_the_table(
+def test_unpartitioned_asset_has_one_request_for_the_table(
     create: Callable[..., Table],
     upsert: Upsert,
     paimon: PaimonCatalogResource,
@@ -326,7 +321,7 @@ def test_an_unpartitioned_asset_gets_one_request_for_the_table(
         assert ticks.requested_partitions() == []
 
 
-def test_days_that_directories_number_are_those_of_a_daily_definition(
+def test_day_numbers_in_directories_are_requested_as_daily_partitions(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
     table = paimon.catalog().create_table(
@@ -344,7 +339,7 @@ def test_days_that_directories_number_are_those_of_a_daily_definition(
     assert SensorTicks(sensor, paimon, instance).requested_partitions() == ["2026-01-05"]
 
 
-def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
+def test_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> None:
     sensor = build_latest_snapshot_sensor("lake.orders", key_prefix=["prod"])
 
     assert sensor.name == "latest_snapshot__prod__lake__orders"
@@ -354,18 +349,18 @@ def test_the_sensor_ships_stopped_and_targets_the_compaction_alone() -> None:
     )
 
 
-def test_hundreds_of_snapshots_since_the_last_tick_are_walked_in_bounded_ticks(
+def test_each_tick_reads_at_most_one_hundred_snapshots(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     for number in range(120):
         upsert(orders, DAYS[number % 2], amount=number)
 
     assert [settled.requested_partitions() for _ in range(2)] == [DAYS[:2], DAYS[:2]]
-    assert settled.skipped() == "lake.orders: snapshot 122 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 122 already handled"
 
 
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
-def test_a_hint_that_is_wrong_or_gone_changes_nothing(
+def test_wrong_or_missing_hint_is_ignored(
     settled: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -375,10 +370,10 @@ def test_a_hint_that_is_wrong_or_gone_changes_nothing(
         orders.io.write(path, hint)
 
     assert settled.requested_partitions() == [DAYS[0]]
-    assert settled.skipped() == "lake.orders: snapshot 3 already handled"
+    assert settled.skip_message() == "lake.orders: snapshot 3 already handled"
 
 
-def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
+def test_tick_fails_with_the_name_of_a_missing_newest_snapshot(
     settled: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
@@ -389,10 +384,9 @@ def test_tick_fails_by_the_name_of_a_newest_snapshot_that_is_lost(
 
 
 def events(ticks: SensorTicks) -> list[dg.AssetObservation | dg.AssetMaterialization]:
-    found = ticks.result()
-    assert isinstance(found, dg.SensorResult)
+    result = ticks.result()
     kinds = dg.AssetObservation, dg.AssetMaterialization
-    return [event for event in found.asset_events if isinstance(event, kinds)]
+    return [event for event in result.asset_events if isinstance(event, kinds)]
 
 
 def test_each_snapshot_that_changed_data_is_observed(
@@ -402,27 +396,27 @@ def test_each_snapshot_that_changed_data_is_observed(
     compact_all(orders)
     upsert(orders, DAYS[1], amount=2)
 
-    found = events(settled)
+    observations = events(settled)
 
-    assert [(event.tags or {})["dagster/data_version"] for event in found] == ["3", "5"]
-    assert all(isinstance(event, dg.AssetObservation) for event in found)
-    assert "paimon/decisions" not in found[0].metadata
-    assert found[1].metadata["paimon/physical_rows"].value == 15
+    assert [(event.tags or {})["dagster/data_version"] for event in observations] == ["3", "5"]
+    assert all(isinstance(event, dg.AssetObservation) for event in observations)
+    assert "paimon/decisions" not in observations[0].metadata
+    assert observations[1].metadata["paimon/physical_rows"].value == 15
 
 
-def test_after_a_rollback_the_version_is_that_of_the_data_again(
+def test_data_version_is_reset_by_a_rollback(
     settled: SensorTicks, orders: Table, upsert: Upsert, roll_back: RollBack
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     settled.result()
-    roll_back(orders, 2)  # a compaction, of what the first snapshot brought
+    roll_back(orders, 2)  # the compaction of the first snapshot
 
     [event] = events(settled)
 
     assert event.tags == {"dagster/data_version": "1"}
 
 
-def test_new_data_may_be_reported_as_a_materialization(
+def test_new_data_can_be_reported_as_a_materialization(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance, orders: Table, upsert: Upsert
 ) -> None:
     sensor = build_latest_snapshot_sensor("lake.orders", report_as="materialization")

@@ -1,27 +1,20 @@
-"""The asset of a table that Dagster loads: what a run reports of it."""
+"""Runs of the asset of a table that Dagster loads, and the metadata that they report."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
 from support.dagster.asset_runs import materialize, materialize_range, metadata_by_partition
+from support.dagster.spark_resources import NoSessionSparkResource
 
 from paimon_orch import Catalog
-from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_table_asset
+from paimon_orch.dagster import PaimonCatalogResource, build_table_asset
 from paimon_orch.steps.ingest import IngestResult
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
-
-
-class NoSession(SparkSessionResource):
-    """For a load that does not use its session."""
-
-    def session(self) -> Any:
-        return None
 
 
 def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
@@ -41,17 +34,17 @@ def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[In
         )
 
 
-def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
+def test_table_asset_reports_loaded_rows_and_data_version(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
-    resources = {"paimon": paimon, "spark": NoSession()}
+    resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
     asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
 
     result = materialize_range(asset, resources, first=DAYS[0], last=DAYS[1], instance=instance)
 
-    found = metadata_by_partition(result)
-    assert set(found) == set(DAYS[:2])
-    metadata = found[DAYS[1]]
+    metadata_of = metadata_by_partition(result)
+    assert set(metadata_of) == set(DAYS[:2])
+    metadata = metadata_of[DAYS[1]]
     assert metadata["paimon/snapshot_id"] == 2
     assert metadata["paimon/level0_files"] == 1
     assert metadata["dagster/uri"].endswith("lake.db/orders")
@@ -61,7 +54,7 @@ def test_a_table_asset_reports_what_it_loaded_and_its_data_version(
     assert event.materialization.tags["dagster/data_version"] == "2"
 
 
-def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
+def test_table_asset_has_freshness_policy_and_column_lineage(
     paimon: PaimonCatalogResource,
 ) -> None:
     policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24))
@@ -75,7 +68,7 @@ def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
     )
 
     metadata = metadata_by_partition(
-        materialize(asset, {"paimon": paimon, "spark": NoSession()}, DAYS[0])
+        materialize(asset, {"paimon": paimon, "spark": NoSessionSparkResource()}, DAYS[0])
     )
 
     assert asset.get_asset_spec(asset.key).freshness_policy == policy
@@ -83,10 +76,10 @@ def test_a_table_asset_may_be_fresh_and_tell_where_its_columns_come_from(
     assert metadata[DAYS[0]]["paimon/read_amplification"] == 1
 
 
-def test_sums_over_several_partitions_are_not_shown_at_each(
+def test_totals_of_several_partitions_are_not_reported_for_each(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
-    resources = {"paimon": paimon, "spark": NoSession()}
+    resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
     asset = build_table_asset("lake.orders", load, partitions_def=PARTITIONS)
 
     several = metadata_by_partition(
@@ -98,7 +91,7 @@ def test_sums_over_several_partitions_are_not_shown_at_each(
     assert one[DAYS[2]]["paimon/rows_written"] == 2
 
 
-def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
+def test_unpartitioned_table_asset_reports_the_state_of_the_table(
     paimon: PaimonCatalogResource,
 ) -> None:
     def load_all(catalog: Catalog, session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
@@ -108,7 +101,7 @@ def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
     asset = build_table_asset("lake.orders", load_all)
 
     [metadata] = metadata_by_partition(
-        materialize(asset, {"paimon": paimon, "spark": NoSession()})
+        materialize(asset, {"paimon": paimon, "spark": NoSessionSparkResource()})
     ).values()
 
     assert metadata["paimon/rows_written"] == 4
@@ -116,7 +109,7 @@ def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
 
 
 @pytest.mark.parametrize("partitions_def", [PARTITIONS, None])
-def test_a_load_of_nothing_keeps_the_data_version(
+def test_load_without_rows_keeps_the_data_version(
     paimon: PaimonCatalogResource,
     instance: dg.DagsterInstance,
     partitions_def: dg.StaticPartitionsDefinition | None,
@@ -127,7 +120,7 @@ def test_a_load_of_nothing_keeps_the_data_version(
         return load(catalog, session, DAYS[:1] if rows.pop(0) else [])
 
     asset = build_table_asset("lake.orders", load_once, partitions_def=partitions_def)
-    resources = {"paimon": paimon, "spark": NoSession()}
+    resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
     versions = []
     for _ in range(2):
         result = dg.materialize(

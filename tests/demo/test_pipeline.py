@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 MONTH = "2013-01"
 
 
-def test_every_wave_knows_what_is_known_by_then() -> None:
+def test_each_wave_contains_only_the_values_known_by_then() -> None:
     scheduled, departed, arrived = (
         build_wave(name, MONTH) for name in ("scheduled", "departed", "arrived")
     )
@@ -62,7 +62,7 @@ def test_every_wave_knows_what_is_known_by_then() -> None:
     )
 
 
-def test_days_and_months_are_the_same_flights() -> None:
+def test_waves_of_days_and_of_their_month_have_the_same_flights() -> None:
     days = [f"{MONTH}-{day:02d}" for day in range(1, 32)]
 
     for name in WAVES:
@@ -71,7 +71,7 @@ def test_days_and_months_are_the_same_flights() -> None:
         )
 
 
-def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
+def test_external_writer_commits_one_day_per_call_until_the_end_of_the_year(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = Catalog(str(tmp_path))
@@ -89,7 +89,7 @@ def test_the_external_writer_commits_a_day_at_a_time_until_the_year_is_over(
 
 
 @pytest.mark.slow
-def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path) -> None:
+def test_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     said = io.StringIO()
 
     # the console of the command, for which brackets are data
@@ -115,7 +115,7 @@ def test_one_month_runs_through_and_is_right(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_table_that_is_wrong_is_told(
+def test_demo_reports_a_table_with_wrong_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_another_status(months: tuple[str, ...]) -> object:

@@ -200,7 +200,7 @@ def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str
         wait_for_result(done, demo.logs, seconds=WAIT)
 
 
-def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: Deployment) -> None:
+def test_external_writer_commits_and_small_table_is_upserted(page: Page, demo: Deployment) -> None:
     launch_job(page, "external_writer")
     page.get_by_text("committed 2013-01-01").first.wait_for()
 
@@ -209,7 +209,7 @@ def test_another_engine_commits_and_a_small_table_is_upserted(page: Page, demo: 
     wait_for(demo, PLANES_TABLE)
 
 
-def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
+def test_check_of_a_materialized_month_fails_before_its_compaction(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
     months = MONTHS if PICTURES else ONE
@@ -225,7 +225,7 @@ def test_a_month_is_materialized_and_a_check_fails_until_it_is_compacted(
     picture("failed-check")
 
 
-def test_a_backfill_of_three_months_compacts_them_and_plots_what_it_did(
+def test_backfill_compacts_three_months_and_has_plots(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
     months = MONTHS if PICTURES else THREE
@@ -241,7 +241,7 @@ def test_a_backfill_of_three_months_compacts_them_and_plots_what_it_did(
     picture("compaction-plots", height=1195)
 
 
-def test_orphan_cleanup_starts_as_a_dry_run_and_shows_its_plan(
+def test_orphan_cleanup_is_a_dry_run_by_default_and_shows_its_plan(
     page: Page, board: Table, picture: Callable[..., None]
 ) -> None:
     launch_job(page, "remove_orphan_files__nyc__flight_board")
@@ -255,7 +255,7 @@ def test_orphan_cleanup_starts_as_a_dry_run_and_shows_its_plan(
     assert lost_file(board).exists()
 
 
-def test_what_is_downstream_and_what_others_wrote_was_looked_after_meanwhile(
+def test_downstream_assets_and_external_tables_were_updated(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
     wait_for(demo, LIVE_BOARD_TABLE, "compaction", partitions=["2013-01-01"])

@@ -95,7 +95,7 @@ def entered(gate: Path, table: str) -> list[int]:
     return [int(p.name.split()[0]) for p in gate.iterdir() if table in p.name]
 
 
-def test_a_commit_is_seen_added_as_a_partition_and_compacted_by_one_tick(
+def test_one_tick_adds_the_partition_of_a_commit_and_requests_its_compaction(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     commit: Commit,
@@ -116,7 +116,7 @@ def test_a_commit_is_seen_added_as_a_partition_and_compacted_by_one_tick(
     assert observed[0].asset_observation.tags["dagster/data_version"] == "1"
 
 
-def test_two_tables_are_compacted_at_once_and_two_partitions_of_one_after_the_other(
+def test_tables_are_compacted_concurrently_and_partitions_of_one_table_serially(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit, gate: Path, shut: Path
 ) -> None:
     commit("lake.orders", "2026-02-01", "2026-02-02")
@@ -144,7 +144,7 @@ def test_two_tables_are_compacted_at_once_and_two_partitions_of_one_after_the_ot
     assert first.end_time <= second.start_time
 
 
-def test_the_place_of_a_killed_run_in_the_pool_is_freed_and_the_work_done_by_another(
+def test_slot_of_a_killed_run_is_released_and_the_run_retried(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     commit: Commit,
@@ -166,7 +166,7 @@ def test_the_place_of_a_killed_run_in_the_pool_is_freed_and_the_work_done_by_ano
     assert inspect(table("lake.orders")).level0_files == 0
 
 
-def test_a_daemon_that_is_started_again_goes_on_where_the_last_one_was(
+def test_restarted_daemon_continues_from_the_last_cursor(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit
 ) -> None:
     if not ticks_with_requests(daemon, "lake.events"):  # no other test ran before this one
@@ -186,7 +186,7 @@ def test_a_daemon_that_is_started_again_goes_on_where_the_last_one_was(
     assert handled[0] < handled[1]
 
 
-def test_a_backfill_of_twelve_months_is_two_runs_that_compact_all_of_them(
+def test_backfill_of_twelve_months_compacts_them_in_two_runs(
     daemon: Deployment,
     instance: dg.DagsterInstance,
     backfill: str,

@@ -70,7 +70,7 @@ def deployment(
         made.close()
 
 
-def test_sensor_cursor_partitions_and_runs_are_kept_in_postgresql(
+def test_sensor_cursor_partitions_and_runs_are_stored_in_postgresql(
     deployment: Deployment,
     commit: Commit,
     table: Callable[[str], Table],

@@ -114,7 +114,7 @@ def load(**attributes: Any) -> dg.Definitions:
 
 
 @pytest.mark.parametrize(("attributes", "name", "value", "accepted"), WRONG, ids=str)
-def test_schema_refuses_a_wrong_value_and_names_attribute_value_and_what_is_accepted(
+def test_schema_refuses_invalid_value_with_attribute_value_and_accepted_values(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
     [(path, message)] = refusals(BASE | attributes).items()
@@ -125,7 +125,7 @@ def test_schema_refuses_a_wrong_value_and_names_attribute_value_and_what_is_acce
 
 
 @pytest.mark.parametrize(("attributes", "name", "value", "accepted"), WRONG, ids=str)
-def test_loading_refuses_a_wrong_value_and_names_attribute_value_and_what_is_accepted(
+def test_loading_refuses_invalid_value_with_attribute_and_value(
     attributes: dict[str, Any], name: str, value: object, accepted: str
 ) -> None:
     with pytest.raises(Exception, match=name) as error:
@@ -137,7 +137,7 @@ def test_loading_refuses_a_wrong_value_and_names_attribute_value_and_what_is_acc
 
 
 @pytest.mark.parametrize("attributes", RIGHT, ids=str)
-def test_right_values_pass_the_schema_and_load(attributes: dict[str, Any]) -> None:
+def test_valid_values_match_the_schema_and_load(attributes: dict[str, Any]) -> None:
     assert not refusals(BASE | attributes)
     assert load(**attributes).assets
 
@@ -147,7 +147,7 @@ def test_minimum_above_the_maximum_is_refused_when_definitions_load() -> None:
         load(snapshot_expiration={"retain_min": 10, "retain_max": 5})
 
 
-def test_each_wrong_attribute_is_named_however_many_there_are() -> None:
+def test_all_invalid_attributes_are_reported() -> None:
     found = refusals(
         {
             "table": "orders",
@@ -172,7 +172,7 @@ def test_each_wrong_attribute_is_named_however_many_there_are() -> None:
     assert "'retain' was unexpected" in found["snapshot_expiration"]
 
 
-def test_templates_may_stand_for_all_values() -> None:
+def test_templates_are_accepted_for_all_values() -> None:
     assert not refusals(
         {
             "table": "{{ env.TABLE }}",
@@ -187,14 +187,14 @@ def test_templates_may_stand_for_all_values() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["partitions", "freshness"])
-def test_attributes_of_one_of_several_kinds_say_which(attribute: str) -> None:
+def test_error_of_missing_alternative_lists_all_alternatives(attribute: str) -> None:
     [message] = refusals(BASE | {attribute: {}}).values()
 
     assert " or " in message
     assert message.endswith("is a required property")
 
 
-def test_database_component_follows_the_same_rules() -> None:
+def test_database_component_has_the_same_rules() -> None:
     wrong = {"database": "a.b", "trigger": "sensr", "orphan_files": {"older_than": "long"}}
 
     assert set(refusals(wrong, PaimonDatabaseComponent)) == {
@@ -218,7 +218,7 @@ def accepts(check: Callable[[], object]) -> bool:
     return True
 
 
-def test_units_of_the_schema_are_those_of_the_parsers() -> None:
+def test_schema_accepts_the_units_of_the_parsers() -> None:
     times = [unit for unit in value_type._DURATION_UNITS if unit]
     sizes = [unit for unit in value_type._MEMORY_UNITS if unit]
     for unit in [*times, *sizes, "moons", "w", "x"]:
@@ -241,18 +241,18 @@ _FIELD = st.lists(
 
 
 @given(st.lists(_FIELD, min_size=5, max_size=5).map(" ".join))
-def test_schema_takes_every_cron_schedule_that_dagster_does(text: str) -> None:
+def test_schema_accepts_every_cron_schedule_of_dagster(text: str) -> None:
     if accepts(lambda: CRON_RULE.check("cron", text)):
         assert matches(CRON_RULE, text)
 
 
 @given(st.text(alphabet="ab.-_ 0é\n", max_size=8))
-def test_schema_takes_every_table_name_that_assets_can_have(text: str) -> None:
+def test_schema_accepts_every_valid_table_name(text: str) -> None:
     assert matches(TABLE_RULE, text) or not accepts(lambda: TABLE_RULE.check("table", text))
 
 
 @pytest.mark.slow
-def test_dg_check_yaml_refuses_what_is_wrong_and_passes_what_is_right(tmp_path: Path) -> None:
+def test_dg_check_yaml_refuses_invalid_and_accepts_valid_attributes(tmp_path: Path) -> None:
     folder = tmp_path / "project" / "defs" / "orders"
     folder.mkdir(parents=True)
     for package in (folder.parent, folder.parent.parent):

@@ -1,4 +1,4 @@
-"""The policy of a component is what its jobs plan, whoever starts them: the launchpad, a run with little config, a schedule."""
+"""All runs of a job follow the policy of the component: from the launchpad or from a schedule."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from support.dagster.asset_runs import observation_metadata
+from support.dagster.ticks import scheduled_op_config
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
@@ -40,8 +42,8 @@ OLD, YOUNG = "2000-01-01", "2999-01-01"
 def component(**attributes: Any) -> dg.Definitions:
     policies = {ATTRIBUTES[action]: dict(policy) for action, policy in POLICIES.items()}
     policies["orphan_files"]["dry_run"] = False
-    given = {"table": "lake.orders", **policies, **attributes}
-    return PaimonTableComponent.from_attributes_dict(attributes=given).definitions()
+    attributes = {"table": "lake.orders", **policies, **attributes}
+    return PaimonTableComponent.from_attributes_dict(attributes=attributes).definitions()
 
 
 def job_of(defs: dg.Definitions, action: str) -> dg.JobDefinition:
@@ -51,41 +53,33 @@ def job_of(defs: dg.Definitions, action: str) -> dg.JobDefinition:
 
 
 def schedule_config(defs: dg.Definitions, action: str) -> dict[str, Any]:
-    """The config of the op in a run that the schedule asks for."""
     [schedule] = [s for s in defs.schedules or [] if s.name == f"{action}__lake__orders_schedule"]
     assert isinstance(schedule, dg.ScheduleDefinition)
-    [request] = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
-    config: dict[str, Any] = request.run_config["ops"][action]["config"]
-    return config
+    return scheduled_op_config(schedule, action)
 
 
 def observed(
     job: dg.JobDefinition, resources: Mapping[str, object], run_config: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What a run reports, the plan as rows."""
+    """The metadata that a run reports, with the plan as a list of rows."""
     result = job.execute_in_process(run_config, resources=dict(resources))
-    [observation] = [
-        event.asset_observation_data.asset_observation
-        for event in result.all_events
-        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
-    ]
-    found: dict[str, Any] = {key: value.value for key, value in observation.metadata.items()}
-    if "paimon/plan" in found:
-        found["paimon/plan"] = [record.data for record in found["paimon/plan"].records]
-    return found
+    [metadata] = observation_metadata(result)
+    if "paimon/plan" in metadata:
+        metadata["paimon/plan"] = [record.data for record in metadata["paimon/plan"].records]
+    return metadata
 
 
 def launched(
     job: dg.JobDefinition, resources: Mapping[str, object], **config: object
 ) -> dict[str, Any]:
-    """What a run reports that is launched with this config of its op only."""
+    """The metadata that a run with this config of its op reports."""
     action = job.tags["paimon/action"]
     return observed(job, resources, {"ops": {action: {"config": config}}})
 
 
 @pytest.fixture
 def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
-    """A table on which each job has something to do by its policy, and more by the defaults of the table and of Paimon."""
+    """A table on which each job has less work by its policy than by the options of the table."""
     table = paimon.catalog().create_table(
         "lake.orders",
         "dt STRING, id BIGINT, amount INT",
@@ -102,7 +96,7 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
     recent = time.strftime("%Y-%m-%d", time.localtime(time.time() - 9 * DAY_SECONDS))
     for day in (OLD, recent, YOUNG):
         upsert(table, day)
-    for number in (1, 2):  # these two are old enough to expire after a day
+    for number in (1, 2):  # old enough to expire after a day
         path = Path(table.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 3 * DAY_SECONDS * 1000
@@ -111,8 +105,8 @@ def work(paimon: PaimonCatalogResource, upsert: Callable[..., None]) -> Table:
     bucket = Path(paimon.warehouse, "lake.db", "orders", f"dt={YOUNG}", "bucket-0")
     for name, days in {"data-old-0.parquet": 10, "data-recent-0.parquet": 5}.items():
         (bucket / name).write_bytes(b"lost")
-        then = time.time() - days * DAY_SECONDS
-        os.utime(bucket / name, (then, then))
+        modified = time.time() - days * DAY_SECONDS
+        os.utime(bucket / name, (modified, modified))
     return table
 
 
@@ -124,7 +118,7 @@ def test_default_run_config_of_a_job_is_the_policy_of_the_component(action: str)
 
 
 @pytest.mark.parametrize("action", POLICIES)
-def test_schedule_runs_the_default_run_config_of_its_job_but_deletes(action: str) -> None:
+def test_schedule_has_the_default_run_config_of_its_job_without_dry_run(action: str) -> None:
     assert schedule_config(component(), action) == {**POLICIES[action], "dry_run": False}
 
 
@@ -140,40 +134,40 @@ def test_dry_run_plans_what_the_schedule_would_do(
     run_config = None if config is None else {"ops": {action: {"config": config}}}
     scheduled = schedule_config(defs, action) | {"dry_run": True}
 
-    shown = observed(job_of(defs, action), resources, run_config)
+    dry_run = observed(job_of(defs, action), resources, run_config)
     planned = launched(job_of(defs, action), resources, **scheduled)
 
-    assert shown == planned
-    assert len(shown["paimon/plan"]) >= 1
+    assert dry_run == planned
+    assert len(dry_run["paimon/plan"]) >= 1
     assert work.stores.snapshots.ids() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
-    ("action", "figure"),
+    ("action", "metric"),
     [
         ("expire_snapshots", "snapshots"),
         ("remove_orphan_files", "files"),
         ("expire_partitions", "partitions"),
     ],
 )
-def test_run_with_only_dry_run_false_deletes_what_the_dry_run_planned(
-    work: Table, resources: Mapping[str, object], action: str, figure: str
+def test_run_with_only_dry_run_false_deletes_the_planned_files(
+    work: Table, resources: Mapping[str, object], action: str, metric: str
 ) -> None:
     job = job_of(component(), action)
     planned = launched(job, resources, dry_run=True)
-    done = launched(job, resources, dry_run=False)
+    executed = launched(job, resources, dry_run=False)
 
-    assert done[f"paimon/{action}_{figure}"] == planned[f"paimon/{action}_planned_{figure}"]
-    assert done[f"paimon/{action}_{figure}"] >= 1
+    assert executed[f"paimon/{action}_{metric}"] == planned[f"paimon/{action}_planned_{metric}"]
+    assert executed[f"paimon/{action}_{metric}"] >= 1
     assert work.stores.snapshots.latest_id()
 
 
-def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dry_run_false(
+def test_run_with_only_dry_run_false_retains_snapshots_by_the_policy(
     orders: Table, upsert: Callable[..., None], resources: Mapping[str, object]
 ) -> None:
     for amount in range(51):
         upsert(orders, OLD, amount=amount)
-    for number in range(1, 41):  # older than the hour that the table keeps them
+    for number in range(1, 41):  # older than the retention time of the table
         path = Path(orders.stores.snapshots.path(number))
         snapshot = json.loads(path.read_text())
         snapshot["timeMillis"] -= 89 * 60 * 1000
@@ -185,7 +179,7 @@ def test_snapshots_younger_than_the_component_says_survive_a_launch_with_only_dr
     assert len(orders.stores.snapshots.ids()) == 51
 
 
-def test_null_in_the_launchpad_returns_to_the_options_of_the_table(
+def test_null_in_the_launchpad_selects_the_option_of_the_table(
     work: Table, resources: Mapping[str, object]
 ) -> None:
     job = job_of(component(), "expire_snapshots")
@@ -195,7 +189,7 @@ def test_null_in_the_launchpad_returns_to_the_options_of_the_table(
     assert work.stores.snapshots.ids() == [4]
 
 
-def test_policy_of_a_job_built_in_python_is_its_default_and_that_of_its_schedule() -> None:
+def test_policy_of_a_job_built_in_python_is_its_default_config() -> None:
     job = build_expire_snapshots_job("lake.orders", config={"retain_for": "2 d"})
 
     assert job.run_config == {
@@ -203,7 +197,7 @@ def test_policy_of_a_job_built_in_python_is_its_default_and_that_of_its_schedule
     }
 
 
-def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_config_says() -> None:
+def test_launchpad_defaults_to_a_dry_run_for_any_config_of_the_schedule() -> None:
     defs = component(
         snapshot_expiration={"dry_run": True}, orphan_files={"older_than": "3 d", "dry_run": False}
     )
@@ -217,31 +211,31 @@ def test_jobs_that_delete_are_dry_runs_whatever_the_schedule_config_says() -> No
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"retain": 3}, "no config field retain; its fields are .*retain_min"),
         ({"retain_min": "many"}, "retain_min = 'many'"),
         ({"retain_for": "soon"}, "retain_for.*soon"),
     ],
 )
-def test_policy_that_the_job_cannot_have_is_refused_when_it_is_built(
-    config: dict[str, Any], said: str
+def test_invalid_policy_is_refused_when_the_job_is_built(
+    config: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         build_expire_snapshots_job("lake.orders", config=config)
 
 
 @pytest.mark.usefixtures("work")
-def test_orphans_of_a_job_without_a_policy_are_three_days_old_as_those_of_its_schedule(
+def test_default_age_of_orphan_files_is_three_days(
     resources: Mapping[str, object],
 ) -> None:
-    shown = launched(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
+    metadata = launched(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
 
-    assert len(shown["paimon/plan"]) == 2
+    assert len(metadata["paimon/plan"]) == 2
 
 
 @pytest.mark.parametrize("action", POLICIES)
-def test_yaml_has_all_config_of_a_job(action: str) -> None:
+def test_component_has_all_config_fields_of_a_job(action: str) -> None:
     attribute = PaimonTableComponent.model_fields[ATTRIBUTES[action]]
     [policy] = [
         kind
@@ -249,16 +243,16 @@ def test_yaml_has_all_config_of_a_job(action: str) -> None:
         if isinstance(kind, type) and issubclass(kind, MaintenanceAttributes)
     ]
 
-    of_the_component = {"allow_stale_external", "allow_unknown_options"} & set(
+    allowances = {"allow_stale_external", "allow_unknown_options"} & set(
         PaimonTableComponent.model_fields
     )
-    known = (set(policy.model_fields) - {"cron"}) | of_the_component
-    assert known == set(MAINTENANCE_OPS[action].config.model_fields)
+    attributes = (set(policy.model_fields) - {"cron"}) | allowances
+    assert attributes == set(MAINTENANCE_OPS[action].config.model_fields)
 
 
 @pytest.mark.slow
 def test_launchpad_of_the_webserver_shows_the_policy(repository: Path, tmp_path: Path) -> None:
-    """The query is the one by which the page fills its editor."""
+    """With the query of the page of the launchpad."""
     file = tmp_path / "location.py"
     attributes = {
         "table": "lake.orders",

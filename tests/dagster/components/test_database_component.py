@@ -43,7 +43,7 @@ def partitions_of(defs: dg.Definitions, table: str) -> dg.PartitionsDefinition[s
     return defs.resolve_assets_def(dg.AssetKey(["lake", table, "compaction"])).partitions_def
 
 
-def test_it_finds_the_tables_that_match(warehouse: str, tmp_path: Path) -> None:
+def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:
     assert found(tmp_path, warehouse=warehouse) == {
         "items": [],
         "orders": ["dt"],
@@ -54,7 +54,7 @@ def test_it_finds_the_tables_that_match(warehouse: str, tmp_path: Path) -> None:
     }
 
 
-def test_what_cannot_be_an_asset_is_left_out(
+def test_table_that_cannot_be_an_asset_is_skipped(
     warehouse: str, create: Create, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     create("lake.my orders")
@@ -64,7 +64,7 @@ def test_what_cannot_be_an_asset_is_left_out(
     assert "'lake.my orders' cannot name an asset" in caplog.text
 
 
-def test_components_of_one_database_keep_their_own_tables() -> None:
+def test_each_component_has_its_own_state_key() -> None:
     differing: list[dict[str, Any]] = [
         {},
         {"include": ["orders*"]},
@@ -77,17 +77,17 @@ def test_components_of_one_database_keep_their_own_tables() -> None:
     assert len(keys) == len(differing)
 
 
-def test_a_database_that_is_not_there_is_named(warehouse: str, tmp_path: Path) -> None:
+def test_missing_database_is_refused(warehouse: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no database 'sea'"):
         found(tmp_path, warehouse=warehouse, database="sea")
 
 
-def test_tables_are_not_looked_for_without_a_warehouse(tmp_path: Path) -> None:
+def test_discovery_requires_a_warehouse(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'warehouse'"):
         found(tmp_path)
 
 
-def test_each_table_gets_what_a_single_one_does() -> None:
+def test_each_table_has_the_definitions_of_a_table_component() -> None:
     policy = {"retain_min": 3}
     defs = component(warehouse="/lake", snapshot_expiration=policy).definitions(
         {"items": [], "orders": ["dt", "region"]}
@@ -103,7 +103,7 @@ def test_each_table_gets_what_a_single_one_does() -> None:
     }
 
 
-def test_partitions_that_are_given_are_those_of_all_partitioned_tables() -> None:
+def test_given_partitions_apply_to_all_partitioned_tables() -> None:
     defs = component(warehouse="/lake", partitions={"start": "2026-01-01"}).definitions(
         {"items": [], "orders": ["dt"]}
     )
@@ -113,7 +113,7 @@ def test_partitions_that_are_given_are_those_of_all_partitioned_tables() -> None
 
 
 @of_dagster
-def test_dagster_loads_it_without_touching_the_warehouse(
+def test_dagster_loads_the_component_without_reading_the_warehouse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "warehouse"))

@@ -19,7 +19,7 @@ of_dagster = pytest.mark.filterwarnings(
 
 
 @of_dagster
-def test_what_dg_scaffolds_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_WAREHOUSE", "/lake")
 
     with create_defs_folder_sandbox() as sandbox:
@@ -33,7 +33,7 @@ def test_what_dg_scaffolds_loads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_dg_scaffolds_a_component_and_accepts_it(tmp_path: Path) -> None:
+def test_dg_accepts_the_component_that_it_scaffolds(tmp_path: Path) -> None:
     """With the programs that a user runs, in a new project."""
     defs = tmp_path / "project" / "defs"
     defs.mkdir(parents=True)

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from pydantic import ValidationError
+from support.dagster.ticks import evaluate_sensor, scheduled_op_config
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
 from paimon_orch.dagster.components.component_attributes import CompactionAttributes
@@ -34,16 +35,14 @@ def load(**attributes: Any) -> dg.Definitions:
 
 def schedule_config(defs: dg.Definitions, action: str) -> dict[str, Any]:
     schedule = defs.resolve_schedule_def(f"{action}__lake__orders_schedule")
-    [request] = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
-    config: dict[str, Any] = request.run_config["ops"][action]["config"]
-    return config
+    return scheduled_op_config(schedule, action)
 
 
 def asset_keys(defs: dg.Definitions) -> set[str]:
     return {key.to_user_string() for key in defs.resolve_all_asset_keys()}
 
 
-def test_a_few_lines_are_all_that_a_table_needs() -> None:
+def test_minimal_component_has_assets_sensor_and_jobs() -> None:
     defs = load()
 
     dg.Definitions.validate_loadable(defs)
@@ -55,7 +54,7 @@ def test_a_few_lines_are_all_that_a_table_needs() -> None:
     }
 
 
-def test_policies_reach_the_schedules() -> None:
+def test_policies_are_the_config_of_the_schedules() -> None:
     defs = load()
 
     expire = defs.resolve_schedule_def("expire_snapshots__lake__orders_schedule")
@@ -73,13 +72,13 @@ def test_policies_reach_the_schedules() -> None:
     }
 
 
-def test_without_a_policy_there_is_no_schedule() -> None:
+def test_there_is_no_schedule_without_a_policy() -> None:
     defs = load(snapshot_expiration=None, orphan_files=None)
 
     assert not list(defs.schedules or [])
 
 
-def test_limits_reach_the_checks_and_null_means_none() -> None:
+def test_limits_apply_to_the_checks_and_null_disables_checks() -> None:
     [checks] = load().asset_checks or []
     assert isinstance(checks, dg.AssetChecksDefinition)
     spec = {spec.name: spec for spec in checks.check_specs}["level0_backlog"]
@@ -98,10 +97,8 @@ def test_limits_reach_the_checks_and_null_means_none() -> None:
         ({"start": "2026-01-01-00:00", "every": "hour"}, ["2026-01-01-00:00", "2026-01-01-01:00"]),
     ],
 )
-def test_partitions_are_values_or_times(partitions: object, expected: list[str]) -> None:
-    asset = load(partitions=partitions).resolve_assets_def(
-        dg.AssetKey(["lake", "orders", "compaction"])
-    )
+def test_partitions_can_be_values_or_times(partitions: object, expected: list[str]) -> None:
+    asset = load(partitions=partitions).resolve_assets_def(COMPACTION)
 
     assert asset.partitions_def
     assert list(asset.partitions_def.get_partition_keys())[:2] == expected
@@ -122,7 +119,7 @@ def test_partitions_are_values_or_times(partitions: object, expected: list[str])
         ),
     ],
 )
-def test_the_running_day_of_an_external_table_has_a_partition(
+def test_external_table_has_a_partition_for_the_current_time(
     partitions: object, external: bool, last: str
 ) -> None:
     asset = load(partitions=partitions, external=external).resolve_assets_def(COMPACTION)
@@ -141,7 +138,7 @@ def test_the_running_day_of_an_external_table_has_a_partition(
     ],
     ids=str,
 )
-def test_an_age_that_is_none_is_refused_before_anything_runs(attributes: dict[str, Any]) -> None:
+def test_invalid_age_is_refused_when_definitions_load(attributes: dict[str, Any]) -> None:
     [[name]] = attributes.values()
 
     with pytest.raises(InputError, match=name):
@@ -150,18 +147,18 @@ def test_an_age_that_is_none_is_refused_before_anything_runs(attributes: dict[st
 
 @pytest.mark.parametrize("name", ["max_partitions_per_run", "sensor_interval_seconds"])
 @pytest.mark.parametrize("number", [0, -1])
-def test_less_than_one_is_refused(name: str, number: int) -> None:
+def test_number_below_one_is_refused(name: str, number: int) -> None:
     with pytest.raises(ValidationError, match=name):
         load(**{name: number})
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 50])
-def test_a_share_is_not_given_in_percent(ratio: float) -> None:
+def test_share_outside_zero_to_one_is_refused(ratio: float) -> None:
     with pytest.raises(ValidationError, match="deleted_ratio"):
         load(compaction={"deleted_ratio": ratio})
 
 
-def test_a_name_that_dagster_cannot_take_is_refused_with_the_reason() -> None:
+def test_table_name_that_dagster_does_not_allow_is_refused() -> None:
     assert load(table="lake.my-orders").sensors
     with pytest.raises(InputError, match=r"'lake\.my orders'.*letters, digits, _ and -"):
         load(table="lake.my orders")
@@ -169,19 +166,15 @@ def test_a_name_that_dagster_cannot_take_is_refused_with_the_reason() -> None:
 
 def test_two_columns_are_two_dimensions() -> None:
     columns = {"region": {"values": ["eu", "us"]}, "dt": {"start": "2026-01-01"}}
-    asset = load(partitions={"columns": columns}).resolve_assets_def(
-        dg.AssetKey(["lake", "orders", "compaction"])
-    )
+    asset = load(partitions={"columns": columns}).resolve_assets_def(COMPACTION)
 
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     assert asset.partitions_def.get_partition_keys()[:2] == ["2026-01-01|eu", "2026-01-01|us"]
 
 
-def test_a_dynamic_dimension_is_named_after_table_and_column() -> None:
+def test_dynamic_dimension_is_named_after_table_and_column() -> None:
     columns = {"region": {"dynamic": True}, "dt": {"start": "2026-01-01"}}
-    asset = load(partitions={"columns": columns}).resolve_assets_def(
-        dg.AssetKey(["lake", "orders", "compaction"])
-    )
+    asset = load(partitions={"columns": columns}).resolve_assets_def(COMPACTION)
 
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     region = asset.partitions_def.get_partitions_def_for_dimension("region")
@@ -190,7 +183,7 @@ def test_a_dynamic_dimension_is_named_after_table_and_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "said"),
+    ("partitions", "message"),
     [
         ({"columns": {"dt": {"start": "2026-01-01"}}}, "two 'columns', got 1"),
         ({"columns": {"a": {}, "b": {}}}, "one of 'values', 'start' and 'dynamic'"),
@@ -200,26 +193,24 @@ def test_a_dynamic_dimension_is_named_after_table_and_column() -> None:
         ),
     ],
 )
-def test_dimensions_that_make_no_sense_are_refused(partitions: object, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_invalid_dimensions_are_refused(partitions: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         load(partitions=partitions)
 
 
-def test_hours_may_be_kept_in_two_columns() -> None:
+def test_hours_can_be_stored_in_two_columns() -> None:
     partitions = {
         "start": "dt=2026-01-01/hh=00",
         "every": "hour",
         "format": "dt=%Y-%m-%d/hh=%H",
     }
-    asset = load(partitions=partitions).resolve_assets_def(
-        dg.AssetKey(["lake", "orders", "compaction"])
-    )
+    asset = load(partitions=partitions).resolve_assets_def(COMPACTION)
 
     assert asset.partitions_def
     assert list(asset.partitions_def.get_partition_keys())[1] == "dt=2026-01-01/hh=01"
 
 
-def test_the_policy_of_the_yaml_is_the_sensors_own(
+def test_sensor_uses_the_policy_of_the_component(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
@@ -229,21 +220,20 @@ def test_the_policy_of_the_yaml_is_the_sensors_own(
     defs = load(compaction={"level0_files": 2, "max_rewrite": "10 gb"}, sensor_interval_seconds=5)
     sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")
 
-    with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
-        found = sensor(context)
+    result = evaluate_sensor(sensor, paimon, instance)
 
     assert sensor.minimum_interval_seconds == 5
-    assert isinstance(found, dg.SensorResult)
-    assert not found.run_requests
+    assert isinstance(result, dg.SensorResult)
+    assert not result.run_requests
 
 
-def test_the_yaml_has_all_that_a_policy_has() -> None:
+def test_component_has_all_fields_of_a_policy() -> None:
     policy = {field.name: field.default for field in fields(CompactionPolicy)}
 
     assert CompactionAttributes().model_dump() == policy
 
 
-def test_a_size_that_is_none_is_refused_when_definitions_load() -> None:
+def test_invalid_size_is_refused_when_definitions_load() -> None:
     with pytest.raises(InputError, match="max_rewrite"):
         load(compaction={"max_rewrite": "much"})
 
@@ -263,7 +253,7 @@ def test_a_size_that_is_none_is_refused_when_definitions_load() -> None:
         ),
     ],
 )
-def test_freshness_reaches_the_asset_and_the_sensor_feeds_it(
+def test_asset_has_the_freshness_policy_and_sensor_reports_materializations(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
@@ -275,16 +265,16 @@ def test_freshness_reaches_the_asset_and_the_sensor_feeds_it(
     defs = load(freshness=freshness)
     [spec] = [asset for asset in defs.assets or [] if isinstance(asset, dg.AssetSpec)]
 
-    with dg.build_sensor_context(instance, resources={"paimon": paimon}) as context:
-        found = defs.resolve_sensor_def("latest_snapshot__lake__orders")(context)
+    sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")
+    result = evaluate_sensor(sensor, paimon, instance)
 
     assert spec.freshness_policy == expected
-    assert isinstance(found, dg.SensorResult)
-    assert [type(event) for event in found.asset_events] == [dg.AssetMaterialization]
+    assert isinstance(result, dg.SensorResult)
+    assert [type(event) for event in result.asset_events] == [dg.AssetMaterialization]
 
 
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("attributes", "message"),
     [
         ({"freshness": {}}, "one of 'fail_after' and 'deadline_cron'"),
         ({"freshness": {"deadline_cron": "0 6 * * *"}}, "requires 'within'"),
@@ -293,31 +283,27 @@ def test_freshness_reaches_the_asset_and_the_sensor_feeds_it(
         ({"freshness": {"fail_after": "1 h"}, "external": False}, "requires 'external: true'"),
     ],
 )
-def test_freshness_that_could_not_be_judged_is_refused(
-    attributes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(InputError, match=said):
+def test_freshness_without_a_source_is_refused(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         load(**attributes)
 
 
 @pytest.mark.parametrize(
     "partitions", [{}, {"values": ["eu"], "start": "2026-01-01"}, {"start": "x", "dynamic": True}]
 )
-def test_partitions_are_of_one_kind(partitions: object) -> None:
+def test_partitions_of_several_kinds_are_refused(partitions: object) -> None:
     with pytest.raises(InputError, match="one of 'values', 'start' and 'dynamic'"):
         load(partitions=partitions)
 
 
 def test_dynamic_partitions_are_named_after_the_table() -> None:
-    asset = load(partitions={"dynamic": True}).resolve_assets_def(
-        dg.AssetKey(["lake", "orders", "compaction"])
-    )
+    asset = load(partitions={"dynamic": True}).resolve_assets_def(COMPACTION)
 
     assert isinstance(asset.partitions_def, dg.DynamicPartitionsDefinition)
     assert asset.partitions_def.name == "paimon/lake.orders"
 
 
-def test_one_trigger_requests_compactions() -> None:
+def test_only_the_selected_trigger_is_defined() -> None:
     names = {
         trigger: {
             *(s.name for s in load(trigger=trigger).sensors or []),
@@ -333,14 +319,14 @@ def test_one_trigger_requests_compactions() -> None:
     }
 
 
-def test_what_should_run_at_once_says_so() -> None:
+def test_sensor_is_started_with_running() -> None:
     defs = load(running=True)
 
     sensor = defs.resolve_sensor_def("latest_snapshot__lake__orders")
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
 
 
-def test_tables_of_one_warehouse_share_its_resources() -> None:
+def test_components_of_one_warehouse_share_resources() -> None:
     defs = dg.Definitions.merge(load(), load(table="lake.items"))
 
     dg.Definitions.validate_loadable(defs)
@@ -348,7 +334,7 @@ def test_tables_of_one_warehouse_share_its_resources() -> None:
     assert load(warehouse=None).resources == {}
 
 
-def test_options_are_text_whatever_yaml_makes_of_them() -> None:
+def test_option_values_of_other_types_are_converted_to_text() -> None:
     spark = {"config": {"a.b": 8}, "ship_package": True}
     defs = load(storage_options={"key": "12345", "anon": True}, spark=spark)
 
@@ -358,19 +344,19 @@ def test_options_are_text_whatever_yaml_makes_of_them() -> None:
     assert resources["spark"].ship_package
 
 
-def test_a_table_that_dagster_loads_has_its_asset_elsewhere() -> None:
+def test_component_of_a_loaded_table_does_not_define_its_asset() -> None:
     assets = load(external=False, file_index=True).assets or []
 
     keys = {asset.key for asset in assets if isinstance(asset, dg.AssetsDefinition | dg.AssetSpec)}
     assert {key.path[-1] for key in keys} == {"compaction", "file_index"}
 
 
-def test_a_misspelt_attribute_is_refused() -> None:
+def test_unknown_attribute_is_refused() -> None:
     with pytest.raises(Exception, match="compactoin"):
         load(compactoin={})
 
 
-def test_what_it_defines_compacts_the_table(
+def test_assets_of_the_component_compact_the_table(
     orders: Table,
     upsert: Callable[..., None],
     paimon: PaimonCatalogResource,
@@ -387,7 +373,7 @@ def test_what_it_defines_compacts_the_table(
     assert inspect(orders).level0_files == 0
 
 
-def test_the_python_of_the_documentation_runs(repository: Path, tmp_path: Path) -> None:
+def test_python_examples_of_the_documentation_run(repository: Path, tmp_path: Path) -> None:
     text = (repository / "docs" / "dagster.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) == 2

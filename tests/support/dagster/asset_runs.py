@@ -1,11 +1,9 @@
-"""Materializes an asset in this process, and what the run reported."""
+"""Runs assets and jobs in this process, and reads the metadata that a run reported."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-
-from paimon_orch.dagster import SparkSessionResource
 
 Resources = Mapping[str, object]
 
@@ -28,15 +26,20 @@ def materialize_range(
 
 
 def metadata_by_partition(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
-    """The metadata of a run by partition."""
+    """The metadata of the materializations of a run by partition."""
     return {
         event.partition: {key: value.value for key, value in event.materialization.metadata.items()}
         for event in result.get_asset_materialization_events()
     }
 
 
-class UnavailableSparkResource(SparkSessionResource):
-    """The real executor, over a session that nobody may ask for."""
-
-    def session(self) -> Any:
-        raise AssertionError("this run must not start Spark")
+def observation_metadata(result: dg.ExecuteInProcessResult) -> list[dict[str, Any]]:
+    """The metadata of each observation of a run."""
+    return [
+        {
+            key: value.value
+            for key, value in event.asset_observation_data.asset_observation.metadata.items()
+        }
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    ]

@@ -1,12 +1,51 @@
-"""Evaluates a sensor tick by tick, as the daemon does."""
+"""Evaluates sensors and schedules as the daemon does."""
+
+from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
 from paimon_orch.dagster import PaimonCatalogResource
 
 
+def evaluate_sensor(
+    sensor: dg.SensorDefinition,
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    cursor: str | None = None,
+) -> dg.SensorResult | dg.SkipReason:
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources={"paimon": paimon}
+    ) as context:
+        result = sensor(context)
+    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    return result
+
+
+def evaluate_schedule(
+    schedule: dg.ScheduleDefinition, paimon: PaimonCatalogResource
+) -> list[dg.RunRequest] | dg.SkipReason:
+    with (
+        # an ephemeral instance is not available in the context of a schedule
+        dg.DagsterInstance.local_temp() as instance,
+        dg.build_schedule_context(
+            instance, datetime(2026, 1, 4, 3, tzinfo=UTC), resources={"paimon": paimon}
+        ) as context,
+    ):
+        result = schedule(context)
+    assert isinstance(result, list | dg.SkipReason)
+    return result
+
+
+def scheduled_op_config(schedule: dg.ScheduleDefinition, action: str) -> dict[str, Any]:
+    """The config of the op of an action in a run that the schedule requests."""
+    [request] = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
+    config: dict[str, Any] = request.run_config["ops"][action]["config"]
+    return config
+
+
 class SensorTicks:
-    """A sensor with its cursor and its run keys; dynamic partitions are added and deleted as it asks."""
+    """A sensor with its cursor and run keys; dynamic partitions are added and deleted."""
 
     def __init__(
         self,
@@ -18,18 +57,20 @@ class SensorTicks:
         self.cursor: str | None = None
         self.run_keys: set[str] = set()
 
-    def result(self) -> dg.SensorResult | dg.SkipReason:
-        with dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursor, resources={"paimon": self.paimon}
-        ) as context:
-            found = self.sensor(context)
-        assert isinstance(found, dg.SensorResult | dg.SkipReason)
-        if isinstance(found, dg.SensorResult):
-            self.cursor = found.cursor
-            self._grow(found)
-        return found
+    def evaluate(self) -> dg.SensorResult | dg.SkipReason:
+        result = evaluate_sensor(self.sensor, self.paimon, self.instance, self.cursor)
+        if isinstance(result, dg.SensorResult):
+            self.cursor = result.cursor
+            self._apply_partitions_requests(result)
+        return result
 
-    def _grow(self, result: dg.SensorResult) -> None:
+    def result(self) -> dg.SensorResult:
+        """The result of a tick that is not skipped."""
+        result = self.evaluate()
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def _apply_partitions_requests(self, result: dg.SensorResult) -> None:
         for request in result.dynamic_partitions_requests or []:
             name, keys = request.partitions_def_name, list(request.partition_keys)
             if isinstance(request, dg.AddDynamicPartitionsRequest):
@@ -38,22 +79,22 @@ class SensorTicks:
                 for key in keys:
                     self.instance.delete_dynamic_partition(name, key)
 
-    def requests(self) -> list[dg.RunRequest]:
-        """What a tick asks to run, without those whose run key was used before."""
-        found = self.result()
-        if isinstance(found, dg.SkipReason):
+    def new_run_requests(self) -> list[dg.RunRequest]:
+        """The run requests of a tick, without those whose run key was used before."""
+        result = self.evaluate()
+        if isinstance(result, dg.SkipReason):
             return []
-        new = [r for r in found.run_requests or [] if r.run_key not in self.run_keys]
-        self.run_keys |= {request.run_key for request in new if request.run_key}
-        return new
+        requests = [r for r in result.run_requests or [] if r.run_key not in self.run_keys]
+        self.run_keys |= {request.run_key for request in requests if request.run_key}
+        return requests
 
     def requested_partitions(self) -> list[str | None]:
-        """The partitions that a tick asks to compact."""
-        return [request.partition_key for request in self.requests()]
+        """The partition keys of the new run requests of a tick."""
+        return [request.partition_key for request in self.new_run_requests()]
 
-    def skipped(self) -> str:
-        found = self.result()
-        reason = found.skip_reason if isinstance(found, dg.SensorResult) else found
+    def skip_message(self) -> str:
+        result = self.evaluate()
+        reason = result.skip_reason if isinstance(result, dg.SensorResult) else result
         assert isinstance(reason, dg.SkipReason)
         assert reason.skip_message
         return reason.skip_message
