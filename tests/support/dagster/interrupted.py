@@ -1,4 +1,4 @@
-"""A compaction that is told to stop while its units sleep on Spark, as a terminated run of Dagster is."""
+"""A compaction that is interrupted while its units run on Spark, like a terminated Dagster run."""
 
 import os
 import sys
@@ -18,55 +18,58 @@ SLEEP = 60.0
 
 
 class SleepingExecutor(InProcessExecutor):
-    """Lets each unit sleep before it works; a file ``started`` says that one does, ``ended`` that it was left alone."""
+    """Makes each unit sleep first; it creates the file ``started`` before and ``ended`` after that."""
 
     def __init__(self, executor: Executor, folder: Path) -> None:
         self._executor, self._folder = executor, folder
 
-    def map(self, run: Callable[[Any], bytes], units: Sequence[Any], **given: Any) -> list[bytes]:
+    def map(self, run: Callable[[Any], bytes], units: Sequence[Any], **options: Any) -> list[bytes]:
         folder, seconds = self._folder, SLEEP
 
-        def slowly(unit: Any) -> bytes:
+        def run_after_sleep(unit: Any) -> bytes:
             (folder / "started").touch()
             time.sleep(seconds)
             (folder / "ended").touch()
             return run(unit)
 
-        return self._executor.map(slowly, units, **given)
+        return self._executor.map(run_after_sleep, units, **options)
 
 
 def interrupt_compaction(
     warehouse: str, folder: Path, remote: str | None, signal: Signals
 ) -> tuple[type[BaseException] | None, float]:
-    """Compact lake.orders, send the signal to this process when a unit runs, and return what was raised and how soon."""
+    """Compact lake.orders, and send the signal to this process while a unit runs.
 
-    class Slow(SparkSessionResource):
+    Returns the type of the error, and the seconds from the signal to the error.
+    """
+
+    class SleepingSparkResource(SparkSessionResource):
         def executor(self) -> Executor:
             return SleepingExecutor(super().executor(), folder)
 
-    told = list[float]()
+    signal_times = list[float]()
 
     def interrupt() -> None:
         while not (folder / "started").exists():
             time.sleep(0.05)
-        told.append(time.monotonic())
+        signal_times.append(time.monotonic())
         os.kill(os.getpid(), signal)
 
     threading.Thread(target=interrupt, daemon=True).start()
     resources = {
         "paimon": PaimonCatalogResource(warehouse=warehouse),
-        "spark": Slow(master="local[2]", remote=remote),
+        "spark": SleepingSparkResource(master="local[2]", remote=remote),
     }
     raised = None
     try:
         dg.materialize([build_compaction_asset("lake.orders")], resources=resources)
-    except BaseException as error:  # noqa: BLE001 - an interruption is none of Exception
+    except BaseException as error:  # noqa: BLE001 - an interruption is not an Exception
         raised = type(error)
-    return raised, time.monotonic() - told[0]
+    return raised, time.monotonic() - signal_times[0]
 
 
 if __name__ == "__main__":
-    kind, seconds = interrupt_compaction(
+    error_type, seconds = interrupt_compaction(
         sys.argv[1], Path(sys.argv[2]), "local[2]", Signals.SIGTERM
     )
-    sys.stdout.write(f"{kind.__name__ if kind else None} {seconds < SLEEP / 2}\n")
+    sys.stdout.write(f"{error_type.__name__ if error_type else None} {seconds < SLEEP / 2}\n")

@@ -1,4 +1,4 @@
-"""The code location of the live tests: compactions need no Spark, and wait for as long as there is a file ``shut``."""
+"""The code location of the live tests: compactions without Spark that wait for a gate."""
 
 import os
 import time
@@ -22,22 +22,22 @@ SENSOR_TABLES = ("lake.orders", "lake.events")
 
 
 class GatedExecutor(InProcessExecutor):
-    """Runs units in the process; before that it says which process is here, and waits for the gate to open."""
+    """Creates a file named after the process, and runs units once there is no file ``shut``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def map(
-        self, run: Callable[[U], bytes], units: Sequence[U], *, label: str, **given: Any
+        self, run: Callable[[U], bytes], units: Sequence[U], *, label: str, **options: Any
     ) -> list[bytes]:
         (self._folder / f"{os.getpid()} {label}").touch()
         while (self._folder / "shut").exists():
             time.sleep(0.05)
-        return super().map(run, units, label=label, **given)
+        return super().map(run, units, label=label, **options)
 
 
 class GatedSparkResource(SparkSessionResource):
-    def executor(self) -> GatedExecutor:  # a global named Executor Dagster would take for its own
+    def executor(self) -> GatedExecutor:  # Dagster would treat a global named Executor as its own
         return GatedExecutor(Path(os.environ["LIVE_GATE"]))
 
 

