@@ -20,6 +20,7 @@ The type decides whether a caller may retry: ``TransientError`` except
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 
 class PaimonError(Exception):
@@ -84,9 +85,12 @@ class CancelledError(PaimonError):
 
 @contextmanager
 def wrap_decode_errors(path: str) -> Iterator[None]:
-    """Raise the errors of a decoder as :class:`CorruptFileError` with ``path``.
+    """Raise the errors that decoders raise on damaged content as :class:`CorruptFileError` with ``path``.
 
-    Errors of the operating system or the network become :class:`StorageError`.
+    Those are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``, ``RecursionError``, ``MemoryError`` and
+    the errors of struct, zlib, lzma and pyarrow. Errors of the operating system or the network become
+    :class:`StorageError`. Other errors, for example ``TypeError``, are bugs and pass through; see
+    :func:`wrap_library_errors` for libraries that raise them on damaged content.
     """
     try:
         yield
@@ -105,6 +109,44 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
     except MemoryError as error:
         raise CorruptFileError(path, "a length in the file is larger than memory") from error
     except Exception as error:
+        if not isinstance(error, _damage_errors()):
+            raise
         raise CorruptFileError(
             path, f"cannot be decoded: {type(error).__name__}: {error}"
         ) from error
+
+
+@contextmanager
+def wrap_library_errors() -> Iterator[None]:
+    """Raise ``ValueError`` for any other error of a library's decoder.
+
+    Put it around the calls of a library that raises, for example, ``TypeError`` on damaged content, and around
+    nothing else.
+    """
+    try:
+        yield
+    except (PaimonError, OSError, MemoryError, ValueError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def _damage_errors() -> tuple[type[Exception], ...]:
+    import lzma
+    import struct
+    import zlib
+
+    import pyarrow as pa
+
+    return (
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        EOFError,
+        RecursionError,
+        struct.error,
+        zlib.error,
+        lzma.LZMAError,
+        pa.ArrowException,
+    )

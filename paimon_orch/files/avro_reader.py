@@ -13,9 +13,11 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.errors import wrap_library_errors
 from paimon_orch.files.parquet.thrift_compact import encode_integer
 from paimon_orch.files.schema_evolution.nested import map_key_value_types
 from paimon_orch.format.arrays import Positions
+from paimon_orch.format.manifest.avro_container import iterate_blocks, open_block_reader
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.arrow import NumberedBatch, build_record_batch, to_arrow_type
 from paimon_orch.format.types.data_types import (
@@ -41,7 +43,7 @@ class AvroFileReader:
     num_rows: int | None = None
 
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
-        self._blocks = fastavro.block_reader(source)
+        self._blocks = open_block_reader(source)
         self._schema = json.loads(self._blocks.metadata["avro.schema"])
         self._columns = {
             field["name"]: field["type"] for field in _record_schema(self._schema)["fields"]
@@ -81,17 +83,18 @@ class AvroFileReader:
             fastavro.parse_schema({"type": "array", "items": items}) for items in (written, read)
         )
         end = 0
-        for block in self._blocks:
+        for block in iterate_blocks(self._blocks):
             first, end = end, end + block.num_records
             if chosen is not None:
                 low, high = np.searchsorted(chosen, (first, end))
                 if low == high:
                     continue
-            content: bytes = block.bytes_.getvalue()  # type: ignore[attr-defined]
+            content: bytes = block.bytes_.getvalue()
             data = io.BytesIO(b"".join((encode_integer(block.num_records), content, b"\0")))
-            records: Any = fastavro.schemaless_reader(
-                data, stored, asked, handle_unicode_errors="surrogateescape"
-            )
+            with wrap_library_errors():
+                records: Any = fastavro.schemaless_reader(
+                    data, stored, asked, handle_unicode_errors="surrogateescape"
+                )
             yield records if chosen is None else [records[at - first] for at in chosen[low:high]]
             if chosen is not None and chosen[-1] < end:
                 return

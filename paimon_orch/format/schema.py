@@ -26,6 +26,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.validation import check_options
+from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -150,27 +151,27 @@ class TableSchema:
     def from_json(cls, data: bytes, path: str) -> "TableSchema":
         """Decode a schema file; ``path`` is named in errors. Unknown keys are kept."""
         with wrap_decode_errors(path):
-            value = json.loads(data)
-            version = int(value.get("version", 1))
+            value = parse_json_object(data)
+            version = parse_integer(value.get("version", 1), "version")
             if version > SCHEMA_VERSION:
                 raise UnsupportedError(
                     f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest known"
                 )
-            options = {str(key): _format_option(text) for key, text in value["options"].items()}
+            options = {key: _format_option(text) for key, text in _parse_options(value).items()}
             if version <= 1:
                 options.setdefault("bucket", "1")
             if version <= 2:
                 options.setdefault("file.format", "orc")
-            fields = tuple(_parse_field(field, path) for field in value["fields"])
+            fields = _parse_fields(value, path)
             return cls(
-                id=int(value["id"]),
+                id=parse_integer(value["id"], "id"),
                 fields=fields,
-                highest_field_id=int(value["highestFieldId"]),
+                highest_field_id=parse_integer(value["highestFieldId"], "highestFieldId"),
                 partition_keys=_parse_key_columns(value, "partitionKeys", fields),
                 primary_keys=_parse_key_columns(value, "primaryKeys", fields),
                 options=options,
                 comment=value.get("comment"),
-                time_millis=int(value.get("timeMillis") or 0),
+                time_millis=parse_integer(value.get("timeMillis") or 0, "timeMillis"),
                 additional={key: item for key, item in value.items() if key not in _KNOWN_KEYS},
             )
 
@@ -181,17 +182,31 @@ def _parse_key_columns(value: Any, key: str, fields: Sequence[Field]) -> tuple[s
     if not isinstance(names, list) or not all(
         isinstance(name, str) and name in known for name in names
     ):
-        raise TypeError(f"{key} is {names!r}, not a list of columns of the table")
+        raise ValueError(f"{key} is {names!r}, not a list of columns of the table")
     return tuple(names)
+
+
+def _parse_options(value: dict[str, Any]) -> dict[str, Any]:
+    options = value["options"]
+    if not isinstance(options, dict):
+        raise ValueError(f"options is {options!r}, not an object")  # noqa: TRY004 - damage, not a bug
+    return options
+
+
+def _parse_fields(value: dict[str, Any], path: str) -> tuple[Field, ...]:
+    fields = value["fields"]
+    if not isinstance(fields, list):
+        raise ValueError(f"fields is {fields!r}, not a list")  # noqa: TRY004 - damage, not a bug
+    return tuple(_parse_field(field, path) for field in fields)
 
 
 def _parse_field(value: Any, path: str) -> Field:
     try:
         return field_from_json(value)
-    except InputError as error:  # nobody has given this type just now
+    except InputError as error:  # the type is in the file, it is not an argument
         raise CorruptFileError(path, str(error)) from error
     except UnsupportedError as error:
-        name = value.get("name") if isinstance(value, dict) else None
+        name = value.get("name")
         raise UnsupportedError(
             f"{path}: column {name!r}: {error}. Use Java Paimon for this table; nothing was changed."
         ) from error

@@ -3,7 +3,6 @@
 See docs/format/snapshot.md#snapshot-file.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import Any
 
 from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest.manifest_entry import check_file_name
-from paimon_orch.format.text import encode_json, replace_surrogates
+from paimon_orch.format.text import encode_json, parse_json_object, replace_surrogates
 
 SNAPSHOT_VERSION = 3
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
@@ -112,7 +111,7 @@ class Snapshot:
     def from_json(cls, data: bytes, path: str) -> "Snapshot":
         """Decode a snapshot file; ``path`` is named in errors. Unknown keys are kept."""
         with wrap_decode_errors(path):
-            value = json.loads(data)
+            value = parse_json_object(data)
             version = _parse_integer(value, "version", 1, default=1)
             if version > SNAPSHOT_VERSION:
                 raise UnsupportedError(
@@ -156,9 +155,9 @@ def _parse_optional_integer(
     if number is None:
         return None
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"{key} is {number!r}, no whole number")
+        raise ValueError(f"{key} is {number!r}, not an integer")  # noqa: TRY004 - damage, not a bug
     if not least <= number < 2**63:
-        raise ValueError(f"{key} is {number}, which cannot be")
+        raise ValueError(f"{key} is {number}, which is out of range")
     return number
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.format.text import parse_integer, parse_json_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +63,20 @@ class TableStatistics:
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":
         """Decode a statistics file; ``path`` is named in errors. Unknown keys are ignored."""
         with wrap_decode_errors(path):
-            value = json.loads(data)
+            value = parse_json_object(data)
             return cls(
-                snapshot_id=int(value["snapshotId"]),
-                schema_id=int(value["schemaId"]),
+                snapshot_id=parse_integer(value["snapshotId"], "snapshotId"),
+                schema_id=parse_integer(value["schemaId"], "schemaId"),
                 row_count=_parse_count(value, "mergedRecordCount"),
                 size=_parse_count(value, "mergedRecordSize"),
-                columns={
-                    name: _parse_column(item)
-                    for name, item in (value.get("colStats") or {}).items()
-                },
+                columns=_parse_columns(value.get("colStats") or {}),
             )
 
 
 def _parse_count(value: Mapping[str, Any], key: str) -> int | None:
     number = value.get(key)
     if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
-        raise TypeError(f"{key} is {number!r}, not a count")
+        raise ValueError(f"{key} is {number!r}, not a count")
     return number
 
 
@@ -87,8 +85,14 @@ def _column_to_json(column: ColumnStatistics) -> dict[str, Any]:
     return {key: item for key, item in value.items() if item is not None}
 
 
+def _parse_columns(value: object) -> dict[str, ColumnStatistics]:
+    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+        raise ValueError("colStats is not an object of objects")
+    return {name: _parse_column(item) for name, item in value.items()}
+
+
 def _parse_column(value: Mapping[str, Any]) -> ColumnStatistics:
     return ColumnStatistics(
         **{name: value.get(key) for key, name in _COLUMN_KEYS.items() if key != "colId"},
-        column_id=int(value["colId"]),
+        column_id=parse_integer(value["colId"], "colId"),
     )

@@ -15,6 +15,21 @@ _ERRORS = "surrogateescape"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
+def parse_json_object(data: bytes) -> dict[str, Any]:
+    """Return the JSON object that a metadata file holds. Raises ``ValueError`` for anything else."""
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise ValueError("the content is not a JSON object")  # noqa: TRY004 - damage, not a bug
+    return value
+
+
+def parse_integer(value: object, name: str) -> int:
+    """Return a number of a JSON file, which may be written as text. Raises ``ValueError`` for another type."""
+    if not isinstance(value, int | float | str):
+        raise ValueError(f"{name} is {value!r}, not an integer")  # noqa: TRY004 - damage, not a bug
+    return int(value)
+
+
 class RawText(str):
     """Text whose bytes are not UTF-8; it is ordered among other text by the bytes."""
 

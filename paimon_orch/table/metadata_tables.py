@@ -210,12 +210,14 @@ def _build_tag_row(table: "Table", name: str) -> Record:
     }
 
 
-def parse_tag_time(value: str | list[int] | None) -> datetime | None:
+def parse_tag_time(value: object) -> datetime | None:
     """Return a local time, stored as ISO 8601 or as a list of year, month ... nanoseconds."""
     if value is None:
         return None
     if isinstance(value, str):
         return datetime.fromisoformat(value).replace(tzinfo=None)
+    if not isinstance(value, list) or not all(isinstance(part, int) for part in value):
+        raise ValueError(f"{value!r} is not a time")
     year, month, day, hour, minute, second, nanos = [*value, 0, 0, 0, 0, 0][:7]
     return datetime(year, month, day, hour, minute, second, nanos // 1000)
 

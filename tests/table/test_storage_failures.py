@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
 import pytest
 from support.tables import new_table, rows_of, table_of
 
@@ -15,6 +18,7 @@ from paimon_orch.errors import (
     MissingFileError,
     StorageError,
     wrap_decode_errors,
+    wrap_library_errors,
 )
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.storage.base import FileInfo
@@ -129,6 +133,42 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_what_a_decoder_raises_is_damage() -> None:
-    for error in (OSError("Couldn't deserialize thrift"), ValueError("x"), MemoryError()):
+    for error in (
+        OSError("Couldn't deserialize thrift"),
+        ValueError("x"),
+        KeyError("x"),
+        struct.error("x"),
+        zlib.error("x"),
+        EOFError(),
+        OverflowError(),
+        RecursionError(),
+        pa.ArrowNotImplementedError("x"),
+        MemoryError(),
+    ):
         with pytest.raises(CorruptFileError, match="file-1"), wrap_decode_errors("file-1"):
             raise error
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("x"), TypeError("x"), NameError("x"), AssertionError()]
+)
+def test_a_bug_in_a_decoder_is_not_reported_as_a_corrupt_file(error: Exception) -> None:
+    with pytest.raises(type(error)), wrap_decode_errors("file-1"):
+        raise error
+    with (
+        pytest.raises(CorruptFileError, match=type(error).__name__),
+        wrap_decode_errors("file-1"),
+        wrap_library_errors(),
+    ):
+        raise error
+
+
+def test_a_bug_in_the_decoder_of_snapshots_passes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    monkeypatch.setattr("paimon_orch.format.snapshot.CommitKind", None)
+
+    with pytest.raises(TypeError):
+        rows_of(table)

@@ -16,6 +16,7 @@ from paimon_orch.format.types.data_types import (
     type_to_sql,
 )
 
+_LIST_ARRAYS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)  # MapArray is a ListArray
 MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
 AtomConverter = Callable[[pa.Array, AtomicType, pa.DataType], pa.Array]
 
@@ -41,6 +42,12 @@ def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]
     return pa.StructArray.from_arrays(list(fields), fields=list(target), mask=mask)
 
 
+def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:
+    """Refuse a column of a damaged file, whose nesting is not that of its type, with ``ValueError``."""
+    if not isinstance(array, expected):
+        raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")
+
+
 def map_atoms(
     array: pa.Array, data_type: DataType, target: pa.DataType, convert: AtomConverter
 ) -> pa.Array:
@@ -52,6 +59,7 @@ def map_atoms(
         case AtomicType():
             return convert(array, data_type, target)
         case RowType(fields=fields):
+            _check_layout(array, data_type, pa.StructArray)
             known = {field.name for field in array.type}
             children = [
                 map_atoms(array.field(field.name), field.type, child.type, convert)
@@ -61,6 +69,7 @@ def map_atoms(
             ]
             return with_fields(array, target, children)
         case ArrayType(element=element):
+            _check_layout(array, data_type, *_LIST_ARRAYS)
             return with_values(
                 array, target, map_atoms(array.values, element, target.value_type, convert)
             )
@@ -70,6 +79,7 @@ def map_atoms(
                     f"a column of type {type_to_sql(data_type)} is stored in the layout 'shared-shredding' "
                     "(option 'fields.<column>.map.storage-layout'), which is not implemented"
                 )
+            _check_layout(array, data_type, *_LIST_ARRAYS)
             entries, kinds = array.values, map_key_value_types(data_type)
             parts = [
                 map_atoms(entries.field(at), kind, child.type, convert)

@@ -78,6 +78,27 @@ def collect_known_fields(schema: Any) -> KnownFields:
     }
 
 
+def check_avro_schema(schema: Any) -> None:
+    """Check the JSON types of an Avro schema, of which fastavro checks only some. Raises ``ValueError``."""
+    match schema:
+        case str():
+            return
+        case list():
+            parts = schema
+        case {"type": "record", "name": str(), "fields": list() as fields}:
+            if not all(
+                isinstance(field, dict) and isinstance(field["name"], str) for field in fields
+            ):
+                raise ValueError("a field in the Avro schema has no name")
+            parts = [field["type"] for field in fields]
+        case {"type": kind} if kind != "record":
+            parts = [schema[key] for key in ("type", "items", "values") if key in schema]
+        case _:
+            raise ValueError(f"{schema!r} is not an Avro type")
+    for part in parts:
+        check_avro_schema(part)
+
+
 def find_unknown_fields(known: KnownFields, written: Any) -> dict[str, FieldDefinition]:
     """Return the fields of a file's schema that are not known, by dotted path; their types refer to no others."""
     found: dict[str, FieldDefinition] = {}

@@ -7,14 +7,15 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import fastavro
 
-from paimon_orch.errors import UnsupportedError, wrap_decode_errors
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors, wrap_library_errors
 from paimon_orch.format.manifest.additional_fields import (
     FieldDefinition,
     KnownFields,
+    check_avro_schema,
     find_unknown_fields,
     strip_logical_types,
 )
@@ -88,32 +89,51 @@ def decode_avro_file(data: bytes, path: str, known: KnownFields) -> DecodedRecor
     with wrap_decode_errors(path):
         if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
             raise ValueError("it is not an Avro file")
-        reader: Any = fastavro.block_reader(io.BytesIO(data))
+        reader = open_block_reader(io.BytesIO(data))
         _refuse_zero_length_types(reader.writer_schema)
         unknown = find_unknown_fields(known, reader.writer_schema)
         if unknown:
             reader = _open_verbatim_reader(data, unknown)
-        records = []
-        for block in reader:
-            records += block
-            if left := len(block.bytes_.read()):
+        records: list[dict[str, Any]] = []
+        for block in iterate_blocks(reader):
+            with wrap_library_errors():
+                records += block
+            if remaining := len(block.bytes_.read()):
                 raise ValueError(
-                    f"{left} bytes are left behind the {block.num_records} records of a block"
+                    f"{remaining} bytes follow the {block.num_records} records of a block"
                 )
         return DecodedRecords(records, unknown)
 
 
+def open_block_reader(source: IO[bytes], **options: Any) -> Any:
+    """Return fastavro's reader of the blocks of a container.
+
+    Raises ``ValueError`` for a damaged header, and what reading ``source`` raises.
+    """
+    with wrap_library_errors():
+        reader: Any = fastavro.block_reader(source, **options)
+    check_avro_schema(reader.writer_schema)
+    return reader
+
+
+def iterate_blocks(reader: Any) -> Iterator[Any]:
+    """Yield the blocks of a container. Raises ``ValueError`` for damaged ones."""
+    with wrap_library_errors():
+        yield from reader
+
+
 def _open_verbatim_reader(data: bytes, unknown: Iterable[str]) -> Any:
-    """Return a reader by which unknown fields have the values that are stored, not what logical types make of them."""
+    """Return a reader that returns unknown fields as they are stored, without the conversions of logical types."""
     source = io.BytesIO(data)
-    header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
+    with wrap_library_errors():
+        header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
     schema = strip_logical_types(json.loads(header["meta"]["avro.schema"]), unknown)
     changed = {**header["meta"], "avro.schema": json.dumps(schema).encode()}
     target = io.BytesIO()
     fastavro.schemaless_writer(target, HEADER_SCHEMA, {**header, "meta": changed})
     target.write(data[source.tell() :])
     target.seek(0)
-    return fastavro.block_reader(target, return_named_type=True, return_named_type_override=True)
+    return open_block_reader(target, return_named_type=True, return_named_type_override=True)
 
 
 def _refuse_zero_length_types(schema: Any) -> None:

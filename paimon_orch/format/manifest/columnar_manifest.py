@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, TypeVar
 
-import fastavro
 import numpy as np
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import PaimonError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.manifest.additional_fields import (
     AdditionalFields,
@@ -30,7 +29,11 @@ from paimon_orch.format.manifest.avro_batch_decoder import (
     find_record_type,
     is_column_type,
 )
-from paimon_orch.format.manifest.avro_container import AVRO_MAGIC
+from paimon_orch.format.manifest.avro_container import (
+    AVRO_MAGIC,
+    iterate_blocks,
+    open_block_reader,
+)
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_FIELDS,
     MANIFEST_SCHEMA,
@@ -76,9 +79,10 @@ class ColumnarManifest:
     def decode(cls, data: bytes, path: str) -> "ColumnarManifest | None":
         """Walk a manifest; None if it is no Avro file or its records cannot be told apart for certain."""
         try:
-            found = _decode_columns(data)
-            return None if found is None else cls._of(path, *found)
-        except Exception:  # noqa: BLE001 - the other decoder tells what is wrong, if anything is
+            with wrap_decode_errors(path):
+                decoded = _decode_columns(data)
+                return None if decoded is None else cls._of(path, *decoded)
+        except (PaimonError, UnexpectedAvroError):  # the other decoder reports what is wrong
             return None
 
     @classmethod
@@ -245,7 +249,7 @@ def _decode_columns(
     """
     if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not look at it
         return None
-    reader: Any = fastavro.block_reader(io.BytesIO(data))
+    reader = open_block_reader(io.BytesIO(data))
     schema = reader.writer_schema
     names = [part["name"] for part in find_record_type(schema)["fields"]]
     if names[: len(_ENTRY_START)] != _ENTRY_START or not _is_compatible_schema(
@@ -255,7 +259,7 @@ def _decode_columns(
     unknown = find_unknown_fields(MANIFEST_FIELDS, schema)
     if not all(is_column_type(definition["type"]) for definition in unknown.values()):
         return None
-    blocks = [(block.num_records, block.bytes_.getvalue()) for block in reader]
+    blocks = [(block.num_records, block.bytes_.getvalue()) for block in iterate_blocks(reader)]
     content = b"".join(part for _, part in blocks)
     walk = AvroBatchDecoder(content)
     branch = 2 * schema.index(find_record_type(schema)) if isinstance(schema, list) else None

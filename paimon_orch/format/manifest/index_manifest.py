@@ -16,7 +16,7 @@ from paimon_orch.format.manifest.additional_fields import (
     collect_known_fields,
     extend_schema,
 )
-from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name
+from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name, check_shape
 from paimon_orch.format.manifest.records import decode_records
 
 INDEX_MANIFEST_VERSION = 1
@@ -203,15 +203,9 @@ def _from_avro(
         ranges=None
         if ranges is None
         else tuple(
-            DeletionVectorRange(
-                data_file=r["f0"],
-                offset=r["f1"],
-                length=r["f2"],
-                cardinality=r.get("_CARDINALITY"),
-                additional=AdditionalFields.of(unknown_of_ranges, r, _RANGES_PREFIX),
-            )
-            for r in ranges
-            if r is not None
+            _range_from_avro(check_shape(item, dict, "a range"), unknown_of_ranges)
+            for item in check_shape(ranges, list, "_DELETIONS_VECTORS_RANGES")
+            if item is not None
         ),
         external_path=value.get("_EXTERNAL_PATH"),
         global_index=None if index is None else _global_index_from_avro(index),
@@ -219,13 +213,28 @@ def _from_avro(
     )
 
 
-def _global_index_from_avro(value: Mapping[str, Any]) -> GlobalIndexMeta:
+def _range_from_avro(
+    value: Mapping[str, Any], unknown: Mapping[str, FieldDefinition]
+) -> DeletionVectorRange:
+    return DeletionVectorRange(
+        data_file=value["f0"],
+        offset=value["f1"],
+        length=value["f2"],
+        cardinality=value.get("_CARDINALITY"),
+        additional=AdditionalFields.of(unknown, value, _RANGES_PREFIX),
+    )
+
+
+def _global_index_from_avro(record: object) -> GlobalIndexMeta:
+    value = check_shape(record, dict, "_GLOBAL_INDEX")
     extra = value.get("_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
         row_range_start=value["_ROW_RANGE_START"],
         row_range_end=value["_ROW_RANGE_END"],
         index_field_id=value["_INDEX_FIELD_ID"],
-        extra_field_ids=None if extra is None else tuple(extra),
+        extra_field_ids=None
+        if extra is None
+        else tuple(check_shape(extra, list, "_EXTRA_FIELD_IDS")),
         index_meta=value.get("_INDEX_META"),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -26,6 +26,8 @@ from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 
 MANIFEST_VERSION = 2
 _UNSAFE_CHARS = re.compile(r"[/\\\0]")
+
+Shape = TypeVar("Shape")
 
 
 class FileKind(IntEnum):
@@ -182,12 +184,22 @@ def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
     }
 
 
-def stats_from_avro(value: Mapping[str, Any]) -> SimpleStats:
+def stats_from_avro(value: object) -> SimpleStats:
     """Decode statistics."""
-    counts = value.get("_NULL_COUNTS")
+    stats = check_shape(value, dict, "statistics")
+    counts = stats.get("_NULL_COUNTS")
     return SimpleStats(
-        value["_MIN_VALUES"], value["_MAX_VALUES"], None if counts is None else tuple(counts)
+        stats["_MIN_VALUES"],
+        stats["_MAX_VALUES"],
+        None if counts is None else tuple(check_shape(counts, list, "_NULL_COUNTS")),
     )
+
+
+def check_shape(value: Any, expected: type[Shape], name: str) -> Shape:
+    """Return a value of a record if it has a type. Raises ``ValueError`` else."""
+    if not isinstance(value, expected):
+        raise ValueError(f"{name} is {value!r}")  # noqa: TRY004 - damage, not a bug
+    return value
 
 
 def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
@@ -230,8 +242,8 @@ def _to_list(value: tuple[str, ...] | None) -> list[str] | None:
     return None if value is None else list(value)
 
 
-def _to_tuple(value: list[str] | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
+def _to_tuple(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else tuple(check_shape(value, list, "a list of columns"))
 
 
 def _entry_from_avro(
@@ -239,7 +251,7 @@ def _entry_from_avro(
 ) -> ManifestEntry:
     with wrap_decode_errors(path):
         avro.check_record_version(value, MANIFEST_VERSION, path)
-        file = value["_FILE"]
+        file = check_shape(value["_FILE"], dict, "_FILE")
         meta = DataFileMeta(
             file_name=check_file_name(file["_FILE_NAME"], path),
             file_size=file["_FILE_SIZE"],
@@ -252,7 +264,10 @@ def _entry_from_avro(
             max_sequence_number=file["_MAX_SEQUENCE_NUMBER"],
             schema_id=file["_SCHEMA_ID"],
             level=file["_LEVEL"],
-            extra_files=tuple(check_file_name(name, path) for name in file["_EXTRA_FILES"]),
+            extra_files=tuple(
+                check_file_name(name, path)
+                for name in check_shape(file["_EXTRA_FILES"], list, "_EXTRA_FILES")
+            ),
             creation_time=_to_epoch_millis(file.get("_CREATION_TIME")),
             delete_row_count=file.get("_DELETE_ROW_COUNT"),
             embedded_index=file.get("_EMBEDDED_FILE_INDEX"),
@@ -279,11 +294,13 @@ def _to_epoch_millis(value: datetime | int | None) -> int | None:
     return value
 
 
-def is_safe_file_name(name: str) -> bool:
-    """Tell whether a file name stays inside its directory."""
+def is_safe_file_name(name: object) -> bool:
+    """Return whether a value is a file name that does not leave its directory."""
+    if not isinstance(name, str):
+        return False
     try:
         os.fsencode(name)
-    except (UnicodeEncodeError, TypeError):
+    except UnicodeEncodeError:
         return False
     return bool(name) and name not in (".", "..") and not _UNSAFE_CHARS.search(name)
 

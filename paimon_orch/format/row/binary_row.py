@@ -193,6 +193,8 @@ def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...
 
     Only simple types are decoded: keys, partitions and statistics hold no others.
     """
+    if not isinstance(data, bytes):  # a manifest of another schema
+        raise ValueError(f"a row is bytes, not {data!r}")  # noqa: TRY004 - damage, not a bug
     (arity,) = _ARITY.unpack_from(data)
     head = null_bits_size(arity)
     row = memoryview(data)[4:]

@@ -307,6 +307,8 @@ def type_from_json(value: Any) -> DataType:
         key, item = type_from_json(value["key"]), type_from_json(value["value"])
         return MapType(nullable, key, item, additional=more)
     if text.startswith("ROW"):
+        if not isinstance(value["fields"], list):
+            raise InputError(f"the fields of type {value!r} are not a list")
         return RowType(nullable, tuple(map(field_from_json, value["fields"])), additional=more)
     raise UnsupportedError(f"columns of type {value['type']!r} are not supported")
 
@@ -333,7 +335,12 @@ def _nested_to_json(data_type: DataType, suffix: str) -> dict[str, Any]:
 
 
 def field_from_json(value: Any) -> Field:
-    """Decode one field object of a schema file."""
+    """Decode one field object of a schema file.
+
+    Raises :class:`InputError` for a value of another shape, and ``KeyError`` for a missing key.
+    """
+    if not isinstance(value, dict) or not isinstance(value["id"], int | float | str):
+        raise InputError(f"field {value!r} is not an object with an id")
     return Field(
         id=int(value["id"]),
         name=str(value["name"]),

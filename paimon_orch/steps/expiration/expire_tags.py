@@ -3,13 +3,13 @@
 See docs/format/tags-branches-consumers.md#tags.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.text import parse_json_object
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.file_deletion import delete_files
 from paimon_orch.table.cleanup.references import (
@@ -37,7 +37,7 @@ def read_tag_times(table: Table, name: str) -> TagTimes:
     path = table.tags.path(name)
     table.tags.get(name)
     with wrap_decode_errors(path):
-        value = json.loads(table.io.read_bytes(path))
+        value = parse_json_object(table.io.read_bytes(path))
         retained = value.get("tagTimeRetained")
         seconds = _parse_seconds(retained)
         created = parse_tag_time(value.get("tagCreateTime"))
@@ -52,7 +52,7 @@ def _parse_seconds(value: object) -> float | None:
 
     found = pendulum.parse(str(value))
     if not isinstance(found, pendulum.Duration):
-        raise TypeError(f"{value!r} is no duration")
+        raise ValueError(f"{value!r} is not a duration")  # noqa: TRY004 - damage, not a bug
     return found.total_seconds()
 
 

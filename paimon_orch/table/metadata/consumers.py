@@ -12,6 +12,7 @@ from paimon_orch.errors import InputError, wrap_decode_errors
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import CONSUMER_EXPIRATION_TIME
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.storage import FileIO
 
 _CONSUMER_PREFIX = "consumer-"
@@ -40,7 +41,7 @@ class ConsumerStore:
                 except FileNotFoundError:
                     continue
                 with wrap_decode_errors(path):
-                    found[path] = int(json.loads(data)["nextSnapshot"])
+                    found[path] = _parse_next_snapshot(data)
         return found
 
     def read_next_snapshot(self, name: str) -> int | None:
@@ -51,7 +52,7 @@ class ConsumerStore:
         except FileNotFoundError:
             return None
         with wrap_decode_errors(path):
-            return int(json.loads(data)["nextSnapshot"])
+            return _parse_next_snapshot(data)
 
     def record(self, name: str, next_snapshot: int) -> None:
         """Say how far a consumer has read: expiration keeps what it has not."""
@@ -77,3 +78,7 @@ class ConsumerStore:
             for info in found
             if info.name.startswith(_CONSUMER_PREFIX) and not info.is_dir
         }
+
+
+def _parse_next_snapshot(data: bytes) -> int:
+    return parse_integer(parse_json_object(data)["nextSnapshot"], "nextSnapshot")
