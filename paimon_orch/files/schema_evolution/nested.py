@@ -45,7 +45,7 @@ def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]
 def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:
     """Refuse a column of a damaged file, whose nesting is not that of its type, with ``ValueError``."""
     if not isinstance(array, expected):
-        raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")
+        raise ValueError(f"a column of type {type_to_sql(data_type)} is stored as {array.type}")  # noqa: TRY004 - damage, not a bug
 
 
 def map_atoms(
