@@ -1,4 +1,6 @@
-"""Unions of serialized Roaring bitmaps, byte for byte as Java's RoaringBitmap 1.2 writes them after ``runOptimize``.
+"""Unions of serialized Roaring bitmaps, with the bytes that Java's RoaringBitmap 1.2 writes after ``runOptimize``.
+
+Hand-written because pyroaring chooses other containers, and cannot read bitmaps of 64 bits in this form.
 
 Bitmaps of 32 bits are stored in the portable form. Bitmaps of 64 bits are stored as ``Roaring64Bitmap`` serializes
 itself, which no other library reads: an adaptive radix tree of the high 48 bits (nodes in depth-first order), whose

@@ -1,6 +1,9 @@
-"""Hashes of many values at once: those of bloom filters, and those that order the reference's hash tables.
+"""Hashes of bloom filters, for whole columns.
 
-Strings are taken longest first, so that the ones that still have bytes at some place are always the first ones.
+XXH64 is hand-written with numpy: with the package ``xxhash``, which hashes one value per call, building a bloom filter
+over texts takes 1.9 times as long (``benchmarks/hand_written.py``).
+
+See docs/format/bloom-filter-index.md#hash-of-a-value.
 """
 
 import numpy as np

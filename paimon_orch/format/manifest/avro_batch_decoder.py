@@ -1,4 +1,8 @@
-"""Walking many Avro records at once: one lane a record, one field a step, all lanes together (numpy)."""
+"""Decodes many Avro records together with numpy: one field at a time, for all records in one step.
+
+Hand-written: reading a manifest of 20,000 entries with fastavro takes 4 times as long if all entries are needed, and 20
+times as long if partition, bucket or statistics exclude most of them (``benchmarks/hand_written.py``).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
