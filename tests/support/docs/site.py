@@ -27,7 +27,6 @@ _COPIED = {
 """Paths in the repository and in the site."""
 
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]+)?\)")
-_SPHINX_ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):(?=<code>)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -51,9 +50,3 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"]({relative}{match[2] or ''})"
 
     return _LINK.sub(rewrite, markdown)
-
-
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Remove the names of Sphinx roles from docstrings."""
-    del page, config, files
-    return _SPHINX_ROLE.sub("", html)
