@@ -3,7 +3,6 @@
 See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -13,12 +12,13 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.lazy_rows import ROW_KIND
+from paimon_orch.table.scan.row_codes import UNKNOWN_CODE, build_value_codes
 from paimon_orch.table.scan.scan_planner import BucketSplit
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
@@ -119,42 +119,79 @@ def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
 
 def _compare_values(left: pa.Array, right: pa.Array) -> Mask:
     if pa.types.is_nested(left.type):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        return np.array([repr(one) == repr(two) for one, two in pairs], bool)
+        codes = build_value_codes(left.type)
+        same_codes: Mask = codes.learn(left) == codes.encode(right)
+        return same_codes
     equal = pc.fill_null(pc.equal(left, right), False)
     both = pc.and_(left.is_null(nan_is_null=True), right.is_null(nan_is_null=True))
     both = pc.and_(both, pc.equal(left.is_null(), right.is_null()))
-    found: Mask = pc.or_(equal, both).to_numpy(zero_copy_only=False)
-    return found
+    same: Mask = pc.or_(equal, both).to_numpy(zero_copy_only=False)
+    return same
 
 
 def _diff_by_row(
     reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
 ) -> Iterator[pa.RecordBatch]:
-    """Compare what has no key: files of one side alone, less the rows that both sides have.
+    """Compare rows without a key: those of files that only one state has.
 
-    Where files only came nothing is compared. Else, as after a compaction, the rows that are equal cancel out; the
-    rows of files that went are held in memory.
+    If files were only added, all their rows are inserts. Otherwise, as after a compaction, equal
+    rows of both states cancel out; the rows of removed files are held in memory.
     """
-    shared = _find_shared_files(old, new)
-    gone = Counter[str]()
-    removed: list[pa.RecordBatch] = []
-    for batch in _read_unshared_files(reader, old, shared):
-        removed.append(batch)
-        gone.update(map(repr, batch.to_pylist()))
-    for batch in _read_unshared_files(reader, new, shared):
-        kept = _subtract_rows(batch, gone) if gone else batch
-        if kept.num_rows:
-            yield add_constant_row_kind(kept, _INSERT)
-    for batch in removed:
-        left = batch.take(pa.array(list(_find_remaining_rows(batch, gone)), pa.int64()))
-        if left.num_rows:
-            yield add_constant_row_kind(left, _DELETE)
+    shared = _identity_set(old) & _identity_set(new)
+    old_batches = list(_read_unshared_files(reader, old, shared))
+    new_batches = _read_unshared_files(reader, new, shared)
+    if not old_batches:
+        yield from (add_constant_row_kind(batch, _INSERT) for batch in new_batches)
+        return
+    removed = _to_structs(pa.Table.from_batches(old_batches))
+    codes = build_value_codes(removed.type)
+    removed_codes = codes.learn(removed)
+    counts = np.bincount(removed_codes)
+    for rows in _concat_batches(new_batches, at_least=len(removed)):
+        is_removed = _take_counts(codes.encode(_to_structs(rows)), counts)
+        for batch in rows.filter(pa.array(~is_removed)).to_batches():
+            yield add_constant_row_kind(batch, _INSERT)
+    starts = np.cumsum([0, *(batch.num_rows for batch in old_batches)])
+    for start, batch in zip(starts, old_batches, strict=False):
+        batch_codes = removed_codes[start : start + batch.num_rows]
+        deleted = batch.filter(pa.array(_take_counts(batch_codes, counts)))
+        if deleted.num_rows:
+            yield add_constant_row_kind(deleted, _DELETE)
 
 
-def _find_shared_files(old: BucketSplit | None, new: BucketSplit | None) -> set[object]:
-    """Return the files that both states have, with the same vectors."""
-    return _identity_set(old) & _identity_set(new)
+def _concat_batches(batches: Iterable[pa.RecordBatch], *, at_least: int) -> Iterator[pa.Table]:
+    """Yield tables of that many rows; the last one may have fewer."""
+    pending, count = list[pa.RecordBatch](), 0
+    for batch in batches:
+        pending.append(batch)
+        count += batch.num_rows
+        if count >= at_least:
+            yield pa.Table.from_batches(pending)
+            pending, count = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _to_structs(rows: pa.Table) -> pa.StructArray:
+    """Return rows as one array; text and binary columns of more than 2 GiB need large types."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    schema = pa.schema(
+        [field.with_type(large.get(field.type, field.type)) for field in rows.schema]
+    )
+    return rows.cast(schema).to_struct_array().combine_chunks()
+
+
+def _take_counts(codes: Int32Array, counts: Int64Array) -> Mask:
+    """Return a mask of the first ``counts[code]`` rows of each code, and subtract them."""
+    taken = np.zeros(len(codes), bool)
+    known = np.flatnonzero(codes != UNKNOWN_CODE)
+    order = known[np.argsort(codes[known], kind="stable")]
+    in_order = codes[order]
+    starts = np.flatnonzero(np.diff(in_order, prepend=UNKNOWN_CODE))
+    ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    taken[order] = ranks < counts[in_order]
+    counts -= np.bincount(codes[taken], minlength=len(counts))
+    return taken
 
 
 def _read_unshared_files(
@@ -165,21 +202,3 @@ def _read_unshared_files(
     pairs = zip(split.files, _identify_files(split), strict=True)
     own = tuple(file for file, identity in pairs if identity not in shared)
     yield from BucketReader(reader, replace(split, files=own), reader.schema.fields).batches()
-
-
-def _subtract_rows(batch: pa.RecordBatch, gone: "Counter[str]") -> pa.RecordBatch:
-    """Return the rows that are not among those that went; each of those cancels one row."""
-    kept = []
-    for index, row in enumerate(map(repr, batch.to_pylist())):
-        if gone[row] > 0:
-            gone[row] -= 1
-        else:
-            kept.append(index)
-    return batch.take(pa.array(kept, pa.int64()))
-
-
-def _find_remaining_rows(batch: pa.RecordBatch, gone: "Counter[str]") -> Iterator[int]:
-    for index, row in enumerate(map(repr, batch.to_pylist())):
-        if gone[row] > 0:
-            gone[row] -= 1
-            yield index

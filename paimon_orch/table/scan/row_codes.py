@@ -1,0 +1,105 @@
+"""Numbers for rows, equal where all values of the rows are equal, nested ones included."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.format.arrays import Int32Array, Int64Array
+
+UNKNOWN_CODE = -1
+
+
+class ValueCodes(ABC):
+    """Assigns a number from 0 to each distinct value of an array.
+
+    Null equals null, NaN equals NaN, and 0.0 is not -0.0.
+    """
+
+    def __init__(self) -> None:
+        """Start without known values."""
+        self._distinct_keys: pa.Array | None = None
+
+    def learn(self, values: pa.Array) -> Int32Array:
+        """Return the number of each value, and remember the values; called once."""
+        encoded = self._build_keys(values, learn=True).dictionary_encode(null_encoding="encode")
+        self._distinct_keys = encoded.dictionary
+        codes: Int32Array = encoded.indices.to_numpy()
+        return codes
+
+    def encode(self, values: pa.Array) -> Int32Array:
+        """Return the numbers of values, :data:`UNKNOWN_CODE` for those that were not learned."""
+        keys = self._build_keys(values, learn=False)
+        indices = pc.index_in(keys, value_set=self._distinct_keys)
+        codes: Int32Array = indices.fill_null(UNKNOWN_CODE).to_numpy()
+        return codes
+
+    @abstractmethod
+    def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:
+        """Return an array of a type without children whose values are equal where these are."""
+
+
+def build_value_codes(data_type: pa.DataType) -> ValueCodes:
+    """Return an encoder of an Arrow type."""
+    if pa.types.is_struct(data_type):
+        return _StructCodes([build_value_codes(field.type) for field in data_type])
+    if pa.types.is_map(data_type):
+        entry = [build_value_codes(data_type.key_type), build_value_codes(data_type.item_type)]
+        return _ListCodes(_StructCodes(entry))
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return _ListCodes(build_value_codes(data_type.value_type))
+    return _SimpleCodes()
+
+
+class _SimpleCodes(ValueCodes):
+    def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:  # noqa: ARG002 - no children
+        if not pa.types.is_floating(values.type):
+            return values
+        nan = pa.scalar(float("nan"), values.type)  # NaN has many bit patterns
+        same_nan = pc.if_else(pc.is_nan(values), nan, values)
+        return same_nan.view(pa.int64() if values.type == pa.float64() else pa.int32())
+
+
+class _StructCodes(ValueCodes):
+    """The key of a struct is the sequence of the codes of its fields."""
+
+    def __init__(self, children: list[ValueCodes]) -> None:
+        super().__init__()
+        self._children = children
+
+    def _build_keys(self, values: pa.StructArray, *, learn: bool) -> pa.Array:
+        codes = np.empty((len(values), len(self._children)), np.int32)
+        for index, child in enumerate(self._children):
+            field = values.field(index)
+            codes[:, index] = child.learn(field) if learn else child.encode(field)
+        return _build_binary_array(values, codes, np.arange(len(values) + 1) * codes.shape[1])
+
+
+class _ListCodes(ValueCodes):
+    """The key of a list or map is the sequence of the codes of its elements."""
+
+    def __init__(self, child: ValueCodes) -> None:
+        super().__init__()
+        self._child = child
+
+    def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:
+        offsets = values.offsets.to_numpy().astype(np.int64)
+        if isinstance(values, pa.MapArray):
+            elements = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
+        else:
+            elements = values.values
+        elements = elements.slice(offsets[0], offsets[-1] - offsets[0])
+        codes = self._child.learn(elements) if learn else self._child.encode(elements)
+        return _build_binary_array(values, codes, offsets - offsets[0])
+
+
+def _build_binary_array(values: pa.Array, codes: Int32Array, offsets: Int64Array) -> pa.Array:
+    """Return the codes between two offsets as binary values, null where ``values`` are."""
+    buffers = [
+        None,
+        pa.py_buffer(np.ascontiguousarray(offsets * codes.itemsize)),
+        pa.py_buffer(np.ascontiguousarray(codes)),
+    ]
+    keys = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+    return keys if not values.null_count else pc.if_else(values.is_valid(), keys, None)
