@@ -1,8 +1,8 @@
 """The code location of the demo, for ``make dev``: flights from New York in 2013.
 
 ``assets`` has the assets, ``external_writer`` the commits of another engine, and ``components/`` a
-``defs.yaml`` for each table that is maintained. The environment variable ``PAIMON_WAREHOUSE`` is the
-location of the warehouse; the default is a directory in the user's cache.
+``defs.yaml`` for each table that is maintained. The environment variable ``PAIMON_WAREHOUSE`` is
+the location of the warehouse; the default is a directory in the user's cache.
 """
 
 from pathlib import Path

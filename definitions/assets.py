@@ -1,4 +1,4 @@
-"""The assets that the demo loads and computes; ``components/`` has the maintenance of its tables."""
+"""The assets that the demo loads and computes; ``components/`` maintains their tables."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,7 +1,11 @@
 """Paimon tables in Dagster: resources, and factories of assets, sensors and schedules.
 
 >>> import dagster as dg
->>> from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
+>>> from paimon_orch.dagster import (
+...     PaimonCatalogResource,
+...     SparkSessionResource,
+...     build_compaction_asset,
+... )
 >>> defs = dg.Definitions(
 ...     assets=[build_compaction_asset("lake.orders")],
 ...     resources={
@@ -11,11 +15,7 @@
 ... )
 """
 
-from paimon_orch.dagster.assets import (
-    build_compaction_asset,
-    build_file_index_asset,
-    build_table_asset,
-)
+from paimon_orch.dagster.assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.checks import Limit, build_paimon_table_checks
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
@@ -33,6 +33,7 @@ from paimon_orch.dagster.schedules import (
     build_maintenance_schedules,
 )
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
+from paimon_orch.dagster.table_asset import build_table_asset
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 __all__ = [

@@ -1,23 +1,19 @@
-"""Factories of assets: a table that Dagster loads, its compaction, and its file indexes."""
+"""Factories of the compaction and file index assets of a table."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.metadata import (
     Metadata,
-    PaimonMetadata,
     build_column_metadata,
-    build_column_schema,
     build_compaction_metadata,
     build_index_metadata,
-    build_row_count_metadata,
-    build_table_state,
     filter_report,
     filter_result,
 )
@@ -43,29 +39,17 @@ from paimon_orch.dagster.run_context import build_executor, build_spark_link_met
 from paimon_orch.format.options.step_support import NO_ALLOWANCES, Allowances
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.compaction.compact import CompactionResult, compact
-from paimon_orch.steps.ingest import IngestResult
-from paimon_orch.steps.inspection.inspect import TableReport, inspect
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.rewrite_file_index import (
     FileIndexRewriteResult,
     rewrite_file_index,
 )
 from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
-from paimon_orch.table.catalog import Catalog
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:  # Spark is imported by the run that needs it
-    from pyspark.sql import SparkSession
 
 C = TypeVar("C", bound=AllowanceConfig)
 
 MAX_PARTITIONS_PER_RUN = 8
-
-IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
-"""Loads the partitions with the given keys (no keys for an unpartitioned asset).
-
-It creates the table if the table does not exist. Each result is one committed snapshot. A repeated
-run must load the same rows again.
-"""
 
 
 class StrategyChoice(Enum):
@@ -89,57 +73,6 @@ class FileIndexConfig(AllowanceConfig):
     """Run config of a rewrite of file indexes."""
 
 
-def build_table_asset(  # noqa: PLR0913 - keywords of a factory
-    table: str,
-    ingest: IngestFunction,
-    *,
-    partitions_def: dg.PartitionsDefinition[str] | None = None,
-    key_prefix: Sequence[str] = (),
-    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = (),
-    description: str | None = None,
-    owners: Sequence[str] = (),
-    freshness_policy: dg.FreshnessPolicy | None = None,
-    column_lineage: dg.TableColumnLineage | None = None,
-) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads through Spark.
-
-    The data version of the asset is the newest snapshot that the run committed, so maintenance does
-    not make downstream assets stale. ``column_lineage`` maps the columns to columns of ``deps``.
-    Runs require the resources ``paimon`` and ``spark``.
-    """
-    lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
-
-    @_asset_decorator(
-        table,
-        key=table_asset_key(table, key_prefix),
-        deps=deps,
-        description=description,
-        owners=owners,
-        partitions_def=partitions_def,
-        freshness_policy=freshness_policy,
-    )
-    def table_asset(
-        context: dg.AssetExecutionContext,
-        paimon: PaimonCatalogResource,
-        spark: SparkSessionResource,
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        keys = context.partition_keys if partitions_def else []
-        with raise_dagster_errors(table, context):
-            results = list(
-                _log_snapshots(context, table, ingest(paimon.catalog(), spark.session(), keys))
-            )
-            loaded = paimon.load_table(table)
-            report = inspect(loaded)
-            _add_partition_metadata(context, report, keys, partitions_def)
-            _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
-            metadata = lineage | build_spark_link_metadata(spark)
-            if _find_latest_snapshot_id(results) is not None:
-                metadata |= report_stale_options(context, loaded)
-            return _build_ingest_result(context, results, report, keys, metadata)
-
-    return table_asset
-
-
 def build_compaction_asset(
     table: str,
     *,
@@ -150,12 +83,12 @@ def build_compaction_asset(
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table, "compaction"]``, downstream of the table's asset.
+    """Return the asset ``[*key_prefix, database, table, "compaction"]``.
 
-    A run compacts its partitions, or the whole table without ``partitions_def``. Each commit covers
-    at most ``max_partitions_per_run`` partitions. A run with nothing to compact commits nothing and
-    logs that. ``allowances`` are the defaults of the run config. Runs require the resources
-    ``paimon`` and ``spark``.
+    It is downstream of the asset of the table. A run compacts its partitions, or the whole table
+    without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. A
+    run with nothing to compact commits nothing and logs that. ``allowances`` are the defaults of
+    the run config. Runs require the resources ``paimon`` and ``spark``.
     """
     options = _MaintenanceAssetOptions(
         table=table,
@@ -270,7 +203,7 @@ def _build_maintenance_asset(
     table, partitions_def = options.table, options.partitions_def
     run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
 
-    @_asset_decorator(
+    @asset_decorator(
         table,
         key=key,
         deps=deps,
@@ -319,7 +252,7 @@ def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metada
     return {}
 
 
-def _asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
+def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
     """Return ``dg.asset`` with the options that all assets of a table share."""
     check_table_name(table)
     defaults = {
@@ -337,107 +270,6 @@ def _asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefin
         # backfill_policy is in beta; users who load the definitions cannot act on the warning
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(**arguments)
-
-
-def _log_snapshots(
-    context: dg.AssetExecutionContext, table: str, results: Iterable[IngestResult]
-) -> Iterator[IngestResult]:
-    """Yield the results, each after a log line."""
-    for result in results:
-        context.log.info("%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id)
-        yield result
-
-
-def _add_partition_metadata(
-    context: dg.AssetExecutionContext,
-    report: TableReport,
-    keys: Sequence[str],
-    partitions_def: dg.PartitionsDefinition[str] | None,
-) -> None:
-    """Add to each partition of the run the metadata from its part of the report."""
-    if not keys:
-        return
-    partition_keys = PartitionKeys.of(report.schema, partitions_def)
-    for key in keys:
-        partition = filter_report(report, partition_keys.path_of(key))
-        metadata = build_table_state(partition).to_dagster()
-        metadata |= build_row_count_metadata(partition, partition=True)
-        context.add_asset_metadata(metadata, partition_key=key)
-
-
-def _warn_about_rows_not_visible(
-    context: dg.AssetExecutionContext, report: TableReport, compaction: dg.AssetKey
-) -> None:
-    if report.rows_not_visible:
-        context.log.warning(
-            "%s: batch readers do not see %d records before a compaction; materialize %s",
-            report.identifier,
-            report.rows_not_visible,
-            compaction.to_user_string(),
-        )
-
-
-def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:
-    """Return the newest snapshot of an ingest, None if it committed nothing."""
-    return max((r.snapshot_id for r in results if r.snapshot_id is not None), default=None)
-
-
-def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
-    """Return the newest data version of these partitions, or of an unpartitioned asset without keys.
-
-    A data version is a snapshot id. Before the first materialization there is none.
-    """
-    versions = []
-    partition_filters: Sequence[list[str] | None] = [[key] for key in keys] if keys else [None]
-    for partitions in partition_filters:
-        records_filter = dg.AssetRecordsFilter(context.asset_key, asset_partitions=partitions)
-        for record in context.instance.fetch_materializations(records_filter, limit=1).records:
-            event = record.asset_materialization
-            tags = (event.tags if event else None) or {}
-            versions.append(tags.get("dagster/data_version", ""))
-    return max((int(version) for version in versions if version.isdecimal()), default=None)
-
-
-def _build_ingest_result(
-    context: dg.AssetExecutionContext,
-    results: Sequence[IngestResult],
-    report: TableReport,
-    keys: Sequence[str],
-    metadata: Metadata,
-) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
-    """Return the result of an ingest; a run that added nothing keeps the last data version."""
-    snapshot_id = _find_latest_snapshot_id(results)
-    version = _find_latest_data_version(context, keys) if snapshot_id is None else snapshot_id
-    return dg.MaterializeResult(
-        metadata={
-            **_build_ingest_metadata(results, report, keys).to_dagster(),
-            **build_row_count_metadata(report, partition=False),
-            "dagster/uri": report.location,
-            "dagster/column_schema": build_column_schema(report.schema),
-            **metadata,
-        },
-        data_version=None if version is None else dg.DataVersion(str(version)),
-    )
-
-
-def _build_ingest_metadata(
-    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
-) -> PaimonMetadata:
-    metadata = replace(
-        PaimonMetadata() if keys else build_table_state(report),
-        snapshot_id=_find_latest_snapshot_id(results),
-        schema_id=report.schema.id,
-        duration_seconds=sum(result.duration_seconds for result in results),
-    )
-    if len(keys) > 1:  # the totals of all partitions would be shown on each of them
-        return metadata
-    return replace(
-        metadata,
-        snapshots=sum(result.snapshot_id is not None for result in results),
-        rows_written=sum(result.rows for result in results),
-        files_written=sum(result.files for result in results),
-        bytes_written=sum(result.bytes for result in results),
-    )
 
 
 def _compact_partitions(

@@ -127,7 +127,7 @@ def build_paimon_table_checks(
     limits: Mapping[str, Limit] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.AssetChecksDefinition:
-    """Return checks on the asset of a table, with ``limits`` by check name over :data:`DEFAULT_LIMITS`.
+    """Return checks on the asset of a table; ``limits`` override :data:`DEFAULT_LIMITS` by name.
 
     The check names are the keys of :data:`HEALTH_METRICS` and ``file_references``. That check runs
     only if ``limits`` contains it: it verifies all versions of the table, and its limit is the
@@ -135,7 +135,8 @@ def build_paimon_table_checks(
     never start Spark.
 
     >>> build_paimon_table_checks(
-    ...     "lake.orders", limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)}
+    ...     "lake.orders",
+    ...     limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)},
     ... )
     """
     check_table_name(table)

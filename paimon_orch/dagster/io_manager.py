@@ -27,7 +27,7 @@ _WRITE_MODES = ("append", "overwrite", "upsert")
 
 
 class PaimonArrowIOManager(dg.ConfigurableIOManager):
-    """Writes the value of an asset ``[..., database, table]`` to its table, and reads it for inputs.
+    """Writes values of assets ``[..., database, table]`` to tables, and reads them for inputs.
 
     Accepts Arrow tables and record batch readers, and pandas and Polars frames. The type annotation
     of an input selects what is loaded; the default is an Arrow table. The table must exist.
@@ -62,7 +62,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata(metadata)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Read the partitions of the run, or the whole table, as the annotated type of the input."""
+        """Read the partitions of the run or the whole table, as the annotated type of the input."""
         table = self._load_table(context.asset_key)
         partition_filter, limit = None, None
         if context.has_asset_partitions:  # may be none: the first partition has no predecessor

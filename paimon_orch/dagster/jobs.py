@@ -39,12 +39,12 @@ def build_expire_snapshots_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``expire_snapshots__<database>__<table>``; in the launchpad it is a dry run.
+    """Return the job ``expire_snapshots__<database>__<table>``.
 
-    It deletes expired snapshots and the files that only they reference. ``config`` sets
-    ``retain_min``, ``retain_max``, ``retain_for`` and ``max_deletes``; the defaults are the table's
-    options. All jobs of this module require the resources ``paimon`` and ``spark``; Spark is only
-    started with ``use_spark``.
+    In the launchpad it is a dry run. It deletes expired snapshots and the files that only they
+    reference. ``config`` sets ``retain_min``, ``retain_max``, ``retain_for`` and ``max_deletes``;
+    the defaults are the table's options. All jobs of this module require the resources ``paimon``
+    and ``spark``; Spark is only started with ``use_spark``.
     """
     return _build_maintenance_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
 
@@ -55,10 +55,10 @@ def build_remove_orphan_files_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``remove_orphan_files__<database>__<table>``; in the launchpad it is a dry run.
+    """Return the job ``remove_orphan_files__<database>__<table>``.
 
-    It deletes unreferenced files or moves them to quarantine. If the table is damaged, the job
-    fails and removes no file.
+    In the launchpad it is a dry run. It deletes unreferenced files or moves them to quarantine. If
+    the table is damaged, the job fails and removes no file.
     """
     policy = {"older_than": RemoveOrphanFilesConfig().older_than, **(config or {})}
     return _build_maintenance_job(REMOVE_ORPHAN_FILES, table, policy, key_prefix)
@@ -70,9 +70,9 @@ def build_expire_partitions_job(
     config: Mapping[str, Any] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
-    """Return the job ``expire_partitions__<database>__<table>``; in the launchpad it is a dry run.
+    """Return the job ``expire_partitions__<database>__<table>``, which drops expired partitions.
 
-    It drops old partitions.
+    In the launchpad it is a dry run.
     """
     return _build_maintenance_job(EXPIRE_PARTITIONS, table, config or {}, key_prefix)
 

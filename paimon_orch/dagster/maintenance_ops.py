@@ -1,4 +1,4 @@
-"""Maintenance ops: a step, its run config with defaults and descriptions, and the result it reports."""
+"""Maintenance ops: a step with its run config, and the result that it reports."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -284,7 +284,8 @@ EXPIRE_SNAPSHOTS = MaintenanceOp(
 )
 REMOVE_ORPHAN_FILES = MaintenanceOp(
     "remove_orphan_files",
-    "Deletes unreferenced files of `{table}`. Fails without deleting anything if the table is damaged.",
+    "Deletes unreferenced files of `{table}`. Fails without deleting anything if the table is "
+    "damaged.",
     RemoveOrphanFilesConfig,
     _remove_orphan_files,
 )

@@ -5,6 +5,7 @@ Metrics are reported as numbers, which Dagster plots.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from itertools import islice
 from typing import Any
 
@@ -266,9 +267,14 @@ def build_metadata_table(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dg.TableMetadataValue:
     """Return the first :data:`MAX_TABLE_RECORDS` rows as a table; ``columns`` are types by name."""
-    records = [dg.TableRecord(dict(row)) for row in islice(rows, MAX_TABLE_RECORDS)]
+    records = [_build_table_record(row) for row in islice(rows, MAX_TABLE_RECORDS)]
     schema = dg.TableSchema([dg.TableColumn(*item) for item in columns.items()])
     return dg.MetadataValue.table(records, schema=schema)
+
+
+def _build_table_record(row: Mapping[str, Any]) -> dg.TableRecord:
+    # Dagster cannot serialize the enums of other packages
+    return dg.TableRecord({k: str(v) if isinstance(v, StrEnum) else v for k, v in row.items()})
 
 
 def build_index_metadata(

@@ -115,7 +115,7 @@ class PartitionKeys:
         return values[self.columns[0]] if len(self.columns) == 1 else format_partition_path(values)
 
     def parse(self, key: str) -> dict[str, str]:
-        """Return the spec of a Dagster key; raises :class:`InputError` if it does not fit the table."""
+        """Return the spec of a Dagster key; raises :class:`InputError` for an invalid key."""
         if self.dimensions:
             values = key.split(_DIMENSION_SEPARATOR)
             by_dimension = dict(zip(self.dimensions, values, strict=False))

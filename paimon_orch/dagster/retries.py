@@ -15,7 +15,7 @@ from paimon_orch.errors import (
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""Retry policy for :func:`raise_dagster_errors`; the library itself retries commit conflicts before."""
+"""Policy for :func:`raise_dagster_errors`; the library itself retries commit conflicts."""
 
 ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 
@@ -24,7 +24,7 @@ ExecutionContext = dg.OpExecutionContext | dg.AssetExecutionContext
 def raise_dagster_errors(
     table: str, context: ExecutionContext | None = None, policy: dg.RetryPolicy = RETRY_TRANSIENT
 ) -> Iterator[None]:
-    """Request a retry after transient errors and I/O errors; fail the run without a retry for others.
+    """Request a retry after transient and I/O errors; fail the run without a retry after others.
 
     The policy is applied here and must not be set on the op: Dagster would then also retry a step
     that was terminated. Without a ``context`` transient errors are raised unchanged.

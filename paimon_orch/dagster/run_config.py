@@ -71,7 +71,7 @@ def build_allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, 
 def report_stale_options(
     context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
 ) -> Metadata:
-    """Log the options of external systems that are stale after a change, and return them as metadata."""
+    """Log the options of external systems that a change made stale; return them as metadata."""
     options = ", ".join(table.stale_external_options())
     if not options:
         return {}

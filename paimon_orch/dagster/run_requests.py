@@ -109,7 +109,8 @@ class CompactionTarget:
 
         ``present`` are the paths of the partitions that have files. Of the other partitions, those
         in ``touched`` are deleted; the rest may be waiting for their first rows. If ``touched`` is
-        None, all others are deleted; only then are values of a dynamic dimension deleted. New keys are sorted, since Dagster keeps the order in which keys are added.
+        None, all others are deleted; only then are values of a dynamic dimension deleted. New keys
+        are sorted, since Dagster keeps the order in which keys are added.
         """
         if self.partitions_def is None:
             return []
@@ -119,17 +120,17 @@ class CompactionTarget:
         is_multi = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
         requests = list[DynamicPartitionsRequest]()
         for index, definition in _find_dynamic_definitions(self.partitions_def):
-            wanted = {key.split("|")[index] for key in present_keys} if is_multi else present_keys
+            values = {key.split("|")[index] for key in present_keys} if is_multi else present_keys
             existing = set(
                 definition.get_partition_keys(
                     dynamic_partitions_store=self.evaluation_context.instance
                 )
             )
             if lost_keys is None:
-                outdated = existing - wanted
+                outdated = existing - values
             else:
                 outdated = set() if is_multi else existing & lost_keys
-            if new := wanted - existing:
+            if new := values - existing:
                 requests.append(definition.build_add_request(sorted(new)))
             if outdated:
                 requests.append(definition.build_delete_request(sorted(outdated)))

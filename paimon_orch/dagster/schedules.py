@@ -109,13 +109,14 @@ def build_maintenance_schedules(
     execution_timezone: str = "UTC",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each maintenance job: runs use the job's config with ``dry_run: false``.
+    """Return a schedule for each maintenance job.
 
-    A dry run from the launchpad therefore shows what the schedule will do. ``config`` overrides the
-    run config of the schedule by action, for example ``{"remove_orphan_files": {"dry_run": True}}``;
-    the policy itself belongs to the job. ``cron`` sets cron schedules by action. By default
-    snapshots expire hourly and partitions nightly, manifests are merged on Saturdays and orphan
-    files removed on Sundays, each at a minute that is computed from the table's name.
+    Its runs have the config of the job with ``dry_run: false``, so a dry run from the launchpad
+    shows what the schedule will do. ``config`` overrides the run config of the schedule by action,
+    for example ``{"remove_orphan_files": {"dry_run": True}}``; the policy itself belongs to the
+    job. ``cron`` sets cron schedules by action. By default snapshots expire hourly and partitions
+    nightly, manifests are merged on Saturdays and orphan files removed on Sundays, each at a minute
+    that is computed from the table's name.
     """
     cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}
     unknown = sorted({*cron, *config} - set(_DEFAULT_CRON))

@@ -28,6 +28,8 @@ from paimon_orch.steps.compaction.policy import (
 )
 from paimon_orch.table.table import Table
 
+AssetEvent = dg.AssetObservation | dg.AssetMaterialization
+
 _MAX_LOGGED_DECISIONS = 50
 _MAX_DECISIONS_IN_REASON = 3
 
@@ -47,9 +49,9 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
 
-    It considers snapshots of the kinds APPEND and OVERWRITE, of any writer. ``policy`` decides about
-    each changed partition; all decisions are logged by the tick and reported on the observation of
-    the table. A tick without a new snapshot reads one file. Partitions of a dynamic
+    It considers snapshots of the kinds APPEND and OVERWRITE, of any writer. ``policy`` decides
+    about each changed partition; all decisions are logged by the tick and reported on the
+    observation of the table. A tick without a new snapshot reads one file. Partitions of a dynamic
     ``partitions_def`` are added and deleted as the table gains and loses partitions. The arguments
     must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and
     never start Spark.
@@ -61,7 +63,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     @dg.sensor(
         name=definition_name("latest_snapshot", table, key_prefix),
-        description=f"Requests compaction of the partitions of `{table}` that new snapshots changed.",
+        description=f"Requests compaction of partitions of `{table}` that new snapshots changed.",
         target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
@@ -80,9 +82,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         if isinstance(changes, dg.SkipReason):
             return changes
         _log_decisions(context, loaded, changes)
-        result = _build_result(target, changes, max_requests_per_tick)
         events = _build_asset_events(target, changes, materialized=report_as == "materialization")
-        return result._replace(asset_events=[*events])
+        return _build_result(target, changes, max_requests_per_tick, [*events])
 
     return latest_snapshot
 
@@ -121,7 +122,7 @@ def _log_decisions(
 
 
 def _build_result(
-    target: CompactionTarget, changes: ChangesSinceCursor, limit: int
+    target: CompactionTarget, changes: ChangesSinceCursor, limit: int, events: Sequence[AssetEvent]
 ) -> dg.SensorResult:
     """Return the result of a tick, with at most ``limit`` run requests.
 
@@ -152,6 +153,7 @@ def _build_result(
         dynamic_partitions_requests=target.build_partitions_requests(
             present_paths, changes.touched_partitions
         ),
+        asset_events=events,
     )
 
 
@@ -189,7 +191,7 @@ def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
 
 def _build_asset_events(
     target: CompactionTarget, changes: ChangesSinceCursor, *, materialized: bool
-) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+) -> Iterator[AssetEvent]:
     """Yield an event with a new data version for each snapshot that changed data."""
     key = table_asset_key(target.table.identifier, target.key_prefix)
     event = dg.AssetMaterialization if materialized else dg.AssetObservation

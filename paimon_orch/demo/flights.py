@@ -82,7 +82,7 @@ def read_flights() -> pa.Table:
 
 @cache
 def read_weather() -> pa.Table:
-    """Return the hourly weather at the three airports, with the additional column ``weather_date``."""
+    """Return the hourly weather at the three airports, with an additional ``weather_date``."""
     table = _read_csv(_find_data_file("weather.csv"))
     columns = {name: table[name] for name in table.column_names[5:]}
     return pa.table(

@@ -1,9 +1,10 @@
-"""Rules for text attributes of components, checked by ``dg check yaml`` and on creation of a component.
+"""Rules for text attributes of components, checked by ``dg check yaml`` and by the components.
 
-``dg check yaml`` validates against the JSON schema of a component only. In Dagster's own schema every
-attribute may be any text, since it may be a template such as ``{{ env.RETAIN }}``, and an error in a
-nested attribute is reported for its parent. The schema that is built here accepts a text only if it
-is a template or matches the rule of its attribute, and reports errors for the attribute itself.
+``dg check yaml`` only validates against the JSON schema of a component. In Dagster's own schema,
+every attribute may be any text, since it may be a template such as ``{{ env.RETAIN }}``, and an
+error in a nested attribute is reported for its parent. The schema that is built here accepts a text
+only if it is a template or matches the rule of its attribute, and reports errors for the attribute
+itself.
 """
 
 import warnings
@@ -92,7 +93,7 @@ def require_any_of(*names: str) -> JsonSchema:
 
 
 def require_pattern(name: str, pattern: str, accepts: str, *, where: JsonSchema) -> JsonSchema:
-    """Return a schema that requires a text attribute to match a pattern, for objects that match ``where``."""
+    """Return a schema that requires a text to match a pattern, in objects that match ``where``."""
     text = {
         "if": _build_string_except_schema({"anyOf": [_TEMPLATE_SCHEMA, {"pattern": pattern}]}),
         "then": {"enum": [accepts]},
@@ -310,7 +311,7 @@ def _refine_object(schema: JsonSchema, attributes: type[Attributes]) -> None:
 
 
 def _refine_attribute(schema: JsonSchema) -> JsonSchema:
-    """Return the schema of an attribute, in which a string may replace another type only as a template.
+    """Return the schema of an attribute that accepts a string of another type only as a template.
 
     Its errors are reported for the attribute; with ``anyOf`` they would be reported for its parent.
     Schemas with several types, such as those of Dagster, are returned unchanged.

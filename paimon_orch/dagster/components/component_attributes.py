@@ -75,7 +75,7 @@ class CompactionAttributes(Attributes):
 
 
 class FreshnessAttributes(Attributes):
-    """How fresh the data must be: a maximum age (``fail_after``) or a deadline (``deadline_cron``)."""
+    """How fresh data must be: a maximum age (``fail_after``) or a deadline (``deadline_cron``)."""
 
     object_schemas: ClassVar[Sequence[JsonSchema]] = (
         require_any_of("fail_after", "deadline_cron"),
@@ -152,7 +152,8 @@ class TableAttributes(Attributes):
 
     warehouse: str | None = Field(
         default=None,
-        description="Location of the tables. Without it, the project must define the resources paimon and spark.",
+        description="Location of the tables. Without it, the project must define the resources "
+        "paimon and spark.",
     )
     storage_options: dict[str, _YamlScalar] = Field(
         default={},
@@ -175,7 +176,8 @@ class TableAttributes(Attributes):
     )
     trigger: Literal["sensor", "schedule", "none"] = Field(
         default="sensor",
-        description="What requests compactions: a sensor after commits, a daily schedule, or neither.",
+        description="What requests compactions: a sensor after commits, a daily schedule, or "
+        "neither.",
     )
     sensor_interval_seconds: int = Field(
         default=30, ge=1, description="How often the sensor looks for new snapshots."
@@ -231,13 +233,16 @@ class TableAttributes(Attributes):
         }
 
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
-        """Return the policy of the asset; raises :class:`InputError` if no sensor reports its commits."""
+        """Return the policy of the asset.
+
+        Raises :class:`InputError` if no sensor reports the commits of the table.
+        """
         if self.freshness is None:
             return None
         if not self.external:
             raise InputError(
-                "freshness requires 'external: true'; for a table that Dagster loads, set it on the "
-                "asset: build_table_asset(..., freshness_policy=...)"
+                "freshness requires 'external: true'; for a table that Dagster loads, set it on "
+                "the asset: build_table_asset(..., freshness_policy=...)"
             )
         if self.trigger != "sensor":
             raise InputError(
@@ -272,7 +277,7 @@ def _to_option_items(options: Mapping[str, _YamlScalar]) -> _OptionItems:
 
 @cache
 def _get_shared_catalog(warehouse: str, options: _OptionItems) -> PaimonCatalogResource:
-    """Return a shared resource; Dagster merges definitions only if their resources are identical."""
+    """Return a shared resource, since Dagster only merges definitions with identical resources."""
     return PaimonCatalogResource(warehouse=warehouse, storage_options=dict(options))
 
 

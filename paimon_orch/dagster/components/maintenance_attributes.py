@@ -14,16 +14,16 @@ from paimon_orch.dagster.maintenance_ops import USE_SPARK_HELP
 from paimon_orch.errors import InputError
 
 _DRY_RUN_HELP = (
-    "Whether scheduled runs are dry runs, which delete nothing. Runs from the launchpad are dry runs "
-    "unless their config has dry_run: false."
+    "Whether scheduled runs are dry runs, which delete nothing. Runs from the launchpad are dry "
+    "runs unless their config has dry_run: false."
 )
 
 
 class MaintenanceAttributes(Attributes):
     """The policy of a maintenance job, and the cron schedule of its schedule.
 
-    All attributes except ``cron`` and ``dry_run`` are the defaults of the fields of the job's config
-    with the same names.
+    All attributes except ``cron`` and ``dry_run`` are the defaults of the fields with the same
+    names in the job's config.
     """
 
     cron: Annotated[str | None, CRON_RULE] = Field(

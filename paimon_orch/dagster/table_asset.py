@@ -1,0 +1,188 @@
+"""The factory of the asset of a table that Dagster loads."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from paimon_orch.dagster.assets import asset_decorator
+from paimon_orch.dagster.metadata import (
+    Metadata,
+    PaimonMetadata,
+    build_column_schema,
+    build_row_count_metadata,
+    build_table_state,
+    filter_report,
+)
+from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
+from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.retries import raise_dagster_errors
+from paimon_orch.dagster.run_config import report_stale_options
+from paimon_orch.dagster.run_context import build_spark_link_metadata
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.steps.inspection.inspect import TableReport, inspect
+from paimon_orch.table.catalog import Catalog
+
+if TYPE_CHECKING:  # Spark is imported by the run that needs it
+    from pyspark.sql import SparkSession
+
+IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
+"""Loads the partitions with the given keys (no keys for an unpartitioned asset).
+
+It creates the table if the table does not exist. Each result is one committed snapshot. A repeated
+run must load the same rows again.
+"""
+
+
+def build_table_asset(  # noqa: PLR0913 - keywords of a factory
+    table: str,
+    ingest: IngestFunction,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = (),
+    description: str | None = None,
+    owners: Sequence[str] = (),
+    freshness_policy: dg.FreshnessPolicy | None = None,
+    column_lineage: dg.TableColumnLineage | None = None,
+) -> dg.AssetsDefinition:
+    """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads with Spark.
+
+    The data version of the asset is the newest snapshot that the run committed, so maintenance does
+    not make downstream assets stale. ``column_lineage`` maps the columns to columns of ``deps``.
+    Runs require the resources ``paimon`` and ``spark``.
+    """
+    lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
+
+    @asset_decorator(
+        table,
+        key=table_asset_key(table, key_prefix),
+        deps=deps,
+        description=description,
+        owners=owners,
+        partitions_def=partitions_def,
+        freshness_policy=freshness_policy,
+    )
+    def table_asset(
+        context: dg.AssetExecutionContext,
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        keys = context.partition_keys if partitions_def else []
+        with raise_dagster_errors(table, context):
+            results = list(
+                _log_snapshots(context, table, ingest(paimon.catalog(), spark.session(), keys))
+            )
+            loaded = paimon.load_table(table)
+            report = inspect(loaded)
+            _add_partition_metadata(context, report, keys, partitions_def)
+            _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
+            metadata = lineage | build_spark_link_metadata(spark)
+            if _find_latest_snapshot_id(results) is not None:
+                metadata |= report_stale_options(context, loaded)
+            return _build_ingest_result(context, results, report, keys, metadata)
+
+    return table_asset
+
+
+def _log_snapshots(
+    context: dg.AssetExecutionContext, table: str, results: Iterable[IngestResult]
+) -> Iterator[IngestResult]:
+    """Yield the results, each after a log line."""
+    for result in results:
+        context.log.info("%s: %d rows in snapshot %s", table, result.rows, result.snapshot_id)
+        yield result
+
+
+def _add_partition_metadata(
+    context: dg.AssetExecutionContext,
+    report: TableReport,
+    keys: Sequence[str],
+    partitions_def: dg.PartitionsDefinition[str] | None,
+) -> None:
+    """Add to each partition of the run the metadata from its part of the report."""
+    if not keys:
+        return
+    partition_keys = PartitionKeys.of(report.schema, partitions_def)
+    for key in keys:
+        partition = filter_report(report, partition_keys.path_of(key))
+        metadata = build_table_state(partition).to_dagster()
+        metadata |= build_row_count_metadata(partition, partition=True)
+        context.add_asset_metadata(metadata, partition_key=key)
+
+
+def _warn_about_rows_not_visible(
+    context: dg.AssetExecutionContext, report: TableReport, compaction: dg.AssetKey
+) -> None:
+    if report.rows_not_visible:
+        context.log.warning(
+            "%s: batch readers do not see %d records before a compaction; materialize %s",
+            report.identifier,
+            report.rows_not_visible,
+            compaction.to_user_string(),
+        )
+
+
+def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:
+    """Return the newest snapshot of an ingest, None if it committed nothing."""
+    return max((r.snapshot_id for r in results if r.snapshot_id is not None), default=None)
+
+
+def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[str]) -> int | None:
+    """Return the newest data version of these partitions, without keys of an unpartitioned asset.
+
+    Data versions are snapshot ids. Before the first materialization there is none.
+    """
+    versions = []
+    partition_filters: Sequence[list[str] | None] = [[key] for key in keys] if keys else [None]
+    for partitions in partition_filters:
+        records_filter = dg.AssetRecordsFilter(context.asset_key, asset_partitions=partitions)
+        for record in context.instance.fetch_materializations(records_filter, limit=1).records:
+            event = record.asset_materialization
+            tags = (event.tags if event else None) or {}
+            versions.append(tags.get("dagster/data_version", ""))
+    return max((int(version) for version in versions if version.isdecimal()), default=None)
+
+
+def _build_ingest_result(
+    context: dg.AssetExecutionContext,
+    results: Sequence[IngestResult],
+    report: TableReport,
+    keys: Sequence[str],
+    metadata: Metadata,
+) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
+    """Return the result of an ingest; a run that added nothing keeps the last data version."""
+    snapshot_id = _find_latest_snapshot_id(results)
+    version = _find_latest_data_version(context, keys) if snapshot_id is None else snapshot_id
+    return dg.MaterializeResult(
+        metadata={
+            **_build_ingest_metadata(results, report, keys).to_dagster(),
+            **build_row_count_metadata(report, partition=False),
+            "dagster/uri": report.location,
+            "dagster/column_schema": build_column_schema(report.schema),
+            **metadata,
+        },
+        data_version=None if version is None else dg.DataVersion(str(version)),
+    )
+
+
+def _build_ingest_metadata(
+    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
+) -> PaimonMetadata:
+    metadata = replace(
+        PaimonMetadata() if keys else build_table_state(report),
+        snapshot_id=_find_latest_snapshot_id(results),
+        schema_id=report.schema.id,
+        duration_seconds=sum(result.duration_seconds for result in results),
+    )
+    if len(keys) > 1:  # the totals of all partitions would be shown on each of them
+        return metadata
+    return replace(
+        metadata,
+        snapshots=sum(result.snapshot_id is not None for result in results),
+        rows_written=sum(result.rows for result in results),
+        files_written=sum(result.files for result in results),
+        bytes_written=sum(result.bytes for result in results),
+    )
