@@ -113,9 +113,9 @@ def alter(
 ) -> None:
     """Change columns, options and comments.
 
-    Every option but --comment may be repeated. All changes are made in one new schema, in the order
-    in which the options are listed here. The field city of a nested column address is address.city.
-    No data file is rewritten: readers convert old files to the new schema.
+    Every option except --comment may be repeated. All changes are made in one new schema, in the
+    order in which the options are listed here. The field city of a nested column address is
+    address.city. No data file is rewritten: readers convert old files to the new schema.
     """
     catalog = open_catalog(ctx, warehouse)
     target = catalog.table(table)
@@ -184,7 +184,7 @@ def _parse_move(text: str) -> SchemaChange:
 
 
 def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_json: bool) -> None:
-    """Print the lines of the old schema that change after a minus, those of the new after a plus."""
+    """Print the removed lines of the old schema with a minus, the added lines with a plus."""
     before, after = _format_schema(old), _format_schema(new)
     removed = [line for line in before if line not in after]
     added = [line for line in after if line not in before]

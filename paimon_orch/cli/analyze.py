@@ -1,4 +1,4 @@
-"""The commands ``analyze`` and ``move-postponed``: column statistics, and rows in postpone buckets."""
+"""The commands ``analyze`` (column statistics) and ``move-postponed`` (postpone buckets)."""
 
 import json
 from collections.abc import Sequence

@@ -108,7 +108,8 @@ def _read_settings(
 def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:
     """Load, compact and check a table of flights.
 
-    Loads three waves of upserts from real flights, compacts after each, and compares every row at the end.
+    Loads three waves of upserts from real flights, compacts after each, and compares every row at
+    the end.
     """
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse

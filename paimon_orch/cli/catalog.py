@@ -104,7 +104,7 @@ def create_database(
 ) -> None:
     """Create an empty database.
 
-    The command create makes the database of a table if it does not exist.
+    Not needed before the command create, which also creates the database.
     """
     open_catalog(ctx, warehouse).create_database(database, if_not_exists=if_not_exists)
     print_values({"database": database}, as_json, f"database {database} exists")

@@ -81,7 +81,7 @@ def parse_names(text: str) -> list[str]:
 def parse_partitions(
     table: Table, text: str | None, *, with_directories: bool = False
 ) -> list[str] | None:
-    """Return the partitions of a list separated by semicolons; None if there is no text.
+    """Return the partitions of a list separated by semicolons; None without a text.
 
     Raises :class:`InputError` for an empty list, :class:`NotFoundError` for a partition without
     files. With ``with_directories`` a partition that only has a directory exists too.
@@ -103,23 +103,23 @@ def parse_partitions(
         ):
             raise NotFoundError(
                 f"{table.identifier} has no partition {spec_text}; paimon-orch read ... "
-                f"'{table.identifier}$partitions' lists those that exist"
+                f"'{table.identifier}$partitions' lists its partitions"
             )
     return specs
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
-    """Return a duration such as ``30 d``; None if there is no text."""
+    """Return a duration such as ``30 d``; None without a text."""
     return None if text is None else parse_duration(option, text)
 
 
 def parse_optional_cutoff(option: str, text: str | None) -> int | None:
-    """Return epoch milliseconds of a time, or of a duration before now; None if there is no text."""
+    """Return epoch milliseconds of a time or of a duration before now; None without a text."""
     return None if text is None else parse_cutoff(option, text)
 
 
 def parse_optional_timestamp(option: str, text: str | None) -> int | None:
-    """Return epoch milliseconds of a time; None if there is no text."""
+    """Return epoch milliseconds of a time; None without a text."""
     return None if text is None else parse_timestamp(option, text)
 
 
@@ -197,7 +197,7 @@ def compact_after_write(
 
 
 def note_rows_not_visible(opened: Table | SystemTable, scan: BaseScan) -> None:
-    """Print on stderr how many records a scan leaves out before a compaction, and how to read them."""
+    """Print on stderr how many records a scan does not return before a compaction."""
     rows = scan.rows_not_visible
     if rows:
         table = opened.table if isinstance(opened, SystemTable) else opened

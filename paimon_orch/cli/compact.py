@@ -138,7 +138,7 @@ def compact(
 def _parse_order(
     columns: str | None, curve: OrderStrategy | None, strategy: CompactStrategy | None
 ) -> SortOrder | None:
-    """Return the sort order, None for no sorting; raises :class:`InputError` for a contradiction."""
+    """Return the sort order, or None; raises :class:`InputError` for contradicting options."""
     if columns is None:
         if curve is not None:
             raise InputError(

@@ -1,4 +1,4 @@
-"""The layout of help pages: commands in panels, whole summaries, arguments by their metavar, and examples."""
+"""The layout of help pages: panels of commands, whole summaries, metavars and examples."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:  # Typer below 0.20 takes them from Click
     from typer._click import Context, HelpFormatter, Parameter
 
-_NAME_WIDTH = 23  # of the column of command names; a longer name has a line to itself
+_NAME_WIDTH = 23  # of the column of command names; a longer name has its own line
 _NO_LIMIT = 1000  # characters: summaries are wrapped, not truncated
 
 

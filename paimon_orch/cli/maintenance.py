@@ -229,7 +229,7 @@ def remove_orphan_files(
 
 
 def _build_executor(master: str, *, large: bool = False) -> Executor:
-    """Return an executor that starts Spark for many units, or for any unit if they are ``large``."""
+    """Return an executor that starts Spark for many units, or for any number of ``large`` ones."""
 
     def spark() -> Executor:
         from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -390,6 +390,7 @@ def expire_tags(
     Prints the names of the tags.
     """
     before = parse_optional_cutoff("--older-than", older_than)
-    local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006 - tags have local times
+    # tags have local times
+    local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
     step = tag_step.plan if dry_run else tag_step.expire_tags
     print_names(step(open_table(ctx, warehouse, table), older_than=local), as_json=as_json)

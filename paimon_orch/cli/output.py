@@ -1,7 +1,7 @@
-"""Rows as text: JSON lines, CSV, Parquet or a table for people.
+"""Writes rows as JSON lines, CSV, Parquet or a table on the terminal.
 
-Bytes of text columns that are not UTF-8 become U+FFFD, as in Java. Points in time outside of the years 1 to 9999 have a
-sign and at least four digits (``+10000-01-01``), as in ISO 8601.
+Bytes of text columns that are not UTF-8 become U+FFFD, as in Java. Years outside of 1 to 9999 have
+a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
 """
 
 import base64
@@ -26,14 +26,14 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.text import decode_readable_text
 
 _MAX_TABLE_ROWS = 100
-_FIRST_YEAR, _LAST_YEAR = 1, 9999  # of Python's dates
+_FIRST_YEAR, _LAST_YEAR = 1, 9999  # the range of Python's dates
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a Python value as JSON keeps it exactly.
+    """Return a value that JSON represents without loss.
 
-    Binary is base64, decimals are text, dates, times and timestamps ISO 8601, maps lists of [key, value], NaN and
-    infinities text.
+    Binary becomes base64, decimals, NaN and infinities become text, dates, times and timestamps
+    ISO 8601, and maps lists of [key, value].
     """
     match value:
         case float() if not math.isfinite(value):
@@ -52,14 +52,17 @@ def to_json_value(value: Any) -> Any:
 
 
 def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
-    """Yield one JSON object a row."""
+    """Yield one JSON object per row."""
     for batch in batches:
         for row in _to_python_rows(batch):
             yield json.dumps(to_json_value(row), ensure_ascii=False)
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
-    """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``, in bounded memory but for the last."""
+    """Write rows as ``jsonl``, ``csv``, ``parquet`` or ``table``.
+
+    ``table`` prints the first 100 rows and the number of rows; memory is bounded in all formats.
+    """
     if form == "jsonl":
         for line in encode_json_lines(reader):
             sink.write(line.encode() + b"\n")
@@ -73,12 +76,12 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
 
 
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
-    """Write CSV; binary is base64. Raises :class:`InputError` for nested columns before anything is written."""
+    """Write CSV with binary as base64; raises :class:`InputError` for nested columns."""
     nested = [field for field in reader.schema if pa.types.is_nested(field.type)]
     if nested:
         raise InputError(
-            f"CSV has no nested values: column {nested[0].name!r} is {nested[0].type}; leave it out by --columns, or use "
-            "--format jsonl or parquet"
+            f"CSV has no nested values: column {nested[0].name!r} is {nested[0].type}; leave it "
+            "out with --columns, or use --format jsonl or parquet"
         )
     header = [pa.array([], field.type) for field in reader.schema]
     _write_csv_batch(pa.record_batch(header, names=reader.schema.names), sink, header=True)
@@ -89,7 +92,7 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 
 
 def _write_csv_batch(rows: pa.RecordBatch, sink: IO[bytes], *, header: bool) -> None:
-    # a column may be text in one batch only, so each batch has a writer
+    # the type of a column may differ between batches, so each batch has a writer
     with csv.CSVWriter(
         sink, rows.schema, write_options=csv.WriteOptions(include_header=header)
     ) as writer:
@@ -113,7 +116,7 @@ def _convert_csv_column(column: pa.Array) -> pa.Array:
 def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
     if sink.isatty():
         raise InputError(
-            "Parquet is not for a terminal; redirect it: ... --format parquet > rows.parquet"
+            "Parquet is binary; redirect it to a file: ... --format parquet > rows.parquet"
         )
     with pq.ParquetWriter(sink, reader.schema) as writer:
         for batch in reader:
@@ -122,7 +125,7 @@ def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 
 
 def _print_table(reader: pa.RecordBatchReader) -> None:
-    """Print the first rows, and how many there are."""
+    """Print the first rows, and the number of all."""
     shown, total = RichTable(*reader.schema.names), 0
     for batch in reader:
         for row in _to_python_rows(batch.slice(0, max(0, _MAX_TABLE_ROWS - total))):
@@ -130,7 +133,7 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
                 *("" if value is None else str(to_json_value(value)) for value in row.values())
             )
         total += batch.num_rows
-    # escape brackets and colons, which are markup to rich
+    # rich must not interpret brackets and colons of the data as markup
     console = Console(file=sys.stdout, markup=False, emoji=False)
     console.print(shown)
     more = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
@@ -138,43 +141,44 @@ def _print_table(reader: pa.RecordBatchReader) -> None:
 
 
 def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows of a batch as Python values."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
         return rows
-    except (ValueError, OverflowError):  # text that is not UTF-8, or years that Python lacks
+    except (ValueError, OverflowError):  # invalid UTF-8, or years out of Python's range
         columns = [map(_to_python_value, column) for column in batch.columns]
         names = batch.schema.names
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _replace_invalid_text(column: pa.Array) -> pa.Array:
-    """Return a column whose text is UTF-8."""
+    """Return a column with U+FFFD instead of bytes that are not UTF-8."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        same_time = partial(_to_python_value, text_of_times=False)
-        return pa.array(list(map(same_time, column)), column.type)
+        convert = partial(_to_python_value, times_as_text=False)
+        return pa.array(list(map(convert, column)), column.type)
     return column
 
 
-def _to_python_value(scalar: "pa.Scalar[Any]", *, text_of_times: bool = True) -> Any:
-    """Return a value with U+FFFD for bytes that are not UTF-8, and text for times that Python lacks."""
-    each = partial(_to_python_value, text_of_times=text_of_times)
+def _to_python_value(scalar: "pa.Scalar[Any]", *, times_as_text: bool = True) -> Any:
+    """Return a value with U+FFFD for invalid UTF-8 and text for times out of Python's range."""
+    convert = partial(_to_python_value, times_as_text=times_as_text)
     match scalar:
         case _ if not scalar.is_valid:
             return None
         case pa.StringScalar():
             return decode_readable_text(scalar.as_buffer().to_pybytes())
         case pa.TimestampScalar() | pa.Date32Scalar():
-            return _to_python_time(scalar) if text_of_times else scalar
+            return _to_python_time(scalar) if times_as_text else scalar
         case pa.MapScalar():
             pairs = scalar.values
-            return [(each(key), each(item)) for key, item in zip(*pairs.flatten(), strict=True)]
+            return [
+                (convert(key), convert(item)) for key, item in zip(*pairs.flatten(), strict=True)
+            ]
         case pa.ListScalar():
-            return list(map(each, scalar.values))
+            return list(map(convert, scalar.values))
         case pa.StructScalar():
-            return {field.name: each(scalar[n]) for n, field in enumerate(scalar.type)}
+            return {field.name: convert(scalar[n]) for n, field in enumerate(scalar.type)}
     return scalar.as_py()
 
 
@@ -186,18 +190,18 @@ def _to_python_time(scalar: "pa.Scalar[Any]") -> Any:
 
 
 def _format_time(scalar: "pa.Scalar[Any]", separator: str) -> str | None:
-    """Return a date or timestamp as ISO 8601, with a blank as separator as in CSV of Arrow."""
+    """Return a date or timestamp in ISO 8601; a blank is the separator in Arrow's CSV."""
     if not scalar.is_valid:
         return None
-    moment = scalar.type
-    if isinstance(moment, pa.TimestampType):
-        text = str(np.datetime64(scalar.value, moment.unit))
-        zone = "" if moment.tz is None else "Z" if separator == " " else "+00:00"
+    data_type = scalar.type
+    if isinstance(data_type, pa.TimestampType):
+        text = str(np.datetime64(scalar.value, data_type.unit))
+        zone = "" if data_type.tz is None else "Z" if separator == " " else "+00:00"
     else:
         text, zone = str(np.datetime64(scalar.value, "D")), ""
     year, rest = text[: text.index("-", 1)], text[text.index("-", 1) :]
     if not _FIRST_YEAR <= int(year) <= _LAST_YEAR:
         year = f"{int(year):+05d}"
-    if separator == "T":  # as Python writes other times
+    if separator == "T":  # as Python formats other times
         rest = rest.partition(".")[0] if not rest.partition(".")[2].strip("0") else rest
     return f"{year}{rest.replace('T', separator)}{zone}"

@@ -36,7 +36,7 @@ def list_quarantine(
 ) -> None:
     """Print the folders of quarantined files.
 
-    Each run of remove-orphan-files --quarantine makes one.
+    Each run of remove-orphan-files --quarantine creates one.
     """
     print_names(_open_quarantine(ctx, warehouse, table).list_folders(), as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""Registers functions as commands, with the switches that allow what the options of a table forbid."""
+"""Registers functions as commands, with switches for steps that a table's options forbid."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ def register_command(
     examples: Sequence[str] = (),
     has_allowances: bool = True,
 ) -> None:
-    """Make a command of a function; its name is that of the function, with hyphens.
+    """Register a function as a command; the default name is the function's, with hyphens.
 
-    ``has_allowances`` is False for commands that run no step on a table: they get no
-    ``--allow-...`` switches.
+    Without ``has_allowances`` the command has no ``--allow-...`` switches: it runs no step that the
+    options of a table can forbid.
     """
     register = app.command(
         name, cls=HelpCommand, rich_help_panel=panel, epilog=format_examples(examples)
@@ -52,7 +52,7 @@ def register_command(
 
 
 def _add_switches(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the switches at its end; they become the allowances of its :class:`CliSettings`."""
+    """Return a command with two more switches, which set the allowances of its settings."""
 
     @wraps(function)
     def command(

@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit status, and that bad input changes nothing."""
+"""Output, exit status and effects of commands run through the entry point."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def warehouse(table: Table, tmp_path: Path) -> Path:
 
 
 def assert_fails(answer: Answer, *words: str) -> None:
-    """One paragraph on stderr, exit 1, nothing on stdout, no traceback."""
+    """Check for exit status 1, one paragraph on stderr, no traceback and an empty stdout."""
     assert answer.status == 1
     assert answer.out == ""
     lines = answer.error.splitlines()
@@ -91,7 +91,7 @@ def assert_fails(answer: Answer, *words: str) -> None:
         assert word in paragraph[0]
 
 
-def test_a_table_is_created_with_all_it_was_told(run: Run, tmp_path: Path) -> None:
+def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path) -> None:
     answer = run(
         "create", tmp_path, "db.t", "--columns", "dt STRING, id BIGINT, v DOUBLE",
         "--primary-key", "dt, id", "--partition-by", "dt", "--option", "bucket=2",
@@ -114,7 +114,7 @@ def test_a_table_is_created_with_all_it_was_told(run: Run, tmp_path: Path) -> No
         (["--columns", "id INT", "--primary-key", "x"], "'x' is not among the columns id"),
     ],
 )
-def test_a_table_that_cannot_be_is_not_created(
+def test_create_refuses_an_invalid_definition(
     run: Run, tmp_path: Path, arguments: list[str], word: str
 ) -> None:
     assert_fails(run("create", tmp_path / "wh", "db.t", *arguments), word)
@@ -132,7 +132,7 @@ def test_rows_are_printed_as_json_lines(run: Run, warehouse: Path) -> None:
     ]
 
 
-def test_rows_are_chosen_by_column_filter_and_number(run: Run, warehouse: Path) -> None:
+def test_read_selects_columns_filters_and_limits_rows(run: Run, warehouse: Path) -> None:
     chosen = run("read", warehouse, "db.t", "--columns", "v, id", "--where", "id > 1 AND v IS NOT NULL",
                  "--format", "jsonl")  # fmt: skip
     limited = run("read", warehouse, "db.t", "--limit", 2, "--format", "jsonl")
@@ -187,19 +187,19 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
         (["db.t", "--snapshot", "1", "--tag", "x"], "exclude each other"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_one_paragraph(
+def test_read_reports_an_error_in_one_paragraph(
     run: Run, warehouse: Path, arguments: list[str], word: str
 ) -> None:
     assert_fails(run("read", warehouse, *arguments), word)
 
 
-def test_a_warehouse_that_does_not_exist_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_missing_warehouse_is_reported_and_not_created(run: Run, tmp_path: Path) -> None:
     assert_fails(run("inspect", tmp_path / "nowhere", "db.t"), "there is no table db.t")
     assert_fails(run("compact", tmp_path / "nowhere", "db.t"), "there is no table db.t")
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_warehouse_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_warehouse_below_a_file_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = run("create", tmp_path / "file" / "wh", "db.t", "--columns", "id INT")
     assert_fails(answer, "cannot be written", "Check that the warehouse is a directory")
@@ -220,14 +220,14 @@ def test_a_warehouse_that_cannot_be_written_is_told(run: Run, tmp_path: Path) ->
         ["demo", "--months", "13"],
     ],
 )
-def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2(run: Run, arguments: list[str]) -> None:
     answer = run(*arguments)
 
     assert answer.status == 2
     assert answer.out == ""
 
 
-def test_every_command_explains_itself(run: Run) -> None:
+def test_the_main_commands_have_a_help_page(run: Run) -> None:
     commands = ("demo", "inspect", "read", "create", "ingest", "compact")
     overview = run("--help")
     assert overview.status == 0
@@ -236,7 +236,7 @@ def test_every_command_explains_itself(run: Run) -> None:
         assert run(command, "--help").status == 0
 
 
-def test_inspect_tells_what_is_there(run: Run, table: Table, warehouse: Path) -> None:
+def test_inspect_prints_snapshot_and_totals(run: Run, table: Table, warehouse: Path) -> None:
     found = run("inspect", warehouse, "db.t", "--json").json
     shown = run("inspect", warehouse, "db.t")
 
@@ -272,7 +272,7 @@ def test_a_dry_run_changes_nothing(run: Run, table: Table, warehouse: Path) -> N
     assert f"the table: not now: {decision['reason']}" in shown
 
 
-def test_nothing_to_compact_is_no_failure_and_no_snapshot(
+def test_compact_without_work_succeeds_and_commits_nothing(
     run: Run, table: Table, warehouse: Path
 ) -> None:
     before = stored_files(table)
@@ -345,7 +345,7 @@ def test_parquet_and_json_lines_are_loaded(
         "too precise",
     ],
 )
-def test_rows_that_do_not_fit_are_told_and_change_nothing(
+def test_rows_that_do_not_match_the_schema_are_refused(
     run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path,
     text: str, words: list[str],
 ) -> None:  # fmt: skip
@@ -359,20 +359,20 @@ def test_rows_that_do_not_fit_are_told_and_change_nothing(
     assert_fails(answer, *words)
 
 
-def test_files_that_are_not_there_are_told(run: Run, table: Table, warehouse: Path) -> None:
+def test_a_missing_source_file_is_refused(run: Run, table: Table, warehouse: Path) -> None:
     before = stored_files(table)
     assert_fails(ingest(run, warehouse, "--from", "/nowhere.csv"), "/nowhere.csv: no such file")
     assert stored_files(table) == before
 
 
-def test_a_file_of_an_unknown_format_is_told(
+def test_a_source_file_with_an_unknown_extension_is_refused(
     run: Run, spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.txt").write_text("id\n1\n")
     assert_fails(ingest(run, warehouse, "--from", tmp_path / "rows.txt"), "told by the ending")
 
 
-def test_a_file_that_is_not_what_its_name_says_is_told(
+def test_a_source_file_with_wrong_content_is_named(
     run: Run, spark: SparkSession, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.parquet").write_text("id\n1\n")
@@ -394,7 +394,9 @@ def test_a_table_is_compacted(run: Run, spark: SparkSession, table: Table, wareh
     assert "Spark" in answer.error
 
 
-def test_a_name_that_is_no_text_is_shown(run: Run, table: Table, tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_printed_escaped(
+    run: Run, table: Table, tmp_path: Path
+) -> None:
     name = os.fsencode(table.paths.manifest_dir) + b"/manifest-\xff"
     Path(os.fsdecode(name)).write_bytes(b"x")
     os.utime(name, (1, 1))
@@ -405,7 +407,7 @@ def test_a_name_that_is_no_text_is_shown(run: Run, table: Table, tmp_path: Path)
     assert "manifest-\\udcff" in answer.out
 
 
-def test_notes_of_an_error_of_the_system_are_printed(
+def test_notes_of_an_os_error_are_printed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -422,9 +424,7 @@ def test_notes_of_an_error_of_the_system_are_printed(
     assert "the disk is full (the write itself is committed as snapshot 3)" in answer.error
 
 
-def test_files_that_overlap_on_a_level_are_shown_with_what_is_wrong(
-    run: Run, tmp_path: Path
-) -> None:
+def test_inspect_reports_overlapping_files_of_a_level(run: Run, tmp_path: Path) -> None:
     made = Catalog(str(tmp_path)).create_table(
         "db.t", "id INT NOT NULL", primary_key=["id"], options={"bucket": "1"}
     )

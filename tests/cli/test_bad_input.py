@@ -1,4 +1,4 @@
-"""Every command with a damaged table and with odd arguments: one paragraph, exit status 1 or 2, the table unchanged."""
+"""Every command with damaged tables and odd arguments fails cleanly and changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ODD = ["", " ", "nope", "-1", "0", "9" * 40, "1e400", "NaN", "a=b", "=", ";", ",
 
 
 def build(root: Path) -> None:
-    """Make a table with partitions, deletion vectors, an index, statistics, a tag, a branch and a consumer."""
+    """Create a table with deletion vectors, an index, statistics, a tag, a branch, a consumer."""
     table = new_table(
         root, "p STRING, k BIGINT, v STRING", key=("p", "k"), partition_by=("p",),
         deletion_vectors__enabled="true", file_index__bloom_filter__columns="v",
@@ -89,7 +89,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kinds(root: Path) -> list[Path]:
-    """Return one file of each kind, the newest."""
+    """Return the newest file of each kind."""
     newest: dict[str, Path] = {}
     for path in sorted(root.rglob("*")):
         if path.is_file():
@@ -99,7 +99,7 @@ def kinds(root: Path) -> list[Path]:
 
 
 def damages(data: bytes, chance: random.Random) -> Iterator[bytes | None]:
-    """Yield what may have become of a file; None if it is lost."""
+    """Yield damaged contents of a file; None stands for a missing file."""
     yield None
     yield b""
     yield data[: len(data) // 2]
@@ -131,7 +131,7 @@ def content(root: Path) -> dict[Path, bytes]:
 
 
 class Runner:
-    """Runs commands as the entry point does, and holds what is true of each."""
+    """Runs commands through the entry point, and checks what holds for every command."""
 
     def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
         self.patch, self.capture = patch, capture
@@ -165,7 +165,7 @@ def runner(
 
 
 def arguments_of(command: list[str], root: Path, table: str = TABLE) -> list[str]:
-    """Insert warehouse and table behind the name of a command."""
+    """Insert warehouse and table after the name of a command."""
     names = 2 if command[0] in ("tag", "branch", "quarantine") else 1
     return [*command[:names], str(root), table, *command[names:]]
 
@@ -179,7 +179,7 @@ def spoil(sound: Path, root: Path, path: Path, data: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_files_are_named_in_one_paragraph_by_every_command(
+def test_every_command_reports_damaged_files_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, seed: int
 ) -> None:
     chance, root = random.Random(seed), tmp_path / "w"  # noqa: S311
@@ -198,7 +198,7 @@ def test_damaged_files_are_named_in_one_paragraph_by_every_command(
                 assert content(root) == before, (path, data)
 
 
-def test_directories_in_place_of_files_are_named(
+def test_directories_in_place_of_files_are_reported(
     runner: Runner, sound: Path, tmp_path: Path
 ) -> None:
     root, chance = tmp_path / "w", random.Random(1)  # noqa: S311
@@ -269,7 +269,7 @@ def test_odd_arguments_are_refused_in_one_paragraph(
 
 
 def test_processes_end_without_a_traceback(sound: Path) -> None:
-    """As real processes: a name that is no text, a reader that goes away, and a warehouse that is a file."""
+    """Run processes with a file name that is not UTF-8, a closed pipe, and a file as warehouse."""
     command = [sys.executable, "-m", "paimon_orch.cli"]
     table = [str(sound), TABLE]
     for arguments in (

@@ -1,4 +1,4 @@
-"""Commands on databases and tables as a whole, and ``alter``: what they do, say and refuse."""
+"""Commands on databases and whole tables, ``alter``, ``analyze`` and ``move-postponed``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(root: str) -> Table:
     return made
 
 
-def test_databases_are_made_listed_and_dropped(root: str) -> None:
+def test_databases_are_created_listed_and_dropped(root: str) -> None:
     for command in (["database", "list"], ["tables"]):
         with pytest.raises(NotFoundError, match="does not exist; check the path of the warehouse"):
             run_command(*command, root)
@@ -53,7 +53,7 @@ def test_databases_are_made_listed_and_dropped(root: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a/b", "..", "sys", "a$b"])
-def test_a_database_needs_a_name_of_its_own(root: str, name: str) -> None:
+def test_invalid_database_names_are_refused(root: str, name: str) -> None:
     with pytest.raises(InputError, match="database name"):
         run_command("database", "create", root, name)
     assert not Path(root).exists()
@@ -66,7 +66,7 @@ def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
     assert run_command("tables", root) == "other.t2"
     assert run_command("tables", root, "db") == "none"
     assert len(rows_of(Catalog(root).table("other.t2"))) == 1
-    assert invoke("drop", root, "other.t2").exit_code == 1  # nobody answers
+    assert invoke("drop", root, "other.t2").exit_code == 1  # no answer on stdin
     with pytest.raises(InputError, match="still exists"):
         run_command("drop", root, "other.t2", answer="n\n")
     run_command("drop", root, "other.t2", answer="y\n")
@@ -75,7 +75,7 @@ def test_tables_are_listed_renamed_and_dropped(root: str, table: Table) -> None:
     assert run_command("tables", root) == "none"
 
 
-def test_a_rename_meets_what_is_there(root: str, table: Table) -> None:
+def test_rename_refuses_existing_and_missing_names(root: str, table: Table) -> None:
     catalog = Catalog(root)
     catalog.create_table("db.taken", "id INT")
     for to, message in (("db.taken", "exists already"), ("no.t", "no database 'no'")):
@@ -90,7 +90,7 @@ def test_a_rename_meets_what_is_there(root: str, table: Table) -> None:
     assert len(rows_of(catalog.table("db.t"))) == 1
 
 
-def test_alter_changes_everything_at_once(root: str, table: Table) -> None:
+def test_alter_makes_all_changes_in_one_schema(root: str, table: Table) -> None:
     changes = [
         *("--rename", "v=w", "--type", "w=BIGINT", "--add", "note VARCHAR(20) after id"),
         *("--add", "a.zip INT", "--default", "note=none", "--move", "w first"),
@@ -121,7 +121,7 @@ def test_alter_changes_everything_at_once(root: str, table: Table) -> None:
     assert rows_of(table) == [(10, 1, None, {"city": "Bern", "zip": None})]
 
 
-def test_alter_takes_things_back(root: str, table: Table) -> None:
+def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> None:
     run_command("alter", root, "db.t", "--set", "k=1", "--comment", "c", "--column-comment", "v=x")
     run_command("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
     run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST")
@@ -159,12 +159,12 @@ def test_alter_refuses_and_changes_nothing(
     assert table.stores.schemas.ids() == [0]
 
 
-def test_every_command_says_what_it_is_for() -> None:
+def test_catalog_commands_have_help_pages() -> None:
     for command in ("database", "tables", "create", "rename", "drop", "alter"):
         assert len(run_command(command, "--help").splitlines()) > 5
 
 
-def test_analyze_tells_what_it_found(root: str, table: Table) -> None:
+def test_analyze_prints_the_statistics(root: str, table: Table) -> None:
     assert run_command("analyze", root, "db.t", "--dry-run").startswith("would read 0 buckets")
     planned = json.loads(
         run_command("analyze", root, "db.t", "--columns", "id", "--dry-run", "--json")
@@ -180,7 +180,7 @@ def test_analyze_tells_what_it_found(root: str, table: Table) -> None:
         run_command("analyze", root, "db.t", "--columns", "id", "--all-columns")
 
 
-def test_rows_that_wait_are_told_and_moved(root: str) -> None:
+def test_move_postponed_counts_rows_in_a_dry_run(root: str) -> None:
     run_command(
         "create",
         root,
@@ -201,7 +201,7 @@ def test_rows_that_wait_are_told_and_moved(root: str) -> None:
     )
 
 
-def test_rows_that_wait_are_compacted(root: str, spark: SparkSession) -> None:
+def test_compact_moves_postponed_rows(root: str, spark: SparkSession) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.batch-write-fixed-bucket=false")
     run_command("create", root, "db.t", "--columns", "id INT", "--primary-key", "id", *options)
     table = Catalog(root).table("db.t")
@@ -211,9 +211,7 @@ def test_rows_that_wait_are_compacted(root: str, spark: SparkSession) -> None:
     assert rows_of(table) == [(1,), (2,)]
 
 
-def test_a_load_that_is_repeated_is_committed_once(
-    root: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path, spark: SparkSession) -> None:
     run_command("create", root, "db.t", "--columns", "id INT")
     source = tmp_path / "rows.jsonl"
     source.write_text('{"id": 1}\n{"id": 2}\n')
@@ -227,7 +225,7 @@ def test_a_load_that_is_repeated_is_committed_once(
         run_command(*load)
 
 
-def test_spark_writes_to_postpone_buckets_that_are_real_at_once(
+def test_spark_writes_rows_of_a_postpone_table_to_real_buckets(
     root: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     options = ("--option", "bucket=-2", "--option", "postpone.default-bucket-num=2")
@@ -247,7 +245,7 @@ def test_spark_writes_to_postpone_buckets_that_are_real_at_once(
     assert rows_of(table) == [(n, str(n + 50)) for n in range(50)]
 
 
-def test_figures_of_columns_are_gathered_by_spark(root: str, spark: SparkSession) -> None:
+def test_spark_computes_column_statistics(root: str, spark: SparkSession) -> None:
     table = Catalog(root).create_table(
         "db.t", "id INT, v STRING", primary_key=["id"], options={"bucket": "2"}
     )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-import typer
-from support.commands import run_command
-from typer.main import get_command
+from support.commands import option_names, run_command, walk_commands
 
-from paimon_orch.cli.app import app
 from paimon_orch.cli.help_page import Panel
 
 GROUPS = {"branch", "database", "quarantine", "tag"}
@@ -22,18 +18,7 @@ DELETES_NOTHING = {
 }
 
 
-def walk_commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
-    """Yield all commands with their names, such as ``tag create``."""
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        for inner_name, inner in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {inner_name}".strip(), inner
-
-
 COMMANDS = dict(walk_commands())
-
-
-def option_names(command: typer.core.TyperCommand) -> set[str]:
-    return {name for parameter in command.params for name in parameter.opts}
 
 
 def test_the_lists_of_this_module_name_existing_commands() -> None:

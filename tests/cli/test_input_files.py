@@ -1,4 +1,4 @@
-"""What users give commands that run on Spark: encodings, malformed files, expressions that fail, and dry runs."""
+"""Input of commands that run on Spark: encodings, malformed files, failing expressions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_files_with_different_headers_are_refused(
         ("v = cast(unhex('ff') as string)", "column 'v' has text that is not UTF-8"),
     ],
 )
-def test_a_new_value_that_cannot_be_computed_is_named_with_its_column(
+def test_an_update_that_fails_names_its_column_and_expression(
     spark: SparkSession, table: Table, root: str, assignment: str, message: str
 ) -> None:
     before = stored_files(table)
@@ -175,7 +175,7 @@ def test_a_merge_parses_decimal_text_exactly(
     ]
 
 
-def test_failures_of_spark_that_are_not_of_the_data_keep_their_class() -> None:
+def test_spark_failures_not_caused_by_data_are_not_input_errors() -> None:
     failure = translate_failure(
         "load", RuntimeError("[TASK_LOST] An executor is gone SQLSTATE: XX000"), 3
     )

@@ -76,7 +76,7 @@ def test_snapshots_expire_by_time(tmp_path: Path, table: Table) -> None:
     assert table.stores.snapshots.ids() == [4]
 
 
-def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Table) -> None:
+def test_orphan_files_are_quarantined_restored_and_deleted(tmp_path: Path, table: Table) -> None:
     orphan = Path(table.paths.manifest_dir) / "manifest-x"
     orphan.write_bytes(b"12345")
     backdate_files(table)
@@ -96,7 +96,7 @@ def test_orphans_are_removed_or_put_aside_and_restored(tmp_path: Path, table: Ta
     assert not orphan.exists()
 
 
-def test_quarantined_files_are_deleted_after_their_time(tmp_path: Path, table: Table) -> None:
+def test_quarantine_empty_deletes_only_old_files(tmp_path: Path, table: Table) -> None:
     (Path(table.paths.manifest_dir) / "manifest-x").write_bytes(b"12345")
     backdate_files(table)
     where = (str(tmp_path), "db.t")
@@ -109,7 +109,7 @@ def test_quarantined_files_are_deleted_after_their_time(tmp_path: Path, table: T
     assert "none" in run("quarantine", "list", *where).stdout
 
 
-def test_a_check_prints_a_line_a_finding_and_exits_with_one(tmp_path: Path, table: Table) -> None:
+def test_check_prints_one_line_per_finding_and_exits_with_1(tmp_path: Path, table: Table) -> None:
     sound = run("check", str(tmp_path), "db.t", "--deep")
     assert (sound.exit_code, sound.stdout) == (0, "0 findings in 4 versions and 4 data files\n")
 
@@ -124,7 +124,7 @@ def test_a_check_prints_a_line_a_finding_and_exits_with_one(tmp_path: Path, tabl
     assert [finding["rule"] for finding in document["findings"]] == ["missing-file"]
 
 
-def test_external_paths_that_are_left_alone_are_told(tmp_path: Path) -> None:
+def test_skipped_external_paths_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "shared"
     new_table(
         tmp_path / "w",
@@ -134,11 +134,11 @@ def test_external_paths_that_are_left_alone_are_told(tmp_path: Path) -> None:
     where = (str(tmp_path / "w"), "db.t")
 
     assert f"skipped: {path}: it does not end in" in run("remove-orphan-files", *where).stdout
-    told = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
-    assert len(told["left_alone"]) == 1
+    document = json.loads(run("remove-orphan-files", *where, "--json", "--dry-run").stdout)
+    assert len(document["left_alone"]) == 1
 
 
-def test_a_partition_alone_is_cleaned(tmp_path: Path) -> None:
+def test_only_the_given_partition_is_cleaned(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",))
     table.upsert(table_of("p k", [(1, 1), (2, 2)]))
     for number in (1, 2):
@@ -183,7 +183,7 @@ def test_manifests_are_merged(tmp_path: Path, table: Table) -> None:
     assert "nothing was changed" in run(*command).stdout
 
 
-def test_lost_files_are_taken_out(tmp_path: Path, table: Table) -> None:
+def test_missing_files_are_removed_from_the_metadata(tmp_path: Path, table: Table) -> None:
     for path in Path(table.paths.root).glob("bucket-0/*"):
         path.unlink()
     command = ("remove-unexisting-files", str(tmp_path), "db.t")
@@ -202,7 +202,7 @@ def test_buckets_are_rescaled(tmp_path: Path, table: Table) -> None:
     assert "0 partitions" in run(*command).stdout
 
 
-def test_tags_come_and_expire(tmp_path: Path) -> None:
+def test_due_tags_are_created_and_expire(tmp_path: Path) -> None:
     table = new_table(tmp_path, tag__automatic_creation="process-time")
     table.upsert(table_of("k v", [(1, "a")]))
     where = (str(tmp_path), "db.t")
@@ -221,15 +221,15 @@ def test_tags_come_and_expire(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["expire-snapshots", "remove-orphan-files", "expire-tags"])
 @pytest.mark.parametrize("text", ["20260131", "2026", "1769817600", "99999999999999999999"])
-def test_numbers_that_are_no_time_of_a_table_are_refused(
+def test_dates_without_dashes_and_epoch_seconds_are_refused(
     tmp_path: Path, table: Table, command: str, text: str
 ) -> None:
-    """As epoch milliseconds a date without dashes is some hour in 1970: nothing would go, and nobody be told."""
+    """Read as epoch milliseconds they are in 1970, so nothing would be deleted without a note."""
     with pytest.raises(InputError, match=f"--older-than '{text}' is neither a duration"):
         invoke(command, str(tmp_path), "db.t", "--older-than", text)
 
 
-def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
+def test_quarantine_restore_reports_files_that_it_cannot_move(tmp_path: Path, table: Table) -> None:
     orphan = Path(table.paths.manifest_dir) / "manifest-x"
     orphan.write_bytes(b"12345")
     backdate_files(table)
@@ -240,12 +240,12 @@ def test_what_cannot_be_restored_is_told(tmp_path: Path, table: Table) -> None:
         with pytest.raises(NotFoundError, match="has no folder"):
             invoke("quarantine", "restore", *where, "--folder", folder, "--dry-run")
     orphan.write_bytes(b"newer")
-    told = "restored 0 files; 1 remain: their paths are taken, or lead through a link"
-    assert run("quarantine", "restore", *where).stdout.strip() == told
+    expected = "restored 0 files; 1 remain: their paths are taken, or lead through a link"
+    assert run("quarantine", "restore", *where).stdout.strip() == expected
 
 
 @pytest.mark.parametrize("command", ["rescale", "remove-orphan-files", "compact"])
-def test_a_list_of_no_partitions_is_refused(tmp_path: Path, table: Table, command: str) -> None:
+def test_an_empty_list_of_partitions_is_refused(tmp_path: Path, table: Table, command: str) -> None:
     with pytest.raises(InputError, match="--partitions names no partition"):
         invoke(command, str(tmp_path), "db.t", "--partitions", " ; ")
 
@@ -300,7 +300,7 @@ def test_a_maximum_below_the_minimum_is_refused(tmp_path: Path, table: Table) ->
     assert table.stores.snapshots.ids() == [1, 2, 3, 4]
 
 
-def test_a_time_longer_than_there_are_years_is_no_traceback(tmp_path: Path, table: Table) -> None:
+def test_a_duration_out_of_range_is_refused(tmp_path: Path, table: Table) -> None:
     where = ("quarantine", "empty", str(tmp_path), "db.t", "--older-than")
 
     assert "deleted 0" in run(*where, "9000000 d").stdout

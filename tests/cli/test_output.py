@@ -1,4 +1,4 @@
-"""Rows that a format cannot hold as they are: text that is not UTF-8, years that Python lacks, nested values."""
+"""Output of values that need a conversion: invalid UTF-8, years out of range, nested values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_timestamps_of_all_years_are_written(
     ]
 
 
-def test_milliseconds_far_beyond_the_range_of_arrow_are_written() -> None:
+def test_milliseconds_out_of_the_range_of_arrow_are_written() -> None:
     column = pa.array([2**62], pa.int64()).view(pa.timestamp("ms"))
 
     assert lines({"t": column}) == [{"t": "+146140482-04-24T15:36:27.904"}]
@@ -105,13 +105,13 @@ def test_csv_of_nested_columns_is_refused_before_anything_is_written() -> None:
     sink = io.BytesIO()
     rows = pa.table({"id": [1], "tags": [["a"]]})
 
-    with pytest.raises(InputError, match=r"column 'tags' is list<.*; leave it out by --columns"):
+    with pytest.raises(InputError, match=r"column 'tags' is list<.*; leave it out with --columns"):
         write_rows(rows.to_reader(), "csv", sink)
 
     assert sink.getvalue() == b""
 
 
-def test_brackets_and_colons_of_the_data_are_printed_as_they_are(
+def test_brackets_and_colons_of_the_data_are_not_interpreted_as_markup(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")

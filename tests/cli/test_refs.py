@@ -1,4 +1,4 @@
-"""Commands on tags, branches, rollback and dropped partitions: what they do and say."""
+"""Commands on tags and branches, rollback, drop-partitions and truncate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(table: Table, command: str, *arguments: str) -> str:
     return run_command(*command.split(), warehouse, "db.t", *arguments)
 
 
-def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
+def test_tags_are_created_moved_renamed_and_deleted(table: Table) -> None:
     assert run(table, "tag list") == "none"
     assert run(table, "tag create", "one", "--snapshot", "1") == "tag one keeps snapshot 1"
     run(table, "tag create", "two", "--time-retained", "30 d")
@@ -47,39 +47,39 @@ def test_tags_are_made_moved_named_anew_and_deleted(table: Table) -> None:
         run(table, "tag create", "x", "--time-retained", "soon")
 
 
-def test_a_tag_is_deleted_with_what_only_it_keeps(table: Table) -> None:
+def test_a_tag_is_deleted_with_files_that_only_it_references(table: Table) -> None:
     table.tags.create("kept", 1)
     table.overwrite(table_of("dt k v", [("a", 5, "e")]))
     expire_snapshots(table, retain_max=1)
     before = stored_files(table)
 
-    told = run(table, "tag delete", "kept", "--dry-run")
-    assert (told.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
+    output = run(table, "tag delete", "kept", "--dry-run")
+    assert (output.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
     done = run(table, "tag delete", "kept")
 
-    gone = before - stored_files(table)
-    assert done == f"deleted tag kept with {len(gone) - 1} files"
-    assert any("/bucket-0/data-" in path for path in gone)
+    deleted = before - stored_files(table)
+    assert done == f"deleted tag kept with {len(deleted) - 1} files"
+    assert any("/bucket-0/data-" in path for path in deleted)
     assert unreferenced_files(table) == set()
 
 
-def test_branches_are_made_followed_and_deleted(table: Table) -> None:
+def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     table.tags.create("base", 1)
     run(table, "branch create", "dev", "--tag", "base")
     run(table, "branch create", "empty")
     assert run(table, "branch list").split() == ["dev", "empty"]
-    told = run(table, "branch fast-forward", "dev", "--dry-run")
-    assert told.startswith("would move main from snapshot 2 to 1 of branch dev")
+    output = run(table, "branch fast-forward", "dev", "--dry-run")
+    assert output.startswith("would move main from snapshot 2 to 1 of branch dev")
     assert run(table, "branch fast-forward", "dev") == "main is at snapshot 1 of branch dev"
-    told = run(table, "branch delete", "dev", "--dry-run")
-    assert told.startswith("would delete branch dev, 1 snapshots and 1 tags")
+    output = run(table, "branch delete", "dev", "--dry-run")
+    assert output.startswith("would delete branch dev, 1 snapshots and 1 tags")
     run(table, "branch delete", "empty")
 
     assert table.branches.names() == ["dev"]
     assert len(rows_of(table)) == 2
 
 
-def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
+def test_a_dry_run_of_a_rollback_names_both_snapshots(table: Table) -> None:
     assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
         "would roll back from snapshot 2 to 1"
     )
@@ -94,8 +94,8 @@ def test_a_rollback_is_told_before_it_is_done(table: Table) -> None:
 
 def test_partitions_are_dropped(table: Table) -> None:
     null = "dt=__DEFAULT_PARTITION__"
-    told = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
-    assert told == "would remove 2 buckets of 3 rows; nothing was changed"
+    output = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
+    assert output == "would remove 2 buckets of 3 rows; nothing was changed"
 
     done = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
 
@@ -113,7 +113,7 @@ def test_all_rows_are_removed(table: Table) -> None:
     assert rows_of(table) == []
 
 
-def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) -> None:
+def test_a_watermark_selects_the_first_snapshot_at_or_after_it(table: Table) -> None:
     for number in (1, 2):
         path = Path(table.stores.snapshots.path(number))
         path.write_text(json.dumps(json.loads(path.read_bytes()) | {"watermark": number * 1000}))
@@ -124,7 +124,7 @@ def test_a_watermark_names_the_first_snapshot_that_has_reached_it(table: Table) 
     assert run(table, "rollback", "--watermark", "1000") == "snapshot 1 is the newest one now"
 
 
-def test_what_would_be_refused_is_refused_in_a_dry_run(table: Table) -> None:
+def test_a_dry_run_refuses_what_the_command_refuses(table: Table) -> None:
     run(table, "branch create", "empty")
 
     for command, name, reason in (
@@ -137,6 +137,6 @@ def test_what_would_be_refused_is_refused_in_a_dry_run(table: Table) -> None:
             run(table, f"branch {command}", name, "--dry-run")
 
 
-def test_a_branch_without_a_name_is_not_main(table: Table) -> None:
+def test_an_empty_branch_name_is_refused(table: Table) -> None:
     with pytest.raises(PaimonError, match="branch"):
         run(table, "read", "--branch", "")

@@ -1,4 +1,4 @@
-"""Commands that change single rows, and sorting: what they do, say and refuse."""
+"""Commands that change rows, and ``compact --order-by``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
         (["--order-by", "id", "--strategy", "minor"], "contradict"),
     ],
 )
-def test_options_of_sorting_that_contradict_are_refused(
+def test_contradicting_sort_options_are_refused(
     root: str, table: Table, arguments: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -102,7 +102,7 @@ def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
         run_command("compact", root, "db.k", "--order-by", "id", "--dry-run")
 
 
-def test_commands_say_which_rows_readers_do_not_see_and_compact_on_request(
+def test_writes_report_rows_that_are_not_visible_and_compact_on_request(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:
     options = {"bucket": "1", "deletion-vectors.enabled": "true"}
@@ -167,7 +167,7 @@ def test_a_failed_compaction_reports_that_the_write_is_committed(
         ("merge-into", ["--from", ".", "--on", "true"]),
     ],
 )
-def test_a_compaction_that_is_not_possible_is_refused_before_the_write(
+def test_an_impossible_compaction_is_refused_before_the_write(
     root: str, command: str, arguments: list[str]
 ) -> None:
     options = {"clustering.incremental": "true", "clustering.columns": "id"}

@@ -1,5 +1,9 @@
-"""Runs commands of the command line in this process."""
+"""Runs commands of the command line in this process, and lists them."""
 
+from collections.abc import Iterator
+
+from typer.core import TyperCommand
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from paimon_orch.cli.app import app
@@ -15,7 +19,19 @@ def invoke(*arguments: str, answer: str | None = None) -> Result:
 
 
 def run_command(*arguments: str, answer: str | None = None) -> str:
-    """What a command printed that did what it was told."""
+    """Run a command that succeeds, and return its output."""
     result = invoke(*arguments, answer=answer)
     assert result.exit_code == 0, result.output
     return result.stdout.strip()
+
+
+def walk_commands() -> Iterator[tuple[str, TyperCommand]]:
+    """Yield all commands with their names, such as ``tag create``."""
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        for inner_name, inner in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {inner_name}".strip(), inner
+
+
+def option_names(command: TyperCommand) -> set[str]:
+    """Return the names of a command's options, such as ``--json``."""
+    return {name for parameter in command.params for name in parameter.opts}

@@ -1,0 +1,120 @@
+"""``--json`` prints one JSON document, with the same keys whether a run changes something or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import invoke, option_names, walk_commands
+from support.tables import new_table, table_of
+
+NEEDS_SPARK = {"ingest", "merge-into"}  # tests of their documents are in test_input_files.py
+
+# Commands after warehouse and table, in the order in which they run, with keys of their document.
+STEPS: list[tuple[str, list[str], set[str]]] = [
+    ("inspect", [], {"table", "snapshot", "totals"}),
+    ("check", [], {"findings"}),
+    ("compact", ["--dry-run"], {"files", "decisions"}),
+    ("delete", ["--where", "k = 1", "--dry-run"], {"files", "rows"}),
+    ("update", ["--set", "v = 'x'", "--dry-run"], {"files", "rows"}),
+    ("analyze", ["--dry-run"], {"columns", "buckets_to_read"}),
+    ("rewrite-file-index", ["--dry-run"], {"files", "snapshots"}),
+    ("alter", ["--add", "n INT", "--dry-run"], {"previous_schema_id", "schema_id", "added"}),
+    ("alter", ["--add", "n INT"], {"previous_schema_id", "schema_id", "removed", "added"}),
+    ("tag create", ["t1"], {"tag", "snapshot_id"}),
+    ("tag rename", ["t1", "t2"], {"tag", "previous_name"}),
+    ("branch create", ["dev", "--tag", "t2"], {"branch", "tag"}),
+    (
+        "branch fast-forward",
+        ["dev", "--dry-run"],
+        {"branch", "snapshot_id", "previous_snapshot_id"},
+    ),
+    ("branch fast-forward", ["dev"], {"branch", "snapshot_id", "previous_snapshot_id"}),
+    ("branch delete", ["dev", "--dry-run"], {"branch", "snapshots", "tags"}),
+    ("branch delete", ["dev"], {"branch"}),
+    ("tag delete", ["t2", "--dry-run"], {"tag", "files"}),
+    ("tag delete", ["t2"], {"tag", "files"}),
+    ("drop-partitions", ["--partitions", "p=20200101", "--dry-run"], {"buckets", "rows"}),
+    ("drop-partitions", ["--partitions", "p=20200101"], {"snapshot_id", "rows"}),
+    ("truncate", ["--dry-run"], {"buckets", "rows"}),
+    ("truncate", [], {"snapshot_id", "rows"}),
+    ("rollback", ["--snapshot", "2", "--dry-run"], {"snapshot_id", "previous_snapshot_id"}),
+    ("rollback", ["--snapshot", "2"], {"snapshot_id", "previous_snapshot_id"}),
+    ("rescale", ["--bucket-num", "2"], {"committed"}),
+    ("compact-manifests", [], {"snapshot_id"}),
+    ("expire-snapshots", ["--retain-max", "1", "--retain-min", "1"], {"snapshots"}),
+    ("expire-changelogs", [], {"changelogs"}),
+    (
+        "expire-partitions",
+        ["--expiration-time", "30 d", "--timestamp-formatter", "yyyyMMdd", "--dry-run"],
+        {"partitions", "rows"},
+    ),
+    ("remove-unexisting-files", [], {"files", "rows"}),
+    ("remove-orphan-files", [], {"files", "bytes", "left_alone"}),
+    ("quarantine restore", ["--dry-run"], {"files"}),
+    ("quarantine restore", [], {"files", "remaining_files"}),
+    ("quarantine empty", ["--dry-run"], {"files"}),
+    ("quarantine empty", [], {"files"}),
+    ("rename", ["db.t2"], {"table", "previous_name"}),
+]
+LISTS = ["tag list", "branch list", "quarantine list", "expire-tags"]
+LISTS.append("trigger-tag-automatic-creation")
+CATALOG_STEPS: list[tuple[list[str], set[str]]] = [
+    (["database", "create", "W", "other"], {"database"}),
+    (["create", "W", "other.a", "--columns", "id INT"], {"table", "location", "schema_id"}),
+    (["drop", "W", "other.a", "--dry-run"], {"table", "deleted", "snapshots", "files", "bytes"}),
+    (["drop", "W", "other.a", "--yes"], {"table", "deleted"}),
+    (["drop", "W", "other.a", "--yes", "--if-exists"], {"table", "deleted"}),
+    (["create", "W", "other.b", "--columns", "id INT"], {"table"}),
+    (["database", "drop", "W", "other", "--cascade", "--dry-run"], {"database", "tables"}),
+    (["database", "drop", "W", "other", "--cascade"], {"database", "tables"}),
+]
+
+
+def document(*arguments: str) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    table = new_table(
+        tmp_path, "p INT, k BIGINT, v STRING", key=("p", "k"), partition_by=("p",), bucket="1"
+    )
+    for text in "ab":
+        table.upsert(table_of("p k v", [(20200101, 1, text), (29990101, 2, text)]))
+    return str(tmp_path)
+
+
+def test_each_command_on_a_table_prints_one_document(root: str) -> None:
+    for name in LISTS:
+        assert document(*name.split(), root, "db.t") == []
+    for name, arguments, keys in STEPS:
+        values = document(*name.split(), root, "db.t", *arguments)
+        assert keys <= values.keys(), (name, values)
+
+
+def test_move_postponed_prints_one_document(tmp_path: Path) -> None:
+    new_table(tmp_path, bucket="-2")
+
+    assert document("move-postponed", str(tmp_path), "db.t") == {"snapshot_id": None, "rows": 0}
+
+
+def test_each_command_on_a_catalog_prints_one_document(root: str) -> None:
+    assert document("tables", root) == ["db.t"]
+    assert document("database", "list", root) == ["db"]
+    for arguments, keys in CATALOG_STEPS:
+        values = document(*(root if word == "W" else word for word in arguments))
+        assert keys <= values.keys(), (arguments, values)
+
+
+def test_every_command_with_json_is_tested_here() -> None:
+    tested = {name for name, *_ in STEPS} | set(LISTS) | NEEDS_SPARK
+    tested |= {" ".join(words[: words.index("W")]) for words, _ in CATALOG_STEPS}
+    tested |= {"tables", "database list", "move-postponed"}
+    assert tested == {
+        name for name, command in walk_commands() if "--json" in option_names(command)
+    }
