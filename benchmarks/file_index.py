@@ -180,11 +180,11 @@ def _questions(table: Table, data: bytes) -> dict[str, Callable[[], object]]:
         return FilePruner(table.schema, predicate, table.stores.schemas.get)
 
     def ask() -> int:
-        return len(pruner().files(entries[0].partition, found))
+        return len(pruner().select_files([(entries[0].partition, found)])[0])
 
     def plan() -> int:
         manifest = open_manifest(data, "manifest")
-        return len(manifest.entries(pruner().choose(manifest, everything)))
+        return len(manifest.entries(pruner().select_rows(manifest, everything)))
 
     assert 0 < ask() == plan() < len(found)
     return {"decode": lambda: open_manifest(data, "manifest").entries(), "ask": ask, "plan": plan}

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import (
@@ -20,11 +21,12 @@ from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
 from paimon_orch.files.schema_evolution.evolve import evolve, find_source_field
-from paimon_orch.files.stats.evaluator import (
+from paimon_orch.files.stats.column_bounds import (
+    ColumnBounds,
     build_constant_stats,
-    build_matcher,
     convert_footer_stats,
 )
+from paimon_orch.files.stats.evaluator import may_match
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -252,22 +254,21 @@ class FileReader:
         names = collect_columns(predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         columns = {c.field.name: c for c in self._columns(at, fields, opened.names)}
-        may_match = build_matcher(predicate)
+        groups = range(opened.num_row_groups)
 
-        def stats_of(group: int, name: str) -> ColumnStats:
+        @cache
+        def bounds_of(name: str) -> ColumnBounds:
             column = columns.get(name)
             if column is None:
-                return ColumnStats()
+                return ColumnBounds.unknown()
             if column.physical is None:
-                return build_constant_stats(column.constant, column.field.type)
-            found = opened.row_group_statistics(group, column.physical)
-            return convert_footer_stats(found, column.physical_type, column.field.type)
+                return ColumnBounds.of([build_constant_stats(column.constant, column.field.type)])
+            footers = [opened.row_group_statistics(group, column.physical) for group in groups]
+            types = column.physical_type, column.field.type
+            return ColumnBounds.of([convert_footer_stats(footer, *types) for footer in footers])
 
-        return [
-            group
-            for group in range(opened.num_row_groups)
-            if may_match(partial(stats_of, group), opened.row_group_rows(group))
-        ]
+        row_counts = np.array([opened.row_group_rows(group) for group in groups], np.int64)
+        return np.flatnonzero(may_match(predicate, bounds_of, row_counts)).tolist()
 
     def _file_schema(self, at: BucketFile) -> TableSchema:
         schema = self.schemas.get(at.file.schema_id)

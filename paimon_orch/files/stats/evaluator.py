@@ -1,263 +1,203 @@
-"""What statistics say of a predicate: whether it can hold for a row, or fail.
+"""Which files may have a row that satisfies a predicate, by the statistics of their columns.
 
-A column's bounds enclose all its values but null and NaN. Each test is judged by what it *may* be for some row, true
-or false; where nothing is known both are possible. Combining the judgements keeps this: a predicate that may not be
-true is true for no row, so that skipping the rows changes no answer.
+The bounds of a column enclose all its values except null and NaN. The evaluator computes for each predicate whether it
+may be true, and whether it may be false, for some row of a file; both where nothing is known. A file where a predicate
+cannot be true has no matching row. All files of a batch are evaluated together; a single file is a batch of one.
 
 See docs/format/statistics.md#use-on-read.
 """
 
-from collections.abc import Callable
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from paimon_orch.files.stats.collector import to_internal_value
-from paimon_orch.format.row.simple_stats import ColumnStats
-from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.files.stats.column_bounds import UNKNOWN_COUNT, ColumnBounds
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.bytes.binary_batch import to_object_array
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
-StatsOf = Callable[[str], ColumnStats]
-UNKNOWN_STATS = ColumnStats()
-_ALL_ROWS = 2**63 - 1
-LIKE_WILDCARDS = "%_\\"
-_INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
-_PYTHON_TYPES = {
-    TypeRoot.BOOLEAN: bool,
-    TypeRoot.FLOAT: float,
-    TypeRoot.DOUBLE: float,
-    TypeRoot.DECIMAL: Decimal,
-    TypeRoot.CHAR: str,
-    TypeRoot.VARCHAR: str,
-    TypeRoot.BINARY: bytes,
-    TypeRoot.VARBINARY: bytes,
-    TypeRoot.DATE: date,
-    TypeRoot.TIME: time,
-    TypeRoot.TIMESTAMP: datetime,
-    TypeRoot.TIMESTAMP_LTZ: datetime,
-}
-_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
+BoundsOf = Callable[[str], ColumnBounds]
+"""Returns the statistics of a column in the files of a batch."""
+
+_LIKE_WILDCARDS = "%_\\"
+_MAX_COMPARISONS = 65_536  # of values with files in one step, which bounds the memory
 
 
-class PossibleOutcome(NamedTuple):
-    """What a predicate may be for some row."""
+class _PossibleOutcomes(NamedTuple):
+    """What a predicate may be for some row of each file."""
 
-    true: bool
-    false: bool
-
-
-_Evaluator = Callable[[StatsOf, int], PossibleOutcome]
-_UNDECIDED = PossibleOutcome(True, True)
+    true: Mask
+    false: Mask
 
 
-def may_match(predicate: Predicate, stats_of: StatsOf, rows: int) -> bool:
-    """Tell whether one of ``rows`` rows with these statistics may satisfy a bound predicate."""
-    return build_matcher(predicate)(stats_of, rows)
+_UNDECIDED = _PossibleOutcomes(np.ones(1, bool), np.ones(1, bool))
 
 
-def build_matcher(predicate: Predicate) -> Callable[[StatsOf, int], bool]:
-    """Return :func:`may_match` of one predicate, for many files."""
-    judge = _build_evaluator(predicate)
-    return lambda stats_of, rows: judge(stats_of, rows).true
+def may_match(predicate: Predicate, bounds_of: BoundsOf, row_counts: Indices) -> Mask:
+    """Return which files may have a row that satisfies a bound predicate."""
+    return np.broadcast_to(_evaluate(predicate, bounds_of, row_counts).true, row_counts.shape)
 
 
-def _build_evaluator(predicate: Predicate) -> _Evaluator:
+def may_contain(
+    rows: Mapping[str, Sequence[object]], bounds_of: BoundsOf, row_counts: Indices
+) -> Mask:
+    """Return which files may have one of ``rows``: internal values by column, of which None stands for any value."""
+    columns = {name: (to_object_array(values), bounds_of(name)) for name, values in rows.items()}
+    count = len(next(iter(rows.values())))
+    matches = np.zeros(len(row_counts), bool)
+    for part in _slices(count, len(row_counts)):
+        contains = np.ones((part.stop - part.start, len(row_counts)), bool)
+        for values, bounds in columns.values():
+            is_tested = np.array([value is not None for value in values[part]], bool)
+            inside = _Interval(bounds).may_contain(values[part][is_tested, None])
+            contains[is_tested] &= inside & _may_have_values(bounds, row_counts)
+        matches |= contains.any(axis=0)
+    return matches
+
+
+def _slices(values: int, files: int) -> Iterator[slice]:
+    step = max(1, _MAX_COMPARISONS // max(1, files))
+    for start in range(0, values, step):
+        yield slice(start, min(start + step, values))
+
+
+def _evaluate(predicate: Predicate, bounds_of: BoundsOf, row_counts: Indices) -> _PossibleOutcomes:
     match predicate:
-        case Leaf():
-            return _build_leaf_evaluator(predicate)
-        case Not(child=child):
-            negated = _build_evaluator(child)
-            return lambda stats_of, rows: PossibleOutcome(*reversed(negated(stats_of, rows)))
-    parts = [_build_evaluator(child) for child in predicate.children]
-    of_true, of_false = (all, any) if isinstance(predicate, And) else (any, all)
-
-    def judge(stats_of: StatsOf, rows: int) -> PossibleOutcome:
-        found = [part(stats_of, rows) for part in parts]
-        return PossibleOutcome(of_true(o.true for o in found), of_false(o.false for o in found))
-
-    return judge
-
-
-def _build_leaf_evaluator(leaf: Leaf) -> _Evaluator:
-    if leaf.key is not None:  # statistics tell nothing of the keys of a map
-        return lambda _stats_of, _rows: _UNDECIDED
-    if leaf.op == Operator.IS_NULL:
-        return lambda stats_of, rows: _evaluate_is_null(stats_of(leaf.column).null_count, rows)
-    values = [to_internal_value(value) for value in leaf.values]
-    is_float = pa.types.is_floating(leaf.values[0].type)
-    with_nan = any(value != value for value in values)  # noqa: PLR0124 - NaN
-
-    def judge(stats_of: StatsOf, rows: int) -> PossibleOutcome:
-        stats = stats_of(leaf.column)
-        if stats.null_count is not None and stats.null_count >= rows:
-            return PossibleOutcome(False, False)  # unknown for every row
-        if with_nan:
+        case Leaf(key=None):
+            return _evaluate_leaf(predicate, bounds_of(predicate.column), row_counts)
+        case Leaf():  # there are no statistics of the keys of a map
             return _UNDECIDED
-        interval = _Interval(stats.min, stats.max)
-        if leaf.op == Operator.LIKE:
-            return interval.like(values[0])
-        judged = interval.compare(leaf.op, values)
-        # a NaN, which the bounds tell nothing of, fails every test but <>
-        return (
-            PossibleOutcome(judged.true or leaf.op == Operator.NOT_EQUAL, True)
-            if is_float
-            else judged
+        case Not(child=child):
+            return _PossibleOutcomes(*reversed(_evaluate(child, bounds_of, row_counts)))
+    parts = [_evaluate(child, bounds_of, row_counts) for child in predicate.children]
+    true, false = parts[0]
+    for part in parts[1:]:
+        if isinstance(predicate, And):
+            true, false = true & part.true, false | part.false
+        else:
+            true, false = true | part.true, false & part.false
+    return _PossibleOutcomes(true, false)
+
+
+def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, row_counts: Indices) -> _PossibleOutcomes:
+    has_values = _may_have_values(bounds, row_counts)
+    if leaf.op == Operator.IS_NULL:
+        is_unknown = bounds.null_counts == UNKNOWN_COUNT
+        return _PossibleOutcomes(is_unknown | (bounds.null_counts > 0), has_values)
+    operands = _to_operands([to_internal_value(value) for value in leaf.values])
+    is_float = pa.types.is_floating(leaf.values[0].type)
+    if is_float and np.isnan(operands).any():
+        return _PossibleOutcomes(has_values, has_values)
+    interval = _Interval(bounds)
+    if leaf.op == Operator.LIKE:
+        outcomes = interval.like(leaf.values[0].as_py())
+    else:
+        outcomes = interval.compare(leaf.op, operands)
+    if is_float:  # a NaN is outside the bounds and fails every test except <>
+        outcomes = _PossibleOutcomes(
+            outcomes.true | (leaf.op == Operator.NOT_EQUAL), np.ones(1, bool)
         )
+    return _PossibleOutcomes(outcomes.true & has_values, outcomes.false & has_values)
 
-    return judge
+
+def _may_have_values(bounds: ColumnBounds, row_counts: Indices) -> Mask:
+    """Return where some row may not be null; a comparison with null is neither true nor false."""
+    mask: Mask = (bounds.null_counts == UNKNOWN_COUNT) | (bounds.null_counts < row_counts)
+    return mask
 
 
-def _evaluate_is_null(nulls: int | None, rows: int) -> PossibleOutcome:
-    return PossibleOutcome(nulls is None or nulls > 0, nulls is None or nulls < rows)
+def _to_operands(values: Sequence[object]) -> AnyArray:
+    """Return values for comparison with bounds, which are numbers of numpy or objects."""
+    is_number = all(isinstance(value, int | float) for value in values)
+    return np.array(values) if is_number else to_object_array(values)
 
 
 class _Interval:
-    """All values lie between two bounds, each of which may be unknown."""
+    """The range of a column's values in each file; either end may be unknown.
 
-    def __init__(self, low: Any, high: Any) -> None:
-        self._low, self._high = low, high
+    An operand is one value for all files, or a column of values; of these each result has one row per value.
+    """
 
-    def _below(self, value: Any, *, equal: bool) -> bool:
-        """Tell whether a row may have less than the value."""
-        low = self._low
-        return low is None or bool(low < value or (equal and low == value))
+    def __init__(self, bounds: ColumnBounds) -> None:
+        self._bounds = bounds
 
-    def _above(self, value: Any, *, equal: bool) -> bool:
-        high = self._high
-        return high is None or bool(high > value or (equal and high == value))
+    def _test_low(self, test: Callable[[AnyArray], Mask], *, unknown: bool) -> Mask:
+        return _test_bounds(self._bounds.low, self._bounds.has_low, test, unknown=unknown)
 
-    def _may_contain(self, value: Any) -> bool:
-        return self._below(value, equal=True) and self._above(value, equal=True)
+    def _test_high(self, test: Callable[[AnyArray], Mask], *, unknown: bool) -> Mask:
+        return _test_bounds(self._bounds.high, self._bounds.has_high, test, unknown=unknown)
 
-    def _is(self, value: Any) -> bool:
-        """Tell whether all rows have this value."""
-        return self._low is not None and bool(self._low == value and self._high == value)
+    def _may_be_below(self, value: AnyArray, *, or_equal: bool) -> Mask:
+        return self._test_low(lambda low: low <= value if or_equal else low < value, unknown=True)
 
-    def compare(self, op: Operator, values: list[Any]) -> PossibleOutcome:
-        value = values[0]
+    def _may_be_above(self, value: AnyArray, *, or_equal: bool) -> Mask:
+        return self._test_high(
+            lambda high: high >= value if or_equal else high > value, unknown=True
+        )
+
+    def may_contain(self, value: AnyArray) -> Mask:
+        return self._may_be_below(value, or_equal=True) & self._may_be_above(value, or_equal=True)
+
+    def _is_constant(self, value: AnyArray) -> Mask:
+        """Return where all values are equal to ``value``."""
+        is_low = self._test_low(lambda low: low == value, unknown=False)
+        return is_low & self._test_high(lambda high: high == value, unknown=False)
+
+    def compare(self, op: Operator, operands: AnyArray) -> _PossibleOutcomes:
+        if op == Operator.IN:
+            return self._is_in(operands)
+        value = operands[:1]
+        below, above = self._may_be_below, self._may_be_above
         match op:
-            case Operator.IN:
-                return PossibleOutcome(
-                    any(map(self._may_contain, values)), not any(map(self._is, values))
-                )
             case Operator.EQUAL:
-                return PossibleOutcome(self._may_contain(value), not self._is(value))
+                return _PossibleOutcomes(self.may_contain(value), ~self._is_constant(value))
             case Operator.NOT_EQUAL:
-                return PossibleOutcome(not self._is(value), self._may_contain(value))
+                return _PossibleOutcomes(~self._is_constant(value), self.may_contain(value))
             case Operator.LESS:
-                return PossibleOutcome(
-                    self._below(value, equal=False), self._above(value, equal=True)
-                )
+                return _PossibleOutcomes(below(value, or_equal=False), above(value, or_equal=True))
             case Operator.LESS_OR_EQUAL:
-                return PossibleOutcome(
-                    self._below(value, equal=True), self._above(value, equal=False)
-                )
+                return _PossibleOutcomes(below(value, or_equal=True), above(value, or_equal=False))
             case Operator.GREATER:
-                return PossibleOutcome(
-                    self._above(value, equal=False), self._below(value, equal=True)
-                )
+                return _PossibleOutcomes(above(value, or_equal=False), below(value, or_equal=True))
             case Operator.GREATER_OR_EQUAL:
-                return PossibleOutcome(
-                    self._above(value, equal=True), self._below(value, equal=False)
-                )
+                return _PossibleOutcomes(above(value, or_equal=True), below(value, or_equal=False))
         return _UNDECIDED
 
-    def like(self, pattern: str) -> PossibleOutcome:
-        """Judge by the text in front of the first wildcard."""
-        end = next((at for at, char in enumerate(pattern) if char in LIKE_WILDCARDS), len(pattern))
-        if end == len(pattern):
-            return self.compare(Operator.EQUAL, [pattern])
-        prefix = pattern[:end]
-        may_start = (self._low is None or self._low[:end] <= prefix) and self._above(
-            prefix, equal=True
-        )
-        bounds = (self._low, self._high)
-        all_start = all(bound is not None and bound[:end] == prefix for bound in bounds)
-        return PossibleOutcome(may_start, not (all_start and pattern[end:] == "%"))
+    def _is_in(self, operands: AnyArray) -> _PossibleOutcomes:
+        contains = is_constant = np.zeros(1, bool)
+        for part in _slices(len(operands), len(self._bounds.low)):
+            values = operands[part, None]
+            contains = contains | self.may_contain(values).any(axis=0)
+            is_constant = is_constant | self._is_constant(values).any(axis=0)
+        return _PossibleOutcomes(contains, ~is_constant)
+
+    def like(self, pattern: str) -> _PossibleOutcomes:
+        """Compare the text before the first wildcard."""
+        length = next((i for i, char in enumerate(pattern) if char in _LIKE_WILDCARDS), None)
+        if length is None:
+            return self.compare(Operator.EQUAL, to_object_array([pattern]))
+        prefix = to_object_array([pattern[:length]])
+
+        def cut(texts: AnyArray) -> AnyArray:
+            return to_object_array([text[:length] for text in texts])
+
+        may_start = self._test_low(lambda low: cut(low) <= prefix, unknown=True)
+        all_start = self._test_low(lambda low: cut(low) == prefix, unknown=False)
+        all_start &= self._test_high(lambda high: cut(high) == prefix, unknown=False)
+        may_match_prefix = may_start & self._may_be_above(prefix, or_equal=True)
+        return _PossibleOutcomes(may_match_prefix, ~(all_start & (pattern[length:] == "%")))
 
 
-def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
-    """Return statistics without the bounds that cannot be trusted to enclose all values."""
-    low, high = stats.min, stats.max
-    if isinstance(low, float) and low != low or isinstance(high, float) and high != high:  # noqa: PLR0124, RUF021
-        return ColumnStats(None, None, stats.null_count)
-    if is_orc and isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR:
-        return ColumnStats(None, None, stats.null_count)  # padded in one place, not in the other
-    if isinstance(high, str) and high.endswith(("?", "\ufffd")):
-        high = None  # Java's truncation makes a question mark of what must become U+E000
-    return ColumnStats(low, high, stats.null_count)
-
-
-def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
-    """Return the statistics of a column after its values were cast; unknown unless the cast keeps their order."""
-    if old.with_nullable(True) == new.with_nullable(True):
-        return stats
-    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
-        return UNKNOWN_STATS
-    if TypeRoot.TIMESTAMP in old.name and old.name == new.name and old.params[0] <= new.params[0]:
-        factor = _units_per_milli(new) // _units_per_milli(old)
-        low, high = (
-            None if bound is None else bound * factor if isinstance(bound, int) else None
-            for bound in (stats.min, stats.max)
-        )
-        return ColumnStats(low, high, stats.null_count)
-    return stats if _is_value_preserving(old, new) else UNKNOWN_STATS
-
-
-def _units_per_milli(data_type: AtomicType) -> int:
-    return _UNITS_PER_MILLI[max(0, data_type.params[0] - 1) // 3]
-
-
-def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
-    """Tell whether a cast leaves every value what it is, in the internal form of either type."""
-    if old.name in _INTEGER_TYPES and new.name in _INTEGER_TYPES:
-        return _INTEGER_TYPES.index(old.name) <= _INTEGER_TYPES.index(new.name)
-    if (old.name, new.name) in (
-        (TypeRoot.FLOAT, TypeRoot.DOUBLE),
-        (TypeRoot.VARBINARY, TypeRoot.VARBINARY),
-    ):
-        return new.name == TypeRoot.DOUBLE or old.params[0] <= new.params[0]
-    if (old.name, new.name) == (TypeRoot.VARCHAR, TypeRoot.VARCHAR):
-        return old.params[0] <= new.params[0]
-    if old.name == new.name == TypeRoot.DECIMAL:
-        (precision, scale), (wider, finer) = old.params, new.params
-        return scale <= finer and precision - scale <= wider - finer
-    return False
-
-
-def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
-    """Return the statistics of a column that has one internal value in all rows, however many."""
-    stats = ColumnStats(value, value, _ALL_ROWS if value is None else 0)
-    return drop_untrusted_bounds(stats, is_orc=False, data_type=data_type)
-
-
-def convert_footer_stats(
-    found: "pq.Statistics | None", stored: DataType, read: DataType
-) -> ColumnStats:
-    """Return what a Parquet footer says of a column of one row group, as the type it is read as."""
-    if found is None:
-        return UNKNOWN_STATS
-    nulls = found.null_count if found.has_null_count else None
-    try:
-        low, high = (found.min, found.max) if found.has_min_max else (None, None)
-    except UnicodeDecodeError:  # text that is not UTF-8
-        low, high = None, None
-    low, high = _convert_footer_value(low, stored), _convert_footer_value(high, stored)
-    known = drop_untrusted_bounds(ColumnStats(low, high, nulls), is_orc=False, data_type=stored)
-    return evolve_stats(known, stored, read)
-
-
-def _convert_footer_value(value: Any, data_type: DataType) -> object:
-    """Return a value of a footer as an internal one; None unless it surely is of the column's type."""
-    if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON_TYPES.get(
-        data_type.name, int
-    ):
-        return None
-    try:
-        return to_internal_value(pa.scalar(value, to_arrow_type(data_type)))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return None
+def _test_bounds(
+    bounds: AnyArray, exists: Mask, test: Callable[[AnyArray], Mask], *, unknown: bool
+) -> Mask:
+    """Return the result of a test of bounds, and ``unknown`` where there is no bound."""
+    if exists.all():
+        return test(bounds)
+    passed = test(bounds[exists])
+    mask = np.full((*passed.shape[:-1], len(bounds)), unknown)
+    mask[..., exists] = passed
+    return mask

@@ -11,7 +11,7 @@ from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
 )
-from paimon_orch.table.scan.file_pruner import build_spec_manifest_filter
+from paimon_orch.table.scan.manifest_selection import build_spec_manifest_selector
 from paimon_orch.table.scan.scan_planner import (
     BucketSplit,
     ScanPlanner,
@@ -69,7 +69,7 @@ def _plan_partition_splits(
     matches = build_any_partition_matcher(specs, schema)
     live = table.stores.manifests.live(
         snapshot,
-        manifests=build_spec_manifest_filter(specs, schema),
+        manifests=build_spec_manifest_selector(specs, schema),
         partitions=lambda candidates: [each for each in candidates if matches(each)],
     )
     return build_bucket_splits(live, table.stores.manifests.read_index_entries(snapshot))

@@ -32,7 +32,7 @@ from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.scan.file_pruner import build_partition_manifest_filter
+from paimon_orch.table.scan.manifest_selection import build_partition_manifest_selector
 
 logger = logging.getLogger(__name__)
 
@@ -147,8 +147,8 @@ class SnapshotBuilder:
         """Return live entries of partitions, at least one of each that has some."""
         if self.latest is None:
             return []
-        named = build_partition_manifest_filter(partitions, self.schema)
-        newest_first = filter(named, reversed(self.manifests.manifests(self.latest)))
+        select = build_partition_manifest_selector(partitions, self.schema)
+        newest_first = reversed(select(self.manifests.manifests(self.latest)))
         found = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
         return self._read_live_entries(partitions) if found is None else found
 
@@ -156,8 +156,8 @@ class SnapshotBuilder:
         """Return the live entries of partitions; manifests that can name none of them are not read."""
         if self.latest is None:
             return []
-        named = build_partition_manifest_filter(partitions, self.schema)
-        return self.manifests.live(self.latest, manifests=named, partitions=lambda _: partitions)
+        select = build_partition_manifest_selector(partitions, self.schema)
+        return self.manifests.live(self.latest, manifests=select, partitions=lambda _: partitions)
 
     def _merged(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
         """Return the manifests of the latest snapshot, small ones merged."""

@@ -35,6 +35,7 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
+ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileMeta]]
 PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
 EntrySelector = Callable[[Manifest, Indices], Indices]
 
@@ -79,27 +80,31 @@ class ManifestReader:
         """Read the entries of manifests, in order; ``keep`` tells which manifests are opened."""
         with _gc_disabled():
             return [
-                entry for manifest in self._open(manifests, keep) for entry in manifest.entries()
+                entry
+                for meta in manifests
+                if keep is None or keep(meta)
+                for entry in self.open(meta).entries()
             ]
 
     def live(
         self,
         snapshot: Snapshot,
         *,
-        manifests: ManifestFilter | None = None,
+        manifests: ManifestSelector | None = None,
         partitions: PartitionSelector | None = None,
         levels: range | None = None,
         choose: EntrySelector | None = None,
     ) -> list[ManifestEntry]:
         """Return the entries of the live files of a snapshot, in order.
 
-        ``manifests`` tells which manifests are opened: it must not separate the ADD and the DELETE of a file, so judge
-        by partition, bucket or level alone. ``partitions`` is given the distinct serialized partitions and returns those
+        ``manifests`` selects the manifests to open: it must not separate the ADD and the DELETE of a file, and so
+        selects only by partition, bucket or level. ``partitions`` is given the distinct serialized partitions and returns those
         wanted, and ``choose`` those of a manifest's entries, by their numbers. All are asked before objects are made of
         entries.
         """
         with _gc_disabled():
-            opened = list(self._open(self.manifests(snapshot), manifests))
+            metas = self.manifests(snapshot)
+            opened = list(map(self.open, metas if manifests is None else manifests(metas)))
             wanted = None
             if partitions is not None:
                 parts = (part for manifest in opened for part in manifest.partitions())
@@ -110,13 +115,6 @@ class ManifestReader:
     def read_delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read what one commit added and deleted."""
         return self.entries(self._read_delta_list(snapshot))
-
-    def _open(
-        self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None
-    ) -> Iterator[Manifest]:
-        for meta in manifests:
-            if keep is None or keep(meta):
-                yield self.open(meta)
 
     def open(self, meta: ManifestFileMeta) -> Manifest:
         """Read one manifest as columns; objects are made of the entries that are asked for."""

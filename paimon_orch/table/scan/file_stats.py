@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.schema_evolution.evolve import find_source_field
-from paimon_orch.files.stats.evaluator import (
+from paimon_orch.files.stats.column_bounds import (
     UNKNOWN_STATS,
-    StatsOf,
     build_constant_stats,
     drop_untrusted_bounds,
     evolve_stats,
@@ -23,6 +22,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 SchemaLookup = Callable[[int], TableSchema]
+StatsOf = Callable[[str], ColumnStats]
 
 
 def decode_column_stats(

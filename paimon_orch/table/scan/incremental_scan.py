@@ -176,7 +176,7 @@ class IncrementalScan(BaseScan):
         for snapshot in self.snapshot_range.snapshots:
             entries = [entry for entry in self._entries(snapshot) if entry.bucket >= 0]
             if pruner is not None:
-                entries = [entry for entry in entries if pruner.may_match_change(entry)]
+                entries = pruner.select_unmerged(entries)
             splits += build_bucket_splits(entries, ())
         return splits
 
@@ -214,5 +214,5 @@ class IncrementalScan(BaseScan):
         pruner = self._build_pruner()
         for old, new in find_changed_buckets(before, after, self.schema):
             at = old or new
-            if pruner is None or (at is not None and pruner.partitions([at.partition])):
+            if pruner is None or (at is not None and pruner.select_partitions([at.partition])):
                 yield from diff_bucket(self._reader(old, new), old, new)

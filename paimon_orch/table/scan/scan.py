@@ -89,7 +89,7 @@ class Scan(BaseScan):
         """Count such records in some partitions of the snapshot itself."""
         pruner = None
         if self.predicate is not None:
-            pruner = FilePruner(self.schema, self.predicate, self.schemas.get, asks_indexes=False)
+            pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
         manifests = ManifestReader(self.io, self.paths)
         return self.visibility.rows_not_visible(manifests, self.snapshot, pruner, partitions)
 

@@ -163,29 +163,30 @@ class ScanPlanner:
         if snapshot is None:
             return []
 
-        def keep(manifest: ManifestFileMeta) -> bool:
-            at_most = manifest.max_level
-            in_levels = at_most is None or at_most >= levels.start
-            return in_levels and (pruner is None or pruner.may_match_manifest(manifest))
+        def select_manifests(manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+            in_levels = [
+                meta
+                for meta in manifests
+                if meta.max_level is None or meta.max_level >= levels.start
+            ]
+            return in_levels if pruner is None else pruner.select_manifests(in_levels)
 
-        partitions = None if pruner is None else pruner.partitions
-        alone = pruner is not None and not self.schema.primary_keys  # files are judged one by one
+        is_unmerged = not self.schema.primary_keys
         live = self.manifests.live(
             snapshot,
-            manifests=keep,
-            partitions=partitions,
+            manifests=select_manifests,
+            partitions=None if pruner is None else pruner.select_partitions,
             levels=levels,
-            choose=pruner.choose if pruner is not None and alone else None,
+            choose=pruner.select_rows if pruner is not None and is_unmerged else None,
         )
         if pruner is not None:
-            live = [entry for entry in live if pruner.may_match_entry(entry)]
+            live = pruner.select_entries(live)
         splits = build_bucket_splits(live, self.manifests.read_index_entries(snapshot))
-        if pruner is None or alone:
+        if pruner is None or is_unmerged:
             return splits
-        pruner.evaluate_entries(live)
-        return _prune_splits(splits, pruner)
-
-
-def _prune_splits(splits: Iterable[BucketSplit], pruner: FilePruner) -> list[BucketSplit]:
-    kept = (replace(split, files=pruner.files(split.partition, split.files)) for split in splits)
-    return [split for split in kept if split.files]
+        files_by_split = pruner.select_files([(split.partition, split.files) for split in splits])
+        return [
+            replace(split, files=files)
+            for split, files in zip(splits, files_by_split, strict=True)
+            if files
+        ]

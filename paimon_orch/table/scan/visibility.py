@@ -82,13 +82,12 @@ class Visibility:
         if snapshot is None or not (self.skips_level_0 or has_postpone_buckets(self.schema)):
             return 0
 
-        def keep(manifest: ManifestFileMeta) -> bool:
-            return manifest.min_level in (0, None) and (
-                pruner is None or pruner.may_match_manifest(manifest)
-            )
+        def keep(manifests: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
+            with_level_0 = [meta for meta in manifests if meta.min_level in (0, None)]
+            return with_level_0 if pruner is None else pruner.select_manifests(with_level_0)
 
         def choose(known: Sequence[bytes]) -> set[bytes]:
-            chosen = set(known) if pruner is None else pruner.partitions(known)
+            chosen = set(known) if pruner is None else pruner.select_partitions(known)
             return set(filter(partitions, chosen))
 
         skips, counts = self.skips_level_0, list[int]()

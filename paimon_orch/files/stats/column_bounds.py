@@ -1,0 +1,223 @@
+"""Statistics of columns for evaluation: bounds as internal values, without those that cannot be trusted.
+
+See docs/format/statistics.md#use-on-read and docs/format/schema-evolution.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_orch.files.stats.collector import to_internal_value
+from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.bytes.binary_batch import to_object_array
+from paimon_orch.format.row.binary_row_columns import FieldColumn
+from paimon_orch.format.row.simple_stats import ColumnStats
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+
+UNKNOWN_STATS = ColumnStats()
+UNKNOWN_COUNT = -1
+"""The null count of a file whose null count is unknown."""
+
+_ALL_ROWS = 2**63 - 1
+_INTEGER_TYPES = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
+_FLOAT_TYPES = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_PYTHON_TYPES = {
+    TypeRoot.BOOLEAN: bool,
+    TypeRoot.FLOAT: float,
+    TypeRoot.DOUBLE: float,
+    TypeRoot.DECIMAL: Decimal,
+    TypeRoot.CHAR: str,
+    TypeRoot.VARCHAR: str,
+    TypeRoot.BINARY: bytes,
+    TypeRoot.VARBINARY: bytes,
+    TypeRoot.DATE: date,
+    TypeRoot.TIME: time,
+    TypeRoot.TIMESTAMP: datetime,
+    TypeRoot.TIMESTAMP_LTZ: datetime,
+}
+_UNITS_PER_MILLI = {0: 1, 1: 1_000, 2: 1_000_000}  # of a millisecond, by the unit of the precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnBounds:
+    """The statistics of one column in many files: arrays with one item per file, or one item for all files."""
+
+    low: AnyArray
+    """Lower bounds as internal values; undefined where ``has_low`` is false."""
+
+    has_low: Mask
+
+    high: AnyArray
+    """Upper bounds as internal values; undefined where ``has_high`` is false."""
+
+    has_high: Mask
+
+    null_counts: Indices
+    """Null counts, :data:`UNKNOWN_COUNT` where they are unknown."""
+
+    @classmethod
+    def of(cls, stats: Sequence[ColumnStats]) -> "ColumnBounds":
+        """Return the statistics of files, one item per file."""
+        lows, highs = [column.min for column in stats], [column.max for column in stats]
+        return cls(
+            low=to_object_array(lows),
+            has_low=np.array([bound is not None for bound in lows], bool),
+            high=to_object_array(highs),
+            has_high=np.array([bound is not None for bound in highs], bool),
+            null_counts=encode_null_counts([column.null_count for column in stats]),
+        )
+
+    @classmethod
+    def unknown(cls, null_counts: Indices | None = None) -> "ColumnBounds":
+        """Return statistics without bounds."""
+        no_bound, placeholder = np.zeros(1, bool), np.zeros(1, object)
+        return cls(
+            low=placeholder,
+            has_low=no_bound,
+            high=placeholder,
+            has_high=no_bound,
+            null_counts=np.full(1, UNKNOWN_COUNT) if null_counts is None else null_counts,
+        )
+
+    @classmethod
+    def from_fields(
+        cls, low: FieldColumn, high: FieldColumn, null_counts: Indices, data_type: AtomicType
+    ) -> "ColumnBounds":
+        """Return decoded bounds as :func:`drop_untrusted_bounds` leaves them.
+
+        Files whose rows of statistics have an unexpected arity have unknown statistics.
+        """
+        has_arity = low.rows & high.rows
+        has_low, has_high = low.known & has_arity, high.known & has_arity
+        if data_type.name in _FLOAT_TYPES:
+            is_nan = has_low & np.isnan(low.values) | has_high & np.isnan(high.values)
+            has_low, has_high = has_low & ~is_nan, has_high & ~is_nan
+        if data_type.name == TypeRoot.VARCHAR:
+            texts = zip(high.values, has_high, strict=True)
+            is_cut = [bool(exists) and _is_cut_too_low(text) for text, exists in texts]
+            has_high = has_high & ~np.array(is_cut, bool)
+        return cls(
+            low=low.values,
+            has_low=has_low,
+            high=high.values,
+            has_high=has_high,
+            null_counts=np.where(has_arity, null_counts, UNKNOWN_COUNT),
+        )
+
+    def take(self, rows: Indices) -> "ColumnBounds":
+        """Return the statistics of some files, in any order."""
+        return ColumnBounds(
+            low=self.low[rows],
+            has_low=self.has_low[rows],
+            high=self.high[rows],
+            has_high=self.has_high[rows],
+            null_counts=self.null_counts[rows],
+        )
+
+
+def encode_null_counts(counts: Sequence[int | None]) -> Indices:
+    """Return null counts as numbers: :data:`UNKNOWN_COUNT` for None."""
+    return np.array([UNKNOWN_COUNT if count is None else count for count in counts], np.int64)
+
+
+def drop_untrusted_bounds(stats: ColumnStats, *, is_orc: bool, data_type: DataType) -> ColumnStats:
+    """Return statistics without the bounds that may not enclose all values."""
+    low, high = stats.min, stats.max
+    if _is_nan(low) or _is_nan(high):
+        return ColumnStats(None, None, stats.null_count)
+    if is_orc and isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR:
+        # ORC pads CHAR in the data or in the statistics, not in both
+        return ColumnStats(None, None, stats.null_count)
+    if isinstance(high, str) and _is_cut_too_low(high):
+        high = None
+    return ColumnStats(low, high, stats.null_count)
+
+
+def _is_nan(bound: object) -> bool:
+    return isinstance(bound, float) and np.isnan(bound)
+
+
+def _is_cut_too_low(text: str) -> bool:
+    """Return whether an upper bound may be below a value.
+
+    Java's truncation writes a question mark where the last character would have to become U+E000.
+    """
+    return text.endswith(("?", "\ufffd"))
+
+
+def evolve_stats(stats: ColumnStats, old: DataType, new: DataType) -> ColumnStats:
+    """Return the statistics of a column after a cast of its values; unknown if the cast changes their order."""
+    if old.with_nullable(True) == new.with_nullable(True):
+        return stats
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return UNKNOWN_STATS
+    if TypeRoot.TIMESTAMP in old.name and old.name == new.name and old.params[0] <= new.params[0]:
+        factor = _units_per_milli(new) // _units_per_milli(old)
+        low, high = (
+            bound * factor if isinstance(bound, int) else None for bound in (stats.min, stats.max)
+        )
+        return ColumnStats(low, high, stats.null_count)
+    return stats if _is_value_preserving(old, new) else UNKNOWN_STATS
+
+
+def _units_per_milli(data_type: AtomicType) -> int:
+    return _UNITS_PER_MILLI[max(0, data_type.params[0] - 1) // 3]
+
+
+def _is_value_preserving(old: AtomicType, new: AtomicType) -> bool:
+    """Return whether a cast leaves the internal form of every value unchanged."""
+    if old.name in _INTEGER_TYPES and new.name in _INTEGER_TYPES:
+        return _INTEGER_TYPES.index(old.name) <= _INTEGER_TYPES.index(new.name)
+    if (old.name, new.name) in (
+        (TypeRoot.FLOAT, TypeRoot.DOUBLE),
+        (TypeRoot.VARBINARY, TypeRoot.VARBINARY),
+    ):
+        return new.name == TypeRoot.DOUBLE or old.params[0] <= new.params[0]
+    if (old.name, new.name) == (TypeRoot.VARCHAR, TypeRoot.VARCHAR):
+        return old.params[0] <= new.params[0]
+    if old.name == new.name == TypeRoot.DECIMAL:
+        (precision, scale), (new_precision, new_scale) = old.params, new.params
+        return scale <= new_scale and precision - scale <= new_precision - new_scale
+    return False
+
+
+def build_constant_stats(value: object, data_type: DataType) -> ColumnStats:
+    """Return the statistics of a column with the same internal value in all rows of a file of any length."""
+    stats = ColumnStats(value, value, _ALL_ROWS if value is None else 0)
+    return drop_untrusted_bounds(stats, is_orc=False, data_type=data_type)
+
+
+def convert_footer_stats(
+    footer: "pq.Statistics | None", stored: DataType, read: DataType
+) -> ColumnStats:
+    """Return the Parquet statistics of a column of one row group, as the type that it is read as."""
+    if footer is None:
+        return UNKNOWN_STATS
+    null_count = footer.null_count if footer.has_null_count else None
+    try:
+        low, high = (footer.min, footer.max) if footer.has_min_max else (None, None)
+    except UnicodeDecodeError:  # text that is not UTF-8
+        low, high = None, None
+    bounds = _convert_footer_value(low, stored), _convert_footer_value(high, stored)
+    stats = ColumnStats(*bounds, null_count)
+    stats = drop_untrusted_bounds(stats, is_orc=False, data_type=stored)
+    return evolve_stats(stats, stored, read)
+
+
+def _convert_footer_value(value: Any, data_type: DataType) -> object:
+    """Return a value of a footer as an internal value; None if it may not be of the column's type."""
+    if not isinstance(data_type, AtomicType) or type(value) is not _PYTHON_TYPES.get(
+        data_type.name, int
+    ):
+        return None
+    try:
+        return to_internal_value(pa.scalar(value, to_arrow_type(data_type)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return None

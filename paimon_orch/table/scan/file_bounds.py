@@ -1,0 +1,145 @@
+"""The statistics of many files, manifests or partitions as arrays, by the columns of a read schema.
+
+See docs/format/statistics.md#use-on-read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
+
+import numpy as np
+
+from paimon_orch.files.stats.column_bounds import ColumnBounds, encode_null_counts
+from paimon_orch.files.stats.evaluator import BoundsOf
+from paimon_orch.format.arrays import Indices
+from paimon_orch.format.manifest.file_fields import FileFields
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row_columns import read_field_column
+from paimon_orch.format.row.simple_stats import SimpleStats
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.table.scan.file_stats import FileStats, StatsSource, decode_column_stats
+
+
+def find_manifest_bounds(manifests: Sequence[ManifestFileMeta], schema: TableSchema) -> BoundsOf:
+    """Return the bounds of partition columns in manifests; those of other columns are unknown."""
+    fields = schema.partition_fields
+
+    def bounds_of(name: str) -> ColumnBounds:
+        index = next((i for i, field in enumerate(fields) if field.name == name), None)
+        if index is None:
+            return ColumnBounds.unknown()
+        return ColumnBounds.of(
+            [
+                decode_column_stats(
+                    manifest.partition_stats,
+                    index,
+                    arity=len(fields),
+                    data_type=fields[index].type,
+                    path=manifest.file_name,
+                )
+                for manifest in manifests
+            ]
+        )
+
+    return bounds_of
+
+
+def find_partition_bounds(partitions: Sequence[bytes], stats: FileStats) -> BoundsOf:
+    """Return the bounds of columns in partitions, of which only the partition columns are known."""
+
+    def bounds_of(name: str) -> ColumnBounds:
+        return ColumnBounds.of([stats.get_constant_stats(part)[name] for part in partitions])
+
+    return bounds_of
+
+
+def group_by_layout(
+    files: FileFields, partitions: Sequence[bytes], stats: FileStats
+) -> Iterator[tuple[Indices, "FileBounds"]]:
+    """Yield files with the same schema and the same columns in their statistics: rows and bounds."""
+    dense_columns = (
+        written if listed is None else listed
+        for listed, written in zip(
+            files.get("_VALUE_STATS_COLS"), files.get("_WRITE_COLS"), strict=True
+        )
+    )
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for row, layout in enumerate(zip(files.get("_SCHEMA_ID"), dense_columns, strict=True)):
+        groups.setdefault(layout, []).append(row)
+    for layout, rows in groups.items():
+        taken = np.array(rows)
+        yield (
+            taken,
+            FileBounds(
+                stats,
+                stats.find_stats_sources(*layout),
+                files=files.take(taken),
+                partitions=[partitions[row] for row in rows],
+            ),
+        )
+
+
+class FileBounds:
+    """The bounds of columns in files of one layout, decoded on first use."""
+
+    def __init__(
+        self,
+        stats: FileStats,
+        sources: Mapping[str, StatsSource | None],
+        files: FileFields,
+        partitions: Sequence[bytes],
+    ) -> None:
+        self._stats, self._sources, self._files = stats, sources, files
+        self._partitions = partitions
+        self._decoded: dict[str, ColumnBounds] = {}
+
+    def __call__(self, name: str) -> ColumnBounds:
+        """Return the bounds of a column."""
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
+
+    def _decode(self, name: str) -> ColumnBounds:
+        if name in self._stats.partition_keys:
+            return self._build_partition_bounds(name)
+        if name not in self._sources:
+            return ColumnBounds.unknown()
+        source = self._sources[name]
+        if source is None:  # the column was added later: null in all rows
+            return ColumnBounds.unknown(np.array(self._files.get("_ROW_COUNT"), np.int64))
+        return self._decode_stored(source)
+
+    def _build_partition_bounds(self, name: str) -> ColumnBounds:
+        codes: dict[bytes, int] = {}
+        rows = [codes.setdefault(partition, len(codes)) for partition in self._partitions]
+        return find_partition_bounds(list(codes), self._stats)(name).take(np.array(rows, np.int64))
+
+    def _decode_stored(self, source: StatsSource) -> ColumnBounds:
+        prefix = "_KEY_STATS" if source.is_key else "_VALUE_STATS"
+        lows, highs, null_counts = (
+            self._files.get(f"{prefix}.{part}")
+            for part in ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
+        )
+        data_type, index = source.stored_type, source.index
+        if isinstance(data_type, AtomicType) and not source.is_cast:
+            low = read_field_column(lows, index, source.arity, data_type)
+            high = read_field_column(highs, index, source.arity, data_type)
+            if low is not None and high is not None:
+                counts = _encode_column_counts(null_counts, index)
+                return ColumnBounds.from_fields(low, high, counts, data_type)
+        stats = map(SimpleStats, lows, highs, null_counts)
+        return ColumnBounds.of(
+            list(starmap(source.decode_stats, zip(stats, self._files.names, strict=True)))
+        )
+
+
+def _encode_column_counts(
+    null_counts: Iterable[Sequence[int | None] | None], index: int
+) -> Indices:
+    """Return the null counts of the column at ``index`` of the statistics of files."""
+    return encode_null_counts(
+        [
+            None if counts is None or index >= len(counts) else counts[index]
+            for counts in null_counts
+        ]
+    )

@@ -1,0 +1,102 @@
+"""Which manifests may name files of some partitions, by the partition statistics of manifest lists.
+
+See docs/format/scan.md.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import compress
+
+import numpy as np
+
+from paimon_orch.files.stats.evaluator import may_contain
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.text import is_utf8
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.table.metadata.manifest_io import ManifestSelector
+from paimon_orch.table.scan.file_bounds import find_manifest_bounds
+
+_MAX_PARTITIONS = 1_000  # more are not compared with the statistics of manifests
+_INTEGER_BITS = {TypeRoot.TINYINT: 7, TypeRoot.SMALLINT: 15, TypeRoot.INT: 31, TypeRoot.BIGINT: 63}
+
+
+def build_spec_manifest_selector(
+    specs: Iterable[Mapping[str, object]], schema: TableSchema
+) -> ManifestSelector:
+    """Return a selector of manifests that may name files of the partitions of specs.
+
+    Only text and whole numbers are compared: other values may be written in several ways.
+    """
+    types = {field.name: field.type for field in schema.partition_fields}
+    null = schema.typed_options.default_partition_name
+    return _build_manifest_selector(
+        [
+            {
+                name: _parse_exact_value(text, types[name])
+                for name, text in spec.items()
+                if text != null
+            }
+            for spec in specs
+        ],
+        schema,
+    )
+
+
+def build_partition_manifest_selector(
+    partitions: Collection[bytes], schema: TableSchema
+) -> ManifestSelector:
+    """Return a selector of manifests that may name files of serialized partitions."""
+    if len(partitions) > _MAX_PARTITIONS:
+        return list
+    fields = schema.partition_fields
+    names, types = [field.name for field in fields], [field.type for field in fields]
+    is_exact = [
+        _get_type_root(kind) in {TypeRoot.VARCHAR, TypeRoot.DATE, *_INTEGER_BITS} for kind in types
+    ]
+    return _build_manifest_selector(
+        [
+            dict(compress(zip(names, deserialize_row(partition, types), strict=True), is_exact))
+            for partition in partitions
+        ],
+        schema,
+    )
+
+
+def _build_manifest_selector(
+    partitions: Sequence[Mapping[str, object]], schema: TableSchema
+) -> ManifestSelector:
+    """Return a selector by the values of partitions; None and text that is not UTF-8 match any value."""
+    names = [field.name for field in schema.partition_fields]
+    rows = {name: [_as_tested(values.get(name)) for values in partitions] for name in names}
+    untested = [all(column[i] is None for column in rows.values()) for i in range(len(partitions))]
+    if not partitions or any(untested):
+        return list
+
+    def select(manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        counts = [meta.num_added_files + meta.num_deleted_files for meta in manifests]
+        bounds_of = find_manifest_bounds(manifests, schema)
+        return list(compress(manifests, may_contain(rows, bounds_of, np.array(counts, np.int64))))
+
+    return select
+
+
+def _as_tested(value: object) -> object:
+    return None if isinstance(value, str) and not is_utf8(value) else value
+
+
+def _get_type_root(data_type: DataType) -> TypeRoot | None:
+    return data_type.name if isinstance(data_type, AtomicType) else None
+
+
+def _parse_exact_value(text: object, data_type: DataType) -> str | int | None:
+    if not isinstance(text, str):
+        return None
+    root = _get_type_root(data_type)
+    if root == TypeRoot.VARCHAR:
+        return text
+    bits = None if root is None else _INTEGER_BITS.get(root)
+    digits = text.removeprefix("-")
+    if bits is None or not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return None
+    return int(text) if -(2**bits) <= int(text) < 2**bits else None
