@@ -17,16 +17,13 @@ from pyroaring import BitMap
 from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.files.schema_evolution.evolve import find_source_field
 from paimon_orch.format.arrays import Mask
+from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, ContainerDecoder, FileIndexes
 from paimon_orch.format.file_index.evaluation import (
     IndexEvaluation,
-    IndexFilter,
-    StoredColumn,
-    StoredColumnLookup,
     TopN,
-    find_stored_column,
-    is_same_type,
+    evaluate_rows,
     select_rows,
 )
 from paimon_orch.format.file_index.index_options import (
@@ -35,7 +32,13 @@ from paimon_orch.format.file_index.index_options import (
     parse_index_specs,
     set_default_bitmap_version,
 )
-from paimon_orch.format.file_index.multi_file_evaluation import evaluate_batch
+from paimon_orch.format.file_index.index_query import (
+    IndexFilter,
+    StoredColumn,
+    StoredColumnLookup,
+    find_stored_column,
+    is_same_type,
+)
 from paimon_orch.format.file_index.values import BITMAP, RANGE_BITMAP
 from paimon_orch.format.manifest.file_fields import FileFields
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
@@ -197,7 +200,7 @@ class FileIndexEvaluator:
             with open_indexes(io, path, file, self._decoder) as found:
                 if found is None:
                     return _NOT_EVALUATED
-                return self._filter.evaluate(found, column_of, file.row_count)
+                return evaluate_rows(self._filter, found, column_of, file.row_count)
         except CorruptFileError as error:
             if self._is_strict:
                 raise
@@ -270,8 +273,8 @@ class FileIndexEvaluator:
             containers, column_of = [embedded[lane] for lane in lanes], self._column_of(*at)
             counts = np.array([rows[lane] for lane in lanes], np.int64)
             verdict = evaluate_batch(self._filter, containers, column_of, counts)
-            found[lanes] = verdict.none
-            for place in np.flatnonzero(verdict.unsure).tolist():
+            found[lanes] = verdict.excluded
+            for place in np.flatnonzero(verdict.undecided).tolist():
                 lane = lanes[place]
                 left = self._evaluate_embedded(
                     column_of, rows[lane], containers[place], names[lane]
@@ -296,7 +299,7 @@ class FileIndexEvaluator:
     ) -> IndexEvaluation:
         try:
             indexes = self._decoder.decode(ByteSource.of(container))
-            return self._filter.evaluate(indexes, column_of, row_count)
+            return evaluate_rows(self._filter, indexes, column_of, row_count)
         except Exception as error:
             if not _is_index_damage(error):
                 raise

@@ -93,7 +93,7 @@ def test_what_is_wrong_with_an_embedded_index_is_a_warning_or_an_error(
 
 
 def test_an_index_of_other_rows_than_the_file_is_not_believed() -> None:
-    with pytest.raises(CorruptFileError, match="of 3 rows"):
+    with pytest.raises(CorruptFileError, match="has 3 rows"):
         asked(strict=True).evaluate(meta(rows=4, embedded_index=container()), NAME)
 
 

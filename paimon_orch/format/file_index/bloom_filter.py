@@ -5,7 +5,7 @@ See docs/format/bloom-filter-index.md.
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -116,14 +116,19 @@ class BloomFilterIndex:
         )
 
     def _may_contain(self, data: bytes, functions: int, bits: int, key: Key) -> bool:
-        found = hash_key(key, self.data_type)
-        first, second = found & 0xFFFFFFFF, found >> 32
-        for _ in range(functions):
-            first = (first + second) & 0xFFFFFFFF
-            at = (first if first < 1 << 31 else first ^ 0xFFFFFFFF) % bits
-            if not data[_HEAD.size + (at >> 3)] >> (at & 7) & 1:
+        for bit_hash in iterate_bit_hashes(hash_key(key, self.data_type), functions):
+            bit = bit_hash % bits
+            if not data[_HEAD.size + (bit >> 3)] >> (bit & 7) & 1:
                 return False
         return True
+
+
+def iterate_bit_hashes(key_hash: int, functions: int) -> Iterator[int]:
+    """Yield for each hash function the number whose remainder by the size of a filter is the bit of a key."""
+    first, second = key_hash & 0xFFFFFFFF, key_hash >> 32
+    for _ in range(functions):
+        first = (first + second) & 0xFFFFFFFF
+        yield first if first < 1 << 31 else first ^ 0xFFFFFFFF
 
 
 @lru_cache(maxsize=1024)

@@ -1,50 +1,36 @@
-"""Asking the indexes of a data file which of its rows a predicate may hold for.
+"""Which rows of a data file may match a predicate, by the indexes of the file.
 
-An answer is a set of row positions that holds every matching row, and perhaps others: the rows are filtered afterwards
-as if there were no index. An empty set skips the file; None says nothing, and all rows remain.
+The rows that are returned include every matching row; they are filtered later as if there were no index. An empty set
+skips the file; None stands for all rows.
 
 See docs/format/file-index-evaluation.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bytes.roaring import build_full_bitmap
 from paimon_orch.format.file_index.bitmap import BitmapIndex
 from paimon_orch.format.file_index.bloom_filter import BloomFilterIndex
 from paimon_orch.format.file_index.bsi import BitSliceIndex
 from paimon_orch.format.file_index.container import ByteSource, FileIndexes
-from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
-from paimon_orch.format.file_index.values import (
-    BITMAP,
-    BLOOM_FILTER,
-    BSI,
-    RANGE_BITMAP,
-    Key,
-    encode_key,
-    is_lossy,
+from paimon_orch.format.file_index.index_query import (
+    MAX_INDEXED_ROWS,
+    IndexEvaluator,
+    IndexFilter,
+    LeafQueries,
+    StoredColumnLookup,
 )
-from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
-from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
+from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
+from paimon_orch.format.file_index.values import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP, Key
+from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.format.types.predicate import Operator
 
-MAX_INDEXED_ROWS = 2**31 - 1  # of a file that indexes are asked for
-_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
-_NEGATED_OPERATORS = {
-    Operator.EQUAL: Operator.NOT_EQUAL,
-    Operator.NOT_EQUAL: Operator.EQUAL,
-    Operator.LESS: Operator.GREATER_OR_EQUAL,
-    Operator.GREATER_OR_EQUAL: Operator.LESS,
-    Operator.GREATER: Operator.LESS_OR_EQUAL,
-    Operator.LESS_OR_EQUAL: Operator.GREATER,
-    Operator.IN: Operator.NOT_IN,
-    Operator.IS_NULL: Operator.IS_NOT_NULL,
-}
 _NEVER_TRUE_FOR_NULL = {
     Operator.EQUAL,
     Operator.IN,
@@ -54,14 +40,13 @@ _NEVER_TRUE_FOR_NULL = {
     Operator.GREATER_OR_EQUAL,
     Operator.IS_NOT_NULL,
 }
-_NAN_KEYS = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 
 
 class FileIndexReader(Protocol):
-    """What every type of index can do."""
+    """An index of one column of one data file."""
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BitMap | None:
-        """Return the rows of a test, None if the index cannot tell."""
+        """Return the rows that may pass a test; None for all rows."""
         ...
 
 
@@ -81,55 +66,11 @@ _INDEX_READERS: Mapping[str, Callable[[ByteSource, AtomicType], FileIndexReader]
 
 
 def open_index(kind: str, blob: ByteSource | None, data_type: AtomicType) -> FileIndexReader | None:
-    """Return a stored index; None for a type that is not known."""
+    """Return a stored index; None if its type is unknown."""
     if blob is None:
         return _EmptyIndexReader()
-    opened = _INDEX_READERS.get(kind)
-    return None if opened is None else opened(blob, data_type)
-
-
-class StoredColumn(NamedTuple):
-    """A column as its data file has it: the name and type by which its index is found and read."""
-
-    name: str
-    type: AtomicType
-
-
-StoredColumnLookup = Callable[[str], StoredColumn | None]
-"""Finds the stored column of a column (or ``m[k]``) of the read schema; None where an index must not be used."""
-
-
-def find_stored_column(field_: Field, source: Field | None) -> StoredColumn | None:
-    """Return the stored column behind a column of the read schema, if tests of the one are tests of the other (9.4)."""
-    if source is None or not isinstance(source.type, AtomicType):
-        return None
-    same = is_same_type(source.type, field_.type)
-    return (
-        StoredColumn(source.name, source.type)
-        if same or _is_widened(source.type, field_.type)
-        else None
-    )
-
-
-def is_same_type(stored: DataType, read: DataType) -> bool:
-    """Tell whether types are one but for null, which a column may take on later."""
-    return stored.with_nullable(True) == read.with_nullable(True)
-
-
-def _is_widened(stored: AtomicType, read: DataType) -> bool:
-    return (
-        isinstance(read, AtomicType)
-        and stored.name in _INTEGERS
-        and read.name in _INTEGERS
-        and _INTEGERS.index(stored.name) < _INTEGERS.index(read.name)
-    )
-
-
-class IndexQuery(NamedTuple):
-    """One question to an index."""
-
-    op: Operator
-    keys: tuple[Key, ...] = ()
+    reader_class = _INDEX_READERS.get(kind)
+    return None if reader_class is None else reader_class(blob, data_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,173 +81,73 @@ class IndexEvaluation:
     used: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class IndexFilter:
-    """A bound predicate that is asked of the indexes of many files."""
+def evaluate_rows(
+    index_filter: IndexFilter, indexes: FileIndexes, column_of: StoredColumnLookup, row_count: int
+) -> IndexEvaluation:
+    """Return the rows of a file that may match.
 
-    predicate: Predicate
-    _queries: dict[tuple[int, bool, int], tuple[AtomicType, list[IndexQuery] | None]] = field(
-        default_factory=dict, repr=False
-    )
-
-    def evaluate(
-        self, indexes: FileIndexes, column_of: StoredColumnLookup, row_count: int
-    ) -> IndexEvaluation:
-        """Return the rows of one file that may match.
-
-        Raises what decoding of a damaged index raises (``ValueError`` among others).
-        """
-        if row_count > MAX_INDEXED_ROWS:
-            return IndexEvaluation(None)
-        asked = _FileEvaluator(self, indexes, column_of, row_count)
-        return IndexEvaluation(asked.rows(self.predicate, negated=False), tuple(asked.used))
-
-    def plan_queries(
-        self, leaf: Leaf, data_type: AtomicType, *, negated: bool
-    ) -> list[IndexQuery] | None:
-        """Return the questions whose answers together hold for all rows of a leaf; None if there are none to ask."""
-        at = id(leaf), negated, id(data_type)  # both are held, and so remain what they are
-        if at not in self._queries:
-            self._queries[at] = data_type, _plan_queries(leaf, data_type, negated=negated)
-        return self._queries[at][1]
+    Raises what the decoding of a damaged index raises (``ValueError`` among others).
+    """
+    if row_count > MAX_INDEXED_ROWS:
+        return IndexEvaluation(None)
+    evaluator = _RowEvaluator(index_filter, indexes, column_of, row_count)
+    rows = evaluator.evaluate(index_filter.predicate)
+    return IndexEvaluation(rows, tuple(evaluator.used))
 
 
-class _FileEvaluator:
-    """The indexes of one file while they are asked."""
+class _RowEvaluator(IndexEvaluator[ByteSource | None, BitMap | None]):
+    """Evaluates a predicate on the indexes of one file; an answer of None stands for all rows."""
 
     def __init__(
         self,
-        asking: IndexFilter,
+        index_filter: IndexFilter,
         indexes: FileIndexes,
         column_of: StoredColumnLookup,
         row_count: int,
     ) -> None:
-        self._filter, self._indexes, self._column_of = asking, indexes, column_of
+        super().__init__(index_filter, indexes, column_of)
         self._row_count = row_count
-        self._open: dict[tuple[str, str], FileIndexReader | None] = {}
+        self._readers: dict[tuple[str, str], FileIndexReader | None] = {}
         self.used: dict[str, None] = {}
 
-    def rows(self, predicate: Predicate, *, negated: bool) -> BitMap | None:
-        match predicate:
-            case Leaf():
-                return self._leaf(predicate, negated=negated)
-            case Not(child=child):
-                return self.rows(child, negated=not negated)
-        if isinstance(predicate, And) != negated:
-            found: BitMap | None = None
-            for child in predicate.children:
-                found = _intersect(found, self.rows(child, negated=negated))
-                if found is not None and not found:
-                    break
-            return found
-        united = BitMap()
-        for child in predicate.children:
-            part = self.rows(child, negated=negated)
-            if part is None:
-                return None
-            united |= part
-        return united
+    def all_rows(self) -> None:
+        return None
 
-    def _leaf(self, leaf: Leaf, *, negated: bool) -> BitMap | None:
-        stored = self._column_of(leaf.name)
-        entries = None if stored is None else self._indexes.get(stored.name)
-        if stored is None or not entries:
-            return None
-        tests = self._filter.plan_queries(leaf, stored.type, negated=negated)
-        if tests is None:
-            return None
-        found: BitMap | None = None
-        for kind in entries:
-            answer = self._answer(kind, stored, tests)
+    def intersect(self, answers: Iterable[BitMap | None]) -> BitMap | None:
+        rows: BitMap | None = None
+        for answer in answers:
             if answer is not None:
-                self.used[f"{kind}({leaf.name})"] = None
-                found = _intersect(found, answer)
-                if not found:
+                rows = answer if rows is None else rows & answer
+                if not rows:
                     break
-        return found
+        return rows
 
-    def _answer(
-        self, kind: str, stored: StoredColumn, tests: Sequence[IndexQuery]
-    ) -> BitMap | None:
-        at = stored.name, kind
-        if at not in self._open:
-            self._open[at] = open_index(kind, self._indexes[stored.name][kind], stored.type)
-        index = self._open[at]
-        if index is None:
-            return None
-        found: BitMap | None = None
-        for test in tests:
-            answer = index.query(test.op, test.keys)
+    def unite(self, answers: Iterable[BitMap | None]) -> BitMap | None:
+        rows = BitMap()
+        for answer in answers:
             if answer is None:
                 return None
-            found = answer if found is None else found | answer
-        rows = getattr(index, "row_count", self._row_count)
-        if rows != self._row_count:
-            raise ValueError(f"the {kind} index of {stored.name} is of {rows} rows")
-        return found
+            rows |= answer
+        return rows
 
-
-def _intersect(left: BitMap | None, right: BitMap | None) -> BitMap | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
-
-
-def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[IndexQuery] | None:
-    op = leaf.op
-    if op == Operator.IS_NULL:
-        return [IndexQuery(Operator.IS_NOT_NULL if negated else Operator.IS_NULL)]
-    if op == Operator.LIKE:
-        if any(char in leaf.values[0].as_py() for char in "%_\\"):
+    def query(self, kind: str, index: ByteSource | None, leaf: LeafQueries) -> BitMap | None:
+        column = leaf.column
+        key = column.name, kind
+        if key not in self._readers:
+            self._readers[key] = open_index(kind, index, column.type)
+        reader = self._readers[key]
+        if reader is None:
             return None
-        op = Operator.EQUAL
-    keys = _encode_leaf_keys(leaf, data_type) if op in _NEGATED_OPERATORS else None
-    if keys is None:
-        return None
-    if data_type.name in _NAN_KEYS:
-        return _plan_float_queries(op, keys, _NAN_KEYS[data_type.name], negated=negated)
-    op = _NEGATED_OPERATORS[op] if negated else op
-    if is_lossy(data_type):
-        if op in (Operator.NOT_EQUAL, Operator.NOT_IN):
+        rows = self.unite(reader.query(query.op, query.keys) for query in leaf.queries)
+        if rows is None:
             return None
-        op = {
-            Operator.LESS: Operator.LESS_OR_EQUAL,
-            Operator.GREATER: Operator.GREATER_OR_EQUAL,
-        }.get(op, op)  # another value may share the key
-    return [IndexQuery(op, keys)]
-
-
-def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
-    """Return the values of a leaf as the column is stored; None if one of them cannot be."""
-    target = to_arrow_type(data_type)
-    try:
-        values = [v if v.type == target else v.cast(target) for v in leaf.values]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return tuple(encode_key(value, data_type) for value in values)
-
-
-def _plan_float_queries(
-    op: Operator, keys: tuple[Key, ...], nan: int, *, negated: bool
-) -> list[IndexQuery] | None:
-    """Ask an index, which tells zeros apart and takes NaN for the largest number, as IEEE 754 compares."""
-    if nan in keys:
-        return None
-    zeros = (-1, 0)  # the keys of -0.0 and 0.0
-    has_zero = any(key in zeros for key in keys)
-    asked = _NEGATED_OPERATORS[op] if negated else op
-    if asked in (Operator.EQUAL, Operator.IN, Operator.NOT_EQUAL, Operator.NOT_IN):
-        if has_zero:
-            keys = tuple(dict.fromkeys([*keys, *zeros]))
-            asked = Operator.IN if asked in (Operator.EQUAL, Operator.IN) else Operator.NOT_IN
-        return [IndexQuery(asked, keys)]
-    if has_zero:
-        keys = (-1,) if asked in (Operator.LESS, Operator.GREATER_OR_EQUAL) else (0,)
-    tests = [IndexQuery(asked, keys)]
-    # NaN fails the test that was negated
-    if negated and asked in (Operator.LESS, Operator.LESS_OR_EQUAL):
-        tests.append(IndexQuery(Operator.EQUAL, (nan,)))
-    return tests
+        row_count = getattr(reader, "row_count", self._row_count)
+        if row_count != self._row_count:
+            raise ValueError(
+                f"the {kind} index of {column.name} has {row_count} rows, the file has {self._row_count}"
+            )
+        self.used[f"{kind}({leaf.name})"] = None
+        return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +184,7 @@ def select_rows(
     if isinstance(asked, TopN):
         found = _select_top_n(asked, indexes, column_of, base)
     else:
-        found = asked.evaluate(indexes, column_of, row_count).rows
+        found = evaluate_rows(asked, indexes, column_of, row_count).rows
     if found is None or (found := found & base) == base:
         return None
     return found
@@ -367,6 +208,6 @@ def _select_top_n(
     )
 
 
-def to_positions(rows: BitMap) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def to_positions(rows: BitMap) -> Positions:
     """Return row positions in ascending order."""
     return np.asarray(rows.to_array(), np.int64)

@@ -14,8 +14,9 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
-from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn
+from paimon_orch.format.file_index.evaluation import evaluate_rows
 from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
+from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
 from paimon_orch.format.file_index.values import encode_column
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
@@ -106,8 +107,11 @@ ASKED = And(
 
 def ask(data: bytes) -> None:
     types = {"s": STRING, "n": INT}
-    IndexFilter(ASKED).evaluate(
-        decode_container(ByteSource.of(data)), lambda c: StoredColumn(c, types[c]), 60
+    evaluate_rows(
+        IndexFilter(ASKED),
+        decode_container(ByteSource.of(data)),
+        lambda c: StoredColumn(c, types[c]),
+        60,
     )
 
 

@@ -1,4 +1,4 @@
-"""Whatever the values, the predicate and the indexes: no row that a plain filter finds is ruled out."""
+"""For any values, predicate and indexes: no row that a filter without index finds is excluded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container
-from paimon_orch.format.file_index.evaluation import IndexFilter, StoredColumn, find_stored_column
+from paimon_orch.format.file_index.evaluation import evaluate_rows
 from paimon_orch.format.file_index.index_options import parse_index_specs
-from paimon_orch.format.file_index.multi_file_evaluation import evaluate_batch
+from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn, find_stored_column
 from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap_index
 from paimon_orch.format.file_index.values import (
     INDEX_TYPES,
@@ -133,7 +134,7 @@ def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=50)
-def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
+def test_no_matching_row_is_excluded(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
     rows = column(data.draw(st.lists(st.none() | values(data_type), max_size=30)), data_type)
     kinds = data.draw(st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True))
@@ -145,11 +146,8 @@ def test_no_matching_row_is_ruled_out(text: str, data: st.DataObject) -> None:
     builder = FileIndexBuilder(parse_index_specs(options), [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": rows}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    found = (
-        IndexFilter(predicate)
-        .evaluate(indexes, lambda _: StoredColumn("c", data_type), len(rows))
-        .rows
-    )
+    stored = StoredColumn("c", data_type)
+    found = evaluate_rows(IndexFilter(predicate), indexes, lambda _: stored, len(rows)).rows
 
     if found is not None:
         assert matching(rows, predicate) <= set(found)
@@ -166,11 +164,8 @@ def rows_for(text: str, rows: list[Any], kind: str, predicate: Predicate) -> set
     builder = FileIndexBuilder(specs, [Field(id=0, name="c", type=data_type)])
     builder.add(pa.table({"c": column(rows, data_type)}))
     indexes = decode_container(ByteSource.of(builder.finish()))
-    found = (
-        IndexFilter(predicate)
-        .evaluate(indexes, lambda _: StoredColumn("c", data_type), len(rows))
-        .rows
-    )
+    stored = StoredColumn("c", data_type)
+    found = evaluate_rows(IndexFilter(predicate), indexes, lambda _: stored, len(rows)).rows
     return None if found is None else set(found)
 
 
@@ -200,13 +195,13 @@ def test_a_negated_comparison_finds_nan() -> None:
     ) == {0, 2}
 
 
-def test_a_test_of_nan_is_not_asked() -> None:
+def test_a_comparison_with_nan_uses_no_index() -> None:
     nan = pa.scalar(float("nan"))
     for op in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.LESS, Operator.GREATER_OR_EQUAL):
         assert rows_for("DOUBLE", [float("nan"), 1.0], "range-bitmap", leaf(op, nan)) is None
 
 
-def test_timestamps_that_share_a_microsecond_are_told_apart_by_nobody() -> None:
+def test_timestamps_of_the_same_microsecond_share_an_index_key() -> None:
     rows, literal = [1000, 1001, 5000], pa.scalar(1000, pa.int64()).cast(pa.timestamp("ns"))
     assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf(Operator.EQUAL, literal)) == {0, 1}
     assert rows_for("TIMESTAMP(9)", rows, "bitmap", leaf(Operator.NOT_EQUAL, literal)) is None
@@ -221,7 +216,7 @@ def test_several_indexes_of_a_column_are_intersected() -> None:
     indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf(Operator.NOT_EQUAL, pa.scalar(3, pa.int32())))
 
-    found = asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
+    found = evaluate_rows(asked, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
     assert found.rows is not None
     assert set(found.rows) == {0}  # the bitmap alone keeps the null
@@ -235,8 +230,8 @@ def test_an_index_of_another_number_of_rows_is_damaged() -> None:
     indexes = decode_container(ByteSource.of(builder.finish()))
     asked = IndexFilter(leaf(Operator.EQUAL, pa.scalar(1, pa.int32())))
 
-    with pytest.raises(ValueError, match="2 rows"):
-        asked.evaluate(indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
+    with pytest.raises(ValueError, match="has 2 rows, the file has 3"):
+        evaluate_rows(asked, indexes, lambda _: StoredColumn("c", atomic("INT")), 3)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +254,7 @@ def test_an_index_of_a_column_whose_type_changed(stored: str, read: str, usable:
     assert found == (StoredColumn("old", atomic(stored)) if usable else None)
 
 
-def test_a_literal_that_the_stored_type_cannot_hold_is_not_asked() -> None:
+def test_a_literal_out_of_range_of_the_stored_type_uses_no_index() -> None:
     wide = pa.scalar(2**40)
     assert rows_for("INT", [1, 2], "bitmap", leaf(Operator.EQUAL, wide)) is None
     assert rows_for("INT", [1, 2], "bitmap", leaf(Operator.EQUAL, pa.scalar(2))) == {1}
@@ -286,7 +281,7 @@ SIZES = st.fixed_dictionaries({
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=15)
-def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject) -> None:
+def test_a_batch_has_the_answers_of_its_files(text: str, data: st.DataObject) -> None:
     data_type = atomic(text)
     kinds = st.lists(st.sampled_from(supported(data_type)), min_size=1, unique=True)
     rows = st.lists(st.none() | values(data_type), max_size=12)
@@ -303,17 +298,17 @@ def test_many_files_are_judged_as_each_of_them_is(text: str, data: st.DataObject
 
     for index, (data_of_file, rows_of_file) in enumerate(zip(containers, counts, strict=True)):
         indexes = decode_container(ByteSource.of(data_of_file))
-        alone = IndexFilter(predicate).evaluate(indexes, lambda _: stored, int(rows_of_file)).rows
-        is_none = alone is not None and not alone
-        if found.none[index] or not found.unsure[index]:
-            assert found.none[index] == is_none
+        single = evaluate_rows(
+            IndexFilter(predicate), indexes, lambda _: stored, int(rows_of_file)
+        ).rows
+        is_empty = single is not None and not single
+        if found.excluded[index] or not found.undecided[index]:
+            assert found.excluded[index] == is_empty
 
 
 @pytest.mark.parametrize("kind", ["bloom-filter", "bitmap", "range-bitmap"])
 @pytest.mark.parametrize("text", ["INT", "STRING"])
-def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
-    kind: str, text: str
-) -> None:
+def test_an_equality_is_decided_for_all_files_of_a_batch(kind: str, text: str) -> None:
     data_type = atomic(text)
     stored = StoredColumn("c", data_type)
     parts = [[number % 7, number % 11, 90, None] for number in range(40)]
@@ -327,15 +322,15 @@ def test_one_value_is_asked_of_many_files_without_looking_at_any_alone(
     asked = IndexFilter(leaf(Operator.EQUAL, value))
     found = evaluate_batch(asked, containers, lambda _: stored, np.full(40, 4))
 
-    assert not found.unsure.any()
+    assert not found.undecided.any()
     has_five = np.array([5 in part for part in parts])
-    assert not (found.none & has_five).any()
-    assert kind == "bloom-filter" or list(~found.none) == list(has_five)
+    assert not (found.excluded & has_five).any()
+    assert kind == "bloom-filter" or list(~found.excluded) == list(has_five)
 
 
 @given(at=st.integers(0, 400), damage=st.binary(min_size=1, max_size=4), kind=st.integers(0, 2))
 @settings(max_examples=60)
-def test_damage_is_no_error_where_many_files_are_judged(at: int, damage: bytes, kind: int) -> None:
+def test_a_damaged_index_is_undecided_in_a_batch(at: int, damage: bytes, kind: int) -> None:
     data_type, name = atomic("STRING"), ["bloom-filter", "bitmap", "range-bitmap"][kind]
     data = container(column(["a", "b", None, "a"], data_type), data_type, [name], items="10")
     at %= len(data)
@@ -345,9 +340,9 @@ def test_damage_is_no_error_where_many_files_are_judged(at: int, damage: bytes, 
     containers = [data, damaged, data[:at], data]
     found = evaluate_batch(asked, containers, lambda _: StoredColumn("c", data_type), np.full(4, 4))
 
-    assert not found.none[[0, 3]].any()
-    assert not found.unsure[[0, 3]].any()
-    assert found.unsure[2] or not at
+    assert not found.excluded[[0, 3]].any()
+    assert not found.undecided[[0, 3]].any()
+    assert found.undecided[2] or not at
 
 
 @given(

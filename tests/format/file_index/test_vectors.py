@@ -26,13 +26,13 @@ from paimon_orch.format.file_index.bloom_filter import compute_bloom_filter_para
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import (
-    IndexFilter,
-    StoredColumn,
     TopN,
+    evaluate_rows,
     open_index,
     select_rows,
 )
 from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
+from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex
 from paimon_orch.format.file_index.values import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.options import Options
@@ -271,7 +271,9 @@ def test_predicates_on_the_indexes_of_a_data_file(vector: Vector) -> None:
         predicate = parsed(asked["predicate"], types)
         if predicate is None:
             continue
-        found = IndexFilter(predicate).evaluate(indexes, stored_of(types), len(vector["rows"])).rows
+        found = evaluate_rows(
+            IndexFilter(predicate), indexes, stored_of(types), len(vector["rows"])
+        ).rows
         if asked["predicate"].get("op") == "between" and found is not None and not found:
             # Java asks an index that saw no value for both bounds at once, and gets no answer
             assert None in indexes[asked["predicate"]["col"]].values()

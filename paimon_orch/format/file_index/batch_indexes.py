@@ -1,4 +1,7 @@
-"""The indexes of many files, one type at a time: which files have no row for a test (see :mod:`.many`)."""
+"""The types of indexes, each read for many files together: which files have no row for a test.
+
+See docs/format/file-index-evaluation.md#use-in-planning.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -9,7 +12,7 @@ import numpy.typing as npt
 
 from paimon_orch.format.arrays import Indices, Mask
 from paimon_orch.format.bytes.binary_batch import BinaryBatch, to_object_array
-from paimon_orch.format.file_index.bloom_filter import hash_key
+from paimon_orch.format.file_index.bloom_filter import hash_key, iterate_bit_hashes
 from paimon_orch.format.file_index.values import (
     BITMAP,
     BLOOM_FILTER,
@@ -22,74 +25,78 @@ from paimon_orch.format.types.predicate import Operator
 
 
 class IndexRanges(NamedTuple):
-    """An index of each file: where it starts and ends in the joined bytes, and whether it is inside its container."""
+    """One index of each file, in the joined bytes of their containers."""
 
     batch: BinaryBatch
     starts: Indices
     ends: Indices
     inside: Mask
+    """Whether the index is inside its container; if not, the range is empty."""
 
     @classmethod
-    def at(cls, joined: BinaryBatch, lanes: Indices, entry: int) -> "IndexRanges":
-        """Return the indexes whose places stand at ``entry`` of the containers of some files."""
-        begin = joined.starts[lanes]
-        start, length = joined.read_ints(begin + entry), joined.read_ints(begin + entry + 4)
-        inside = (start >= 0) & (length >= 0) & (start + length <= joined.lengths[lanes])
+    def read(cls, batch: BinaryBatch, files: Indices, entry: int) -> "IndexRanges":
+        """Return the indexes whose offset and length are at ``entry`` of the containers of files."""
+        begin = batch.starts[files]
+        start, length = batch.read_ints(begin + entry), batch.read_ints(begin + entry + 4)
+        inside = (start >= 0) & (length >= 0) & (start + length <= batch.lengths[files])
         starts = np.where(inside, begin + start, 0)
-        return cls(joined, starts, starts + np.where(inside, length, 0), inside)
+        return cls(batch, starts, starts + np.where(inside, length, 0), inside)
 
 
 class BatchAnswer(NamedTuple):
-    """Of each file: whether it surely has no rows, and whether that cannot be told here.
+    """The answer of indexes for each file of a batch."""
 
-    ``selects`` tells whether an index selected rows of those that remain: two such selections may have no row in
-    common.
-    """
+    excluded: Mask
+    """Whether no row of the file can match."""
 
-    none: Mask
-    unsure: Mask
+    undecided: Mask
+    """Whether only an evaluation of the file by itself can decide."""
+
     selects: bool
+    """Whether an index selected some of the rows; the intersection of two selections may be empty."""
 
     @classmethod
-    def all_rows_remain(cls, count: int) -> "BatchAnswer":
-        """Return that all rows of the files remain, as no index says anything."""
+    def all_rows(cls, count: int) -> "BatchAnswer":
+        """Return the answer that any row of the files may match."""
         return cls(np.zeros(count, bool), np.zeros(count, bool), False)
 
     @classmethod
-    def open(cls, count: int) -> "BatchAnswer":
-        """Return that nothing can be told here."""
+    def unknown(cls, count: int) -> "BatchAnswer":
+        """Return the answer that all files are undecided."""
         return cls(np.zeros(count, bool), np.ones(count, bool), True)
 
     @classmethod
-    def of(cls, none: Mask, sure: Mask, *, selects: bool = True) -> "BatchAnswer":
-        """Return which files have no rows, where that is sure."""
-        return cls(none & sure, ~sure, selects)
+    def of(cls, excluded: Mask, decided: Mask, *, selects: bool = True) -> "BatchAnswer":
+        """Return which files are excluded, of those that are decided."""
+        return cls(excluded & decided, ~decided, selects)
 
 
-def combine_and(parts: Sequence[BatchAnswer]) -> BatchAnswer:
-    """Join answers of which each must hold for a row."""
-    if len(parts) == 1:
-        return parts[0]
-    none = np.logical_or.reduce([part.none for part in parts])
-    several = sum(part.selects for part in parts) > 1
-    unsure = np.logical_or.reduce([part.unsure for part in parts]) | several
-    return BatchAnswer(none, unsure & ~none, any(part.selects for part in parts))
+def intersect_answers(answers: Sequence[BatchAnswer]) -> BatchAnswer:
+    """Return the answer for rows that match all of one or more tests."""
+    if len(answers) == 1:
+        return answers[0]
+    excluded = np.logical_or.reduce([answer.excluded for answer in answers])
+    has_several_selections = sum(answer.selects for answer in answers) > 1
+    undecided = np.logical_or.reduce([answer.undecided for answer in answers])
+    undecided = (undecided | has_several_selections) & ~excluded
+    return BatchAnswer(excluded, undecided, any(answer.selects for answer in answers))
 
 
-def combine_or(parts: Sequence[BatchAnswer]) -> BatchAnswer:
-    """Join answers of which one must hold for a row."""
-    if len(parts) == 1:
-        return parts[0]
-    none = np.logical_and.reduce([part.none for part in parts])
-    some = np.logical_or.reduce([~part.none & ~part.unsure for part in parts])
-    return BatchAnswer(none, ~none & ~some, any(part.selects for part in parts))
+def unite_answers(answers: Sequence[BatchAnswer]) -> BatchAnswer:
+    """Return the answer for rows that match any of one or more tests."""
+    if len(answers) == 1:
+        return answers[0]
+    excluded = np.logical_and.reduce([answer.excluded for answer in answers])
+    has_rows = np.logical_or.reduce([~answer.excluded & ~answer.undecided for answer in answers])
+    undecided = ~excluded & ~has_rows
+    return BatchAnswer(excluded, undecided, any(answer.selects for answer in answers))
 
 
 class BatchIndexReader(Protocol):
-    """What every type of index of many files can do."""
+    """One index of one column in each file of a batch."""
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
-        """Return which files have no row of a test."""
+        """Return which files have no row for a test."""
         ...
 
 
@@ -103,26 +110,23 @@ class _BatchBloomFilterIndex:
 
     def query(self, op: Operator, keys: Sequence[Key]) -> BatchAnswer:
         if op not in (Operator.EQUAL, Operator.IN):
-            return BatchAnswer.all_rows_remain(len(self._bits))
+            return BatchAnswer.all_rows(len(self._bits))
         held = np.logical_or.reduce([self._may_contain(key) for key in keys])
         return BatchAnswer.of(~held, self._sure, selects=False)
 
     def _may_contain(self, key: Key) -> Mask:
-        found = hash_key(key, self._type)
-        first, second = found & 0xFFFFFFFF, found >> 32
         data, body = self._blobs.batch.data, self._blobs.starts + 4
         bits, functions = (
             np.where(self._sure, self._bits, 1),
             np.where(self._sure, self._functions, 0),
         )
-        held = np.ones(len(bits), bool)
-        for number in range(int(functions.max(initial=0))):
-            first = (first + second) & 0xFFFFFFFF
-            at = (first if first < 1 << 31 else first ^ 0xFFFFFFFF) % bits
-            held &= (data[np.minimum(body + (at >> 3), len(data) - 1)] >> (at & 7) & 1 != 0) | (
-                number >= functions
-            )
-        return held
+        contains = np.ones(len(bits), bool)
+        hashes = iterate_bit_hashes(hash_key(key, self._type), int(functions.max(initial=0)))
+        for number, bit_hash in enumerate(hashes):
+            bit = bit_hash % bits
+            byte = data[np.minimum(body + (bit >> 3), len(data) - 1)]
+            contains &= (byte >> (bit & 7) & 1 != 0) | (number >= functions)
+        return contains
 
 
 class _StoredKeys:
@@ -219,7 +223,7 @@ class _BatchBitmapIndex:
                 return BatchAnswer.of(~self._has_null, self._head_sure)
             case Operator.IS_NOT_NULL:
                 return BatchAnswer.of(self._count == 0, self._head_sure)
-        return BatchAnswer.all_rows_remain(len(self._count))
+        return BatchAnswer.all_rows(len(self._count))
 
     def _equal(self, keys: Sequence[Key]) -> BatchAnswer:
         counts = np.where(self._sure, self._count, 0)
@@ -275,7 +279,7 @@ class _BatchRangeBitmapIndex:
                 return self._find_out_of_bounds(
                     self._highs, keys[0], np.less, equal=op == Operator.GREATER
                 )
-        return BatchAnswer.open(len(self._count))
+        return BatchAnswer.unknown(len(self._count))
 
     @cached_property
     def _lanes(self) -> Indices:
