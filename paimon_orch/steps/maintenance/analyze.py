@@ -127,11 +127,12 @@ def _select_columns(fields: Sequence[Field], columns: Sequence[str] | None) -> l
 def run(unit: AnalyzeUnit) -> bytes:
     """Read one bucket and return its row count and the figures of its columns, encoded."""
     rows = 0
-    gathered = [ColumnStatsBuilder(column=column) for column in unit.columns]
+    builders = [ColumnStatsBuilder(column) for column in unit.columns]
     for batch in unit.scan.read_split(unit.split):
         rows += batch.num_rows
-        gathered = [figures.add(batch.column(figures.column.name)) for figures in gathered]
-    return json.dumps([rows, *(figures.encode() for figures in gathered)]).encode()
+        for builder in builders:
+            builder.add(batch.column(builder.column.name))
+    return json.dumps([rows, *(builder.encode() for builder in builders)]).encode()
 
 
 def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> AnalyzeResult:
@@ -158,20 +159,15 @@ def commit(table: Table, planned: AnalyzePlan, results: Sequence[bytes]) -> Anal
 
 def _merge_statistics(planned: AnalyzePlan, results: Sequence[bytes]) -> TableStatistics:
     assert planned.snapshot is not None
-    rows, gathered = (
-        planned.counted_rows,
-        [ColumnStatsBuilder(column=column) for column in planned.columns],
-    )
+    rows = planned.counted_rows
+    builders = [ColumnStatsBuilder(column) for column in planned.columns]
     for result in results:
         count, *texts = json.loads(result)
         rows += count
-        parts = (
-            ColumnStatsBuilder.decode(column, text)
-            for column, text in zip(planned.columns, texts, strict=True)
-        )
-        gathered = [old.merged(new) for old, new in zip(gathered, parts, strict=True)]
+        for builder, text in zip(builders, texts, strict=True):
+            builder.merge(ColumnStatsBuilder.decode(builder.column, text))
     size = planned.bytes * rows // planned.physical if planned.physical else 0
-    columns = {figures.column.name: figures.figures() for figures in gathered}
+    columns = {builder.column.name: builder.build() for builder in builders}
     return TableStatistics(
         snapshot_id=planned.snapshot.id,
         schema_id=planned.schema_id,

@@ -16,7 +16,7 @@ from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
-from paimon_orch.files.stats.column_stats import MAX_HASHES, ColumnStatsBuilder
+from paimon_orch.files.stats.column_stats import MAX_EXACT_DISTINCT, ColumnStatsBuilder
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
@@ -204,29 +204,41 @@ VALUES = {
 
 @settings(max_examples=60)
 @given(data=st.data(), kind=st.sampled_from(sorted(VALUES)))
-def test_figures_of_parts_are_those_of_the_whole(data: st.DataObject, kind: str) -> None:
+def test_merged_statistics_equal_the_statistics_of_all_rows(data: st.DataObject, kind: str) -> None:
     [column] = parse_columns(f"c {kind}")
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=20))
     cut = data.draw(st.integers(0, len(values)))
     target = to_arrow_type(column.type)
-    whole = ColumnStatsBuilder(column=column).add(pa.array(values, target))
-    parts = [
-        ColumnStatsBuilder(column=column).add(pa.array(part, target))
-        for part in (values[:cut], values[cut:])
-    ]
-    one, two = (ColumnStatsBuilder.decode(column, part.encode()) for part in parts)
+    whole, merged = ColumnStatsBuilder(column), ColumnStatsBuilder(column)
+    whole.add(pa.array(values, target))
+    for rows in (values[:cut], values[cut:]):
+        part = ColumnStatsBuilder(column)
+        part.add(pa.array(rows, target))
+        merged.merge(ColumnStatsBuilder.decode(column, part.encode()))
 
-    assert one.merged(two).figures() == whole.figures()
-    known = [value for value in values if value is not None]
-    assert whole.distinct_count == len(set(known))
-    assert whole.nulls == len(values) - len(known)
+    assert merged.build() == whole.build()
+    not_null = [value for value in values if value is not None]
+    assert whole.distinct_count == len(set(not_null))
+    assert whole.null_count == len(values) - len(not_null)
 
 
 def test_many_different_values_are_estimated_in_bounded_memory() -> None:
     [column] = parse_columns("c BIGINT")
-    gathered = ColumnStatsBuilder(column=column)
+    builder = ColumnStatsBuilder(column)
     for start in range(0, 1_000_000, 100_000):
-        gathered = gathered.add(pa.array(range(start, start + 100_000)))
+        builder.add(pa.array(range(start, start + 100_000)))
 
-    assert gathered.hashes.size == MAX_HASHES
-    assert abs(gathered.distinct_count - 1_000_000) < 20_000
+    assert len(builder.encode()) < 8 * MAX_EXACT_DISTINCT * 4 / 3 + 2_000
+    assert abs(builder.distinct_count - 1_000_000) < 20_000
+
+
+@pytest.mark.parametrize("count", [1, 1_000, MAX_EXACT_DISTINCT])
+def test_distinct_values_are_counted_exactly_up_to_the_limit(count: int) -> None:
+    [column] = parse_columns("c BIGINT")
+    builder = ColumnStatsBuilder(column)
+    for start in range(0, count, 10_000):
+        builder.add(pa.array(range(start, min(count, start + 10_000))))
+    builder.add(pa.array([0, None], pa.int64()))
+
+    assert builder.distinct_count == count
+    assert ColumnStatsBuilder.decode(column, builder.encode()).distinct_count == count

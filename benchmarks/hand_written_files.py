@@ -1,0 +1,147 @@
+"""Code of data files that a library could replace: what it costs, compared with that library.
+
+    python benchmarks/hand_written_files.py [--rows 1000000] [--repeat 5]
+
+The modules name the measured ratio: ``paimon_orch/files/parquet/page_reader.py`` reads single pages of Parquet files,
+``paimon_orch/files/stats/column_stats.py`` counts distinct values.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from measure import medians, show
+
+from paimon_orch.files.parquet.parquet import ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.stats.column_stats import DistinctCounter
+from paimon_orch.format.types.data_types import parse_columns
+
+BATCH_ROWS = 65_536
+ROWS_PER_GROUP = 250_000
+MAX_HASHES = 1 << 16
+
+
+class CountingFile(io.BytesIO):
+    """A file that counts the bytes that are read."""
+
+    bytes_read = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read and count."""
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+def count_distinct(rows: int, repeat: int) -> None:
+    """Estimate the distinct values of a column: a theta sketch of datasketches, and one of numpy arrays."""
+    numbers = np.random.default_rng(5).integers(0, rows, rows)
+    batches = [
+        pa.array(numbers[start : start + BATCH_ROWS]) for start in range(0, rows, BATCH_ROWS)
+    ]
+
+    def theta() -> int:
+        counter = DistinctCounter()
+        for batch in batches:
+            counter.add(batch)
+        return counter.count
+
+    def smallest_hashes() -> int:
+        hashes = np.empty(0, np.uint64)
+        for batch in batches:
+            values = batch.unique().to_numpy()
+            more = pd.util.hash_array(values, categorize=False)
+            if len(hashes) == MAX_HASHES:
+                more = more[more < hashes[-1]]
+            hashes = np.unique(np.concatenate([hashes, more]))[:MAX_HASHES]
+        if len(hashes) < MAX_HASHES:
+            return len(hashes)
+        return round((MAX_HASHES - 1) * 2.0**64 / float(hashes[-1]))
+
+    exact = len(np.unique(numbers))
+    sketches = {"theta of datasketches": theta, "smallest hashes in numpy": smallest_hashes}
+    seconds = medians(sketches, repeat)
+    estimates, base = {name: run() for name, run in sketches.items()}, min(seconds.values())
+    show(
+        f"Distinct values of {rows:,} numbers",
+        ("", "CPU seconds", "ratio", "error"),
+        [
+            (name, f"{s:.3f}", f"{s / base:.1f}", f"{estimates[name] / exact - 1:+.2%}")
+            for name, s in seconds.items()
+        ],
+    )
+
+
+def read_pages(rows: int, repeat: int) -> None:
+    """Read one row in a thousand of a Parquet file: single pages, and whole row groups with pyarrow."""
+    fields = parse_columns("id BIGINT, note STRING")
+    random = np.random.default_rng(7)
+    notes = random.integers(48, 112, (rows, 80), np.uint8).view("S80").ravel().astype("U80")
+    table, sink = pa.table({"id": np.arange(rows), "note": notes}), io.BytesIO()
+    writer = ParquetFileWriter(sink, fields, "zstd", 1, small_pages=True)
+    for start in range(0, rows, ROWS_PER_GROUP):
+        writer.write(table.slice(start, ROWS_PER_GROUP))
+    writer.close()
+    data = sink.getvalue()
+    starts = np.sort(random.choice(rows // 20, max(1, rows // 20_000), replace=False))
+    positions = (starts[:, None] * 20 + np.arange(20)).ravel()
+    by_group = {
+        group: positions[positions // ROWS_PER_GROUP == group] - group * ROWS_PER_GROUP
+        for group in np.unique(positions // ROWS_PER_GROUP).tolist()
+    }
+    bytes_read: dict[str, int] = {}
+
+    def counted(name: str, read: Callable[[CountingFile], pa.Table]) -> Callable[[], object]:
+        def run() -> int:
+            source = CountingFile(data)
+            found = read(source)
+            bytes_read[name] = source.bytes_read
+            assert found.column("id").to_pylist() == positions.tolist()
+            return found.num_rows
+
+        return run
+
+    def pages(source: CountingFile) -> pa.Table:
+        reader = ParquetFileReader(source)
+        plans = reader.plan_pages(["id", "note"], by_group)
+        assert len(plans) == len(by_group)
+        return pa.concat_tables([reader.read_pages(plan) for plan in plans.values()])
+
+    def row_groups(source: CountingFile) -> pa.Table:
+        file = pq.ParquetFile(source)
+        groups = [file.read_row_group(g, use_threads=False).take(r) for g, r in by_group.items()]
+        return pa.concat_tables(groups)
+
+    seconds = medians(
+        {"single pages": counted("single pages", pages), "pyarrow": counted("pyarrow", row_groups)},
+        repeat,
+    )
+    base = seconds["single pages"]
+    show(
+        f"{len(positions):,} of {rows:,} rows in stretches of 20, {len(data) / 1e6:.0f} MB",
+        ("", "CPU seconds", "ratio", "MB read"),
+        [
+            (name, f"{s:.4f}", f"{s / base:.1f}", f"{bytes_read[name] / 1e6:.2f}")
+            for name, s in seconds.items()
+        ],
+    )
+
+
+def main(
+    rows: Annotated[int, typer.Option(help="Number of rows.")] = 1_000_000,
+    repeat: Annotated[int, typer.Option(help="Runs, of which the median counts.")] = 5,
+) -> None:
+    """Measure and print."""
+    count_distinct(rows, repeat)
+    read_pages(rows, repeat)
+
+
+if __name__ == "__main__":
+    typer.run(main)
